@@ -1,0 +1,49 @@
+"""vedette: one monitor for everything that people run in Python.
+
+import vedette
+
+run = vedette.init(project="cifar", config={"lr": 0.1})
+run.log({"loss": 0.5}, step=1)
+
+Everything is imported when it is first used: `import vedette` itself costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from vedette.version import __version__
+
+if TYPE_CHECKING:
+    from vedette.app import get, runs
+    from vedette.client.current import config, finish, init, log, mark, metric, series, summary
+
+_HOMES = {
+    "vedette.client.current": ("config", "finish", "init", "log", "mark", "metric", "series", "summary"),
+    "vedette.app": ("get", "runs"),
+}
+_WHERE = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "config",
+    "finish",
+    "get",
+    "init",
+    "log",
+    "mark",
+    "metric",
+    "runs",
+    "series",
+    "summary",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'vedette' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

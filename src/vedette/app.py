@@ -1,0 +1,117 @@
+"""Reading a home from another process: `vedette.runs`, `vedette.get`, and what the command line stands on.
+
+A reader asks the hub to seal first, so that it sees all that was logged until now; where no hub can be had it
+reads what is there, and says so.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vedette import settings, wire
+from vedette.errors import FormatError, HubError, NotFoundError
+from vedette.home import Home
+from vedette.query import runs as query_runs
+from vedette.query.runs import RunView
+from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_read import SqliteReader
+
+_START_PATIENCE_S = 10.0
+_ANSWER_PATIENCE_S = 60.0
+
+
+def open_store(home: Home, *, run: str = "", fresh: bool = True) -> tuple[SqliteReader, str]:
+    """Open the store to read; return it and, when it may be behind, a sentence that says why."""
+    warning = ""
+    if not os.path.exists(home.spool) and not os.path.exists(home.store):
+        raise NotFoundError(f"nothing has been logged to {home.root} yet: `vedette.init()` in a script begins a run")
+    if fresh:
+        try:
+            ask(home, wire.Seal(run))
+        except HubError as error:
+            warning = f"{error}; what you see may be behind"
+    return open_reader(home.store), warning
+
+
+def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
+    """Return the runs that fit, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
+    store, _ = open_store(Home.of(settings.load({"home": home})))
+    return query_runs.select(store, where or "", project or "")
+
+
+def get(run: str, home: str | None = None) -> RunView:
+    """Return the run with this id, unique prefix of an id, or name."""
+    place = Home.of(settings.load({"home": home}))
+    store, _ = open_store(place)
+    return RunView(store, query_runs.find(store, run))
+
+
+def ask(home: Home, message: wire.Message) -> wire.Message:
+    """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
+    with _connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(message))
+        answer = next(messages, None)
+    if isinstance(answer, wire.Refused):
+        raise HubError(f"the hub says: {answer.why}")
+    if answer is None:
+        raise HubError("the hub went away")
+    return answer
+
+
+def follow(home: Home, run: str) -> Iterator[wire.Change]:
+    """Yield what changes in a run, as it is committed, until the hub goes away; the first comes at once, empty."""
+    with _connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(wire.Follow(run)))
+        peer.settimeout(None)
+        for message in messages:
+            if isinstance(message, wire.Refused):
+                raise HubError(f"the hub says: {message.why}")
+            yield message if isinstance(message, wire.Change) else wire.Change()
+
+
+@contextmanager
+def _connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]]:
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.settimeout(_ANSWER_PATIENCE_S)
+    messages = _receive(peer)
+    try:
+        _dial(home, peer)
+        peer.sendall(wire.pack_message(wire.Hello(name="vedette")))
+        hello = next(messages, None)
+        if isinstance(hello, wire.Refused):
+            raise HubError(f"the hub says: {hello.why}")
+        if not isinstance(hello, wire.Hello):
+            raise HubError("the hub does not answer as one")
+        wire.check_version(hello)
+        yield peer, messages
+    except TimeoutError:
+        raise HubError(f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?") from None
+    except (OSError, FormatError) as error:
+        raise HubError(f"the hub cannot be reached: {error}") from None
+    finally:
+        peer.close()
+
+
+def _dial(home: Home, peer: socket.socket) -> None:
+    deadline = time.monotonic() + _START_PATIENCE_S
+    while True:
+        try:
+            peer.connect(home.socket)
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise HubError(f"no hub can be started for {home.root}: see {home.log} ({error})") from None
+        try:
+            home.wake_hub()
+        except OSError as error:
+            raise HubError(f"no hub can be started for {home.root}: {error}") from None
+        time.sleep(0.02)
+
+
+def _receive(peer: socket.socket) -> Iterator[wire.Message]:
+    unframer = wire.Unframer(16 << 20)
+    while data := peer.recv(1 << 16):
+        for payload in unframer.feed(data):
+            yield wire.unpack_message(payload)

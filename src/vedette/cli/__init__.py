@@ -1,0 +1,73 @@
+"""The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does)."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from vedette.errors import VedetteError
+from vedette.settings import load
+from vedette.version import __version__
+
+COMMANDS = ("ls", "show", "points", "logs", "sql", "hub", "doctor", "completion")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="vedette",
+        description="What are my jobs doing, how do they compare, and why did that one die?",
+        epilog="example: vedette ls --where 'config.lr > 0.1 and state = failed'",
+    )
+    parser.add_argument("--version", action="version", version=f"vedette {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"vedette.cli.{name}")
+        summary, _, example = (module.__doc__ or "").partition("\n")
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=example.strip(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add(command)
+        command.add_argument("--home", help="the home to work on (default: VEDETTE_HOME, or ~/.vedette)")
+        command.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, such as hub.idle_s=5"
+        )
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
+    parser = build_parser()
+    try:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    except ImportError:
+        pass
+    args = parser.parse_args(argv)
+    try:
+        args.settings = load({"home": args.home, **dict(_setting(text) for text in args.set)})
+        code = args.run(args)
+        sys.stdout.flush()
+    except VedetteError as error:
+        sys.stderr.write(f"vedette: {error}\n")
+        code = 2
+    except BrokenPipeError:  # the reader of our pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code or 0)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise VedetteError(f"--set takes KEY=VALUE, not {text!r}")
+    return key.strip(), value.strip()

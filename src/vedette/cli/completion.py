@@ -1,0 +1,20 @@
+"""print what makes your shell complete commands and runs with TAB
+examples:
+  eval "$(vedette completion bash)"
+  vedette completion zsh >> ~/.zshrc
+"""
+
+import argparse
+
+from argcomplete.shell_integration import shellcode
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("SHELL", nargs="?", default="bash", choices=("bash", "zsh", "fish", "tcsh", "powershell"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print shell code."""
+    print(shellcode(["vedette"], shell=args.SHELL))
+    return 0

@@ -1,0 +1,174 @@
+"""look at home, hub, disk and versions, say what is wrong and what to do
+examples:
+  vedette doctor
+  vedette doctor --json
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import sqlite3
+
+from vedette import kernel, wire
+from vedette.cli.output import print_json
+from vedette.errors import HubError, VedetteError
+from vedette.home import Home
+from vedette.query.losses import losses
+from vedette.settings import Settings
+from vedette.spool import list_segments
+from vedette.store.sqlite import VERSION, open_reader
+from vedette.version import __version__
+from vedette.views.text import clean, duration, size
+
+_LOW_BYTES = 1 << 30
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine; exit with 1 when something is wrong."""
+    checks = examine(args.settings)
+    if args.json:
+        print_json([{"what": what, "found": found, "advice": advice} for what, found, advice in checks])
+    else:
+        for what, found, advice in checks:
+            print(f"{'!' if advice else ' '} {what:<10} {clean(found)}")
+            if advice:
+                print(f"             -> {clean(advice)}")
+    return 1 if any(advice for _, _, advice in checks) else 0
+
+
+def examine(settings: Settings) -> list[tuple[str, str, str]]:
+    """Return (what, what was found, what to do about it or "") for each thing worth a look."""
+    home = Home.of(settings)
+    checks = [
+        ("versions", (f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, Python "
+         f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"), ""),
+        *_home(home),
+    ]  # fmt: skip
+    if os.path.isdir(home.root):
+        checks += [_disk(home), *_hub(home), *_spool(home), *_store(home)]
+    return checks
+
+
+def _home(home: Home) -> list[tuple[str, str, str]]:
+    if not os.path.isdir(home.root):
+        return [("home", f"{home.root} does not exist yet", "" if _can_make(home.root) else _HOME_ADVICE)]
+    status = os.stat(home.root)
+    advice = ""
+    if not _writable(home.root):
+        advice = _HOME_ADVICE
+    elif status.st_uid != os.getuid():
+        advice = f"it belongs to user {status.st_uid}: set VEDETTE_HOME to a directory of your own"
+    elif status.st_mode & 0o022:
+        advice = f"others may write to it: chmod 700 {home.root}"
+    found = f"{home.root} ({kernel.file_system(home.root) or 'unknown file system'})"
+    if home.moved:
+        found += f"; {home.asked} is on {home.file_system}, a network file system, so a local directory is used"
+    return [("home", found, advice)]
+
+
+_HOME_ADVICE = "it cannot be written to, so nothing is kept: set VEDETTE_HOME to a directory that can"
+
+
+def _can_make(path: str) -> bool:
+    parent = os.path.dirname(path)
+    return _writable(parent) if os.path.isdir(parent) else parent != path and _can_make(parent)
+
+
+def _writable(path: str) -> bool:
+    probe = os.path.join(path, f".doctor-{os.getpid()}")
+    try:
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        os.unlink(probe)
+    except OSError:
+        return False
+    return True
+
+
+def _disk(home: Home) -> tuple[str, str, str]:
+    free = shutil.disk_usage(home.root).free
+    low = free < _LOW_BYTES
+    return "disk", f"{size(free)} free", f"less than {size(_LOW_BYTES)}: make room" if low else ""
+
+
+def _hub(home: Home) -> list[tuple[str, str, str]]:
+    from vedette.app import ask
+
+    try:
+        health = ask(home, wire.AskHealth())
+    except HubError as error:
+        tail = _last_line(home.log)
+        return [("hub", f"{error}" + (f"; it last said: {tail}" if tail else ""),
+                 "run `vedette hub` to see why; what is logged meanwhile waits in the spool")]  # fmt: skip
+    if not isinstance(health, wire.Health):
+        return [("hub", "answers something else than its health", "vedette hub --stop")]
+    checks = [
+        ("hub", (f"pid {health.pid}, version {health.version}, up {duration(health.up_s)}, {health.living} living "
+         f"processes, {size(health.waiting_bytes)} waiting to be sealed"),
+         f"it cannot commit: {health.trouble}" if health.trouble else ""),
+    ]  # fmt: skip
+    checks += [
+        (
+            "set aside",
+            f"{name}: {why}",
+            "upgrade vedette" if "upgrade" in why else f"look at {home.spool}/{name}",
+        )
+        for name, why in health.set_aside.items()
+    ]
+    mode = os.stat(home.socket).st_mode & 0o777
+    if mode != 0o600:
+        checks.append(("socket", f"{home.socket} has mode {mode:o}", f"chmod 600 {home.socket}"))
+    if health.version != __version__:
+        checks.append(("hub", f"is version {health.version}, this is {__version__}", "vedette hub --stop"))
+    return checks
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, errors="replace") as file:
+            return (file.read()[-2000:].strip().splitlines() or [""])[-1]
+    except OSError:
+        return ""
+
+
+def _spool(home: Home) -> list[tuple[str, str, str]]:
+    names = os.listdir(home.spool) if os.path.isdir(home.spool) else []
+    total = 0
+    for name in names:
+        folder = os.path.join(home.spool, name)
+        for lane in "fs":
+            for place in list_segments(folder, lane):
+                try:
+                    total += os.stat(os.path.join(folder, f"{lane}.{place:016d}")).st_size
+                except OSError:
+                    continue
+    return [("spool", f"{len(names)} processes, {size(total)}", "")]
+
+
+def _store(home: Home) -> list[tuple[str, str, str]]:
+    if not os.path.exists(home.store):
+        return [("store", f"{home.store} does not exist yet", "")]
+    try:
+        store = open_reader(home.store)
+        wrong = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        count = {
+            t: store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("runs", "series", "events")
+        }
+        lost = losses(store)
+    except (sqlite3.Error, VedetteError) as error:
+        return [("store", f"{home.store}: {error}", f"move it away, and a new one is begun: {home.store}")]
+    found = (
+        f"{size(os.path.getsize(home.store))}, {count['runs']} runs, {count['series']} series, {count['events']} events"
+    )
+    checks = [("store", found, "" if wrong == "ok" else f"it is damaged ({wrong}): move {home.store} away")]
+    dropped = "; ".join(lost.reasons)
+    checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),
+                   "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
+    checks.append(("damaged", f"{lost.damaged} records", ""))
+    checks.append(("refused", f"{lost.refused} values that were no numbers", ""))
+    return checks

@@ -1,0 +1,90 @@
+"""print what happened in a run: marks, warnings, exceptions, log lines
+examples:
+  vedette logs brisk-otter-417
+  vedette logs brisk-otter-417 -f
+  vedette logs 2pg66 --level warning --grep "loss|nan"
+  vedette logs --search "out of memory"
+"""
+
+import argparse
+import sys
+from typing import Any
+
+from vedette.cli.output import complete_runs, json_line, open_home
+from vedette.home import Home
+from vedette.query.logs import LEVELS, lines
+from vedette.query.runs import find
+from vedette.store import EventRow, Reader, SpanQuery
+from vedette.views.text import clean, moment
+
+_COLOURS = {50: "bold red", 40: "red", 30: "yellow", 20: "", 10: "dim"}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name; none: all runs"
+    ).completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as more comes, until the run ends")
+    parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
+    parser.add_argument("--search", default="", help="only lines with all these words, by the full-text index")
+    parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
+    parser.add_argument("-n", "--last", type=int, help="only the last so many")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print events."""
+    store = open_home(args.settings)
+    span = find(store, args.RUN).id if args.RUN else ""
+    wanted: dict[str, Any] = {"grep": args.grep, "search": args.search, "level": args.level}
+    found = lines(store, span, last=args.last, **wanted)
+    _print(found, as_json=args.json, with_run=not span)
+    if args.follow:
+        _follow(args, store, span, wanted, found[-1].id if found else 0)
+    elif not found and not args.json:
+        sys.stderr.write("nothing yet\n" if not any((args.grep, args.search, args.level != "0")) else "no line fits\n")
+    return 0
+
+
+def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str, Any], after: int) -> None:
+    """Print as it comes; a hub that leaves or dies is asked for again as long as the run lives."""
+    from vedette.app import follow
+
+    home = Home.of(args.settings)
+    while True:
+        for _ in follow(home, span):
+            found = lines(store, span, after=after, **wanted)
+            _print(found, as_json=args.json, with_run=not span)
+            sys.stdout.flush()
+            after = found[-1].id if found else after
+            if span and _ended(store, span):
+                return
+
+
+def _ended(store: Reader, span: str) -> bool:
+    return any(row.id == span and row.end_t is not None for row in store.spans(SpanQuery(kind="run", prefix=span)))
+
+
+def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
+    if as_json:
+        for event in events:
+            shown = {name: getattr(event, name) for name in event.__struct_fields__}
+            print(json_line(shown))
+        return
+    names = {number: name.upper() for name, number in LEVELS.items()}
+    console = None
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console(highlight=False, soft_wrap=True)
+    for event in events:
+        head = f"{moment(event.t, exact=True)}  {names.get(event.level, str(event.level)):<8}  {event.kind:<9}"
+        where = f"  {event.span}" if with_run else ""
+        text = clean(event.text).rstrip("\n").replace("\n", "\n    ")
+        if console is None:
+            print(f"{head}{where}  {text}")
+        else:
+            from rich.text import Text
+
+            console.print(Text.assemble((head + where + "  ", "dim"), (text, _COLOURS.get(event.level, ""))))

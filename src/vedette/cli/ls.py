@@ -1,0 +1,81 @@
+"""list runs, the newest first
+examples:
+  vedette ls
+  vedette ls --project cifar --limit 20
+  vedette ls --where "config.lr > 0.1 and state = failed"
+  vedette ls --json | jq '.[].id'
+
+--where knows state, name, id, cause, project, experiment, notes, script, start, end, duration, config.KEY,
+summary.KEY, tag.NAME and metric.NAME (the last value); operators = != < <= > >= ~ (contains) in (a, b), and, or, not.
+"""
+
+import argparse
+
+from vedette.cli.output import open_home, print_json, table
+from vedette.query.runs import RunView, select
+from vedette.store import Reader
+from vedette.views.text import duration, moment, number
+
+_MOST_METRICS = 4
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("--where", default="", help="only runs for which this holds")
+    parser.add_argument("--project", default="", help="only runs of this project")
+    parser.add_argument("--state", default="", help="only runs in this state")
+    parser.add_argument("--limit", type=int, default=50, help="at most so many (default 50; 0 for all)")
+    parser.add_argument("--json", action="store_true", help="as JSON, with everything that is known")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List runs."""
+    store = open_home(args.settings)
+    found = select(store, args.where, args.project, None if args.state else args.limit or None)
+    if args.state:
+        found = [view for view in found if view.state == args.state][: args.limit or None]
+    values = _last_values(store, found)
+    if args.json:
+        print_json([as_dict(view, values.get(view.id, {})) for view in found])
+        return 0
+    if not found:
+        print("no run fits" if args.where or args.project or args.state else "no runs yet")
+        return 0
+    rows = []
+    for view in found:
+        some = list(values.get(view.id, {}).items())
+        shown = "  ".join(f"{name}={number(value)}" for name, value in some[:_MOST_METRICS])
+        more = f"  +{len(some) - _MOST_METRICS}" if len(some) > _MOST_METRICS else ""
+        rows.append(
+            [view.id, view.name, view.project, view.state, moment(view.start_t), duration(view.duration_s),
+             shown + more, view.cause]
+        )  # fmt: skip
+    table(["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"], rows, right=["TOOK"])
+    return 0
+
+
+def _last_values(store: Reader, views: list[RunView]) -> dict[str, dict[str, object]]:
+    values: dict[str, dict[str, object]] = {}
+    for row in store.series([view.id for view in views]):
+        if not row.tags:
+            values.setdefault(row.span, {})[row.name] = row.last
+    return values
+
+
+def as_dict(view: RunView, summary: dict[str, object]) -> dict[str, object]:
+    """Return what scripts get to see of a run."""
+    return {
+        "id": view.id,
+        "name": view.name,
+        "project": view.project,
+        "experiment": view.attrs.get("experiment"),
+        "state": view.state,
+        "cause": view.cause,
+        "start_t": view.start_t,
+        "end_t": view.end_t,
+        "duration_s": view.duration_s,
+        "tags": view.tags,
+        "notes": view.attrs.get("notes"),
+        "config": view.config,
+        "summary": summary | {k[8:]: v for k, v in view.attrs.items() if k.startswith("summary.")},
+    }

@@ -1,0 +1,89 @@
+"""show one run: what it is, how it ended, its config, series and processes
+examples:
+  vedette show brisk-otter-417
+  vedette show 2pg66 --json
+"""
+
+import argparse
+
+from vedette.cli.ls import as_dict
+from vedette.cli.output import complete_runs, open_home, print_json, table
+from vedette.fold import flatten
+from vedette.query.runs import RunView, find, select
+from vedette.store import SeriesRow
+from vedette.views.text import clean, duration, moment, number
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show a run."""
+    store = open_home(args.settings)
+    [view] = select(store, f'id = "{find(store, args.RUN).id}"') or [RunView(store, find(store, args.RUN))]
+    series = view.series()
+    if args.json:
+        shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
+        shown["series"] = [_series_dict(row) for row in series]
+        shown["processes"] = [
+            {"id": row.id, "name": row.name, "state": row.state, "cause": row.cause, "start_t": row.start_t,
+             "end_t": row.end_t, **row.attrs}
+            for row in view.processes()
+        ]  # fmt: skip
+        print_json(shown)
+        return 0
+    print(f"{clean(view.name, one_line=True)}  ({view.id})")
+    facts = [
+        ("project", view.project),
+        ("experiment", str(view.attrs.get("experiment") or "")),
+        ("state", view.state + (f": {view.cause}" if view.cause else "")),
+        ("started", moment(view.start_t)),
+        ("took", duration(view.duration_s)),
+        ("tags", ", ".join(view.tags)),
+        ("notes", str(view.attrs.get("notes") or "")),
+    ]
+    for label, text in facts:
+        if text:
+            print(f"  {label:<11}{clean(text, one_line=True)}")
+    if config := flatten(view.config):
+        print("\nconfig")
+        width = min(40, max(len(key) for key in config))
+        for key, value in config.items():
+            print(f"  {clean(key, one_line=True):<{width}}  {clean(str(value), one_line=True)}")
+    if series:
+        print("\nseries")
+        _series_table(series)
+    if processes := view.processes():
+        print("\nprocesses")
+        rows = [
+            [row.name, row.state, str(row.attrs.get("host", "")), moment(row.start_t),
+             duration((row.end_t - row.start_t) / 1e9 if row.end_t and row.start_t else None), row.cause]
+            for row in processes
+        ]  # fmt: skip
+        table(["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"], rows, right=["TOOK"])
+    wrong = view.logs(level=30)
+    if wrong:
+        print(f"\n{len(wrong)} warnings and errors; the last one:")
+        print("\n".join("  " + line for line in clean(wrong[-1].text).rstrip().splitlines()[-12:]))
+        print(f"see them all: vedette logs {view.id} --level warning")
+    return 0
+
+
+def _series_table(series: list[SeriesRow]) -> None:
+    rows = [
+        [row.name + (f" {row.tags}" if row.tags else ""), str(row.count), number(row.last), number(row.min),
+         number(row.max), str(row.last_step)]
+        for row in series
+    ]  # fmt: skip
+    headers = ["NAME", "POINTS", "LAST", "MIN", "MAX", "LAST STEP"]
+    table(headers, rows, right=headers[1:])
+
+
+def _series_dict(row: SeriesRow) -> dict[str, object]:
+    return {
+        "name": row.name, "tags": row.tags, "points": row.count, "last": row.last, "min": row.min, "max": row.max,
+        "last_step": row.last_step, "last_t": row.last_t,
+    }  # fmt: skip

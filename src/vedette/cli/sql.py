@@ -1,0 +1,60 @@
+"""ask the store in SQL, read-only; with the points as a table too
+examples:
+  vedette sql "SELECT name, state, duration_s FROM runs"
+  vedette sql "SELECT step, value FROM points WHERE run = '2pg66a5z1b' AND name = 'loss'" --format csv
+  vedette sql ".tables"
+
+Tables and views: runs, attrs, logs, points, spans, claims, events, series, origins and more; see docs/schema.md.
+"""
+
+import argparse
+import csv
+import sqlite3
+import sys
+from typing import Any
+
+from vedette.cli.output import open_home, print_json, table
+from vedette.errors import VedetteError
+from vedette.store.points_view import add_points_view
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("QUERY", help="one SELECT statement, or .tables")
+    parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how to print the rows")
+    parser.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a query."""
+    store = open_home(args.settings)
+    add_points_view(store.connection)
+    query = args.QUERY
+    if query.strip() == ".tables":
+        query = (
+            "SELECT name, type FROM (SELECT name, type FROM sqlite_schema UNION SELECT name, type FROM"
+            " sqlite_temp_schema) WHERE type IN ('table', 'view') AND name NOT LIKE 'events_text%'"
+            " ORDER BY type DESC, name"
+        )
+    try:
+        cursor = store.connection.execute(query)
+        headers = [column[0] for column in cursor.description or []]
+        _print(headers, cursor, args.format)
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise VedetteError(f"the query cannot be run: {error}") from None
+    return 0
+
+
+def _print(headers: list[str], rows: Any, form: str) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(headers)
+        writer.writerows(rows)
+    elif form == "json":
+        print_json([dict(zip(headers, map(_text, row), strict=True)) for row in rows])
+    elif headers:
+        table(headers, [["" if cell is None else str(_text(cell)) for cell in row] for row in rows])
+
+
+def _text(cell: Any) -> Any:
+    return f"<{len(cell)} bytes>" if isinstance(cell, bytes) else cell

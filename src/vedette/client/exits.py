@@ -1,0 +1,81 @@
+"""How a process ends, as seen from inside: an exception, the interpreter's end, the end of a worker; and forks."""
+
+import atexit
+import os
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any
+
+from vedette.client.guard import swallow
+from vedette.client.run import Run
+
+_open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
+_installed = False
+
+
+def watch(run: Run) -> None:
+    """See to it that the end of this process is on the run's record, and that a fork begins its own spool."""
+    global _installed
+    _open.append(run)
+    run.on_end.append(lambda: _open.remove(run))
+    run.journal.on_announce = lambda: _watch_worker(run)
+    if not _installed:
+        _installed = True
+        atexit.register(_leave)
+        os.register_at_fork(after_in_child=_after_fork)
+        _hook_exceptions()
+
+
+def _each(doing: str, act: Any) -> None:
+    for run in _open:
+        try:
+            act(run)
+        except Exception as error:
+            swallow(error, doing)
+
+
+def _leave() -> None:
+    _each("the end of the run", Run.leave)
+
+
+def _after_fork() -> None:
+    _each("the fork of the run", Run.after_fork)
+
+
+def _watch_worker(run: Run) -> None:
+    """A worker of multiprocessing ends without atexit, and swallows its exception: look there too."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None:
+        return
+    from multiprocessing.util import Finalize  # noqa: PLC0415 - it is loaded already
+
+    def end() -> None:
+        error = sys.exc_info()[1]
+        if run.finished:
+            return
+        if error is None:
+            run.leave()
+        else:
+            run.fail(error)
+
+    Finalize(None, end, exitpriority=-1000)
+
+
+def _hook_exceptions() -> None:
+    previous, previous_in_thread = sys.excepthook, threading.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        _each("the record of an exception", lambda run: run.fail(error))
+        previous(kind, error, trace)
+
+    def hook_in_thread(args: Any) -> None:
+        if args.exc_value is not None:
+            text = "".join(traceback.format_exception(args.exc_value))
+            attrs = {"thread": args.thread.name if args.thread else ""}
+            _each("the record of an exception", lambda run: run.journal.event("exception", text, 40, attrs))
+        previous_in_thread(args)
+
+    sys.excepthook = hook
+    threading.excepthook = hook_in_thread

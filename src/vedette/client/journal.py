@@ -1,0 +1,200 @@
+"""The voice of this process in one run: its spool, its process span, and the hub's wake-up.
+
+Everything is made when the first record asks for it, in a fork child too: there the spool begins anew under
+another origin, and the first record brings the announcement of the process with it.
+"""
+
+import faulthandler
+import getpass
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from vedette import kernel, wire
+from vedette.client.guard import say_once, swallow
+from vedette.home import Home
+from vedette.model import Event, Fact, Origin, Span, Value, new_id
+from vedette.settings import Settings
+from vedette.spool import Spool
+
+_WAKE_EVERY_NS = 60 * 10**9
+
+
+class Journal:
+    """What one process says of one run. Nothing here raises for want of disk or hub."""
+
+    def __init__(self, home: Home, settings: Settings, run: str, attempt: int, *, main: bool) -> None:
+        """Open nothing yet; `main`: this process began the run, so its end is the run's end."""
+        self.home = home
+        self.run = run
+        self.attempt = f"{run}/{attempt}"
+        self.main = main
+        self.pid = os.getpid()
+        self.on_announce: Callable[[], None] = lambda: None
+        self.wake_at = 0  # when to look after the hub again; compared in hot paths
+        self._upstream = settings.upstream
+        self._lock = threading.RLock()
+        self._t = 0
+        self._announced = False
+        self._told_lost = 0
+        self._stacks: object = None
+        self.spool = Spool(home.spool, self._make_origin, settings.spool.cap_bytes, settings.spool.cap_share)
+        self.spool.on_roll = self._rolled
+
+    def _make_origin(self) -> Origin:
+        name = new_id(10)
+        return Origin(
+            name=name,
+            host=kernel.host(),
+            boot=kernel.boot(),
+            pid=os.getpid(),
+            started=kernel.start_ticks(os.getpid()) or 0,
+            span=self.run,
+            process=f"{self.attempt}/{name}",
+            upstream=self._upstream,
+        )
+
+    @property
+    def process(self) -> str:
+        """The id of this process's span."""
+        return self.spool.origin.process
+
+    def after_fork(self) -> None:
+        """Become the journal of a child process."""
+        self.pid = os.getpid()
+        self.main = False
+        self._lock = threading.RLock()
+        self._announced = False
+        self._told_lost = 0
+        self.spool.renew()
+
+    def now(self) -> int:
+        """Return the time; within this journal it never falls."""
+        self._t = max(time.time_ns(), self._t)
+        return self._t
+
+    def begin(self, span: str, kind: str, name: str, parent: str, state: str, attrs: dict[str, Value]) -> None:
+        """Say that a span has come to life."""
+        with self._lock:
+            self._keep(Span(span, self.now(), state=state, kind=kind, name=name, parent=parent, attrs=attrs))
+
+    def claim(self, span: str, state: str, cause: str = "") -> None:
+        """Say that a span is in a state now."""
+        with self._lock:
+            self._keep(Span(span, self.now(), state=state, cause=cause[:1000]))
+
+    def set(self, span: str, attrs: dict[str, Value]) -> None:
+        """Set attributes of a span."""
+        with self._lock:
+            self._keep(Span(span, self.now(), attrs=attrs))
+
+    def event(self, kind: str, text: str, level: int = 20, attrs: dict[str, Value] | None = None) -> None:
+        """Say that something happened in the run."""
+        with self._lock:
+            self._keep(Event(self.run, self.now(), kind, level, text, attrs or {}))
+
+    def _keep(self, fact: Fact) -> None:
+        with self._lock:
+            payload = wire.encode(fact)
+            if len(payload) <= wire.MAX_PAYLOAD:
+                self.spool.facts.append(wire.frame(payload))
+            else:
+                for part in _parts(fact):
+                    self._keep(part)
+
+    def _rolled(self) -> None:
+        """A segment was begun: announce the process if nobody has, own up to losses, look after the hub."""
+        try:
+            if not self._announced:
+                self._announced = True
+                self._announce()
+            self.tell_losses()
+            self.wake_hub()
+        except Exception as error:
+            swallow(error, "the spool's roll")
+
+    def _announce(self) -> None:
+        attrs = {
+            "host": self.spool.origin.host,
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "main": self.main,
+            "argv": [arg[:1000] for arg in getattr(sys, "orig_argv", sys.argv)[:100]],
+            "cwd": _guess(os.getcwd),
+            "user": _guess(getpass.getuser),
+            "python": platform.python_version(),
+        }
+        name = f"{'main' if self.main else 'child'} {os.getpid()}"
+        self.begin(self.process, "process", name, self.attempt, "running", attrs)
+        self._watch_for_sigterm()
+        self.on_announce()
+
+    def _watch_for_sigterm(self) -> None:
+        """Have stacks written when SIGTERM comes, in C: a handler in Python would delay death."""
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        try:
+            self._stacks = open(os.path.join(self.spool.directory, "stacks"), "w")  # noqa: SIM115 - open until death
+            faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+        except (OSError, ValueError, RuntimeError, AttributeError):
+            self._stacks = None
+
+    def tell_losses(self) -> None:
+        """Put what had to be dropped on record, once there is room for it."""
+        lost = self.spool.lost
+        new = lost - self._told_lost
+        if new > 0:
+            self._told_lost = lost
+            why = self.spool.trouble or "the disk was full"
+            self.event("dropped", f"{new} records could not be kept: {why}", 40, {"count": new, "why": why})
+
+    def wake_hub(self) -> None:
+        """Make sure that a hub lives, never waiting for it."""
+        self.wake_at = time.time_ns() + _WAKE_EVERY_NS
+        try:
+            self.home.wake_hub()
+        except Exception as error:
+            say_once(f"no hub can be started ({error}); what is logged waits on disk. `vedette doctor` tells more")
+
+    def close(self) -> None:
+        """Say that nothing will follow, and tell the user of losses."""
+        if self._announced:
+            self.tell_losses()
+            self.spool.close()
+        if self.spool.lost:
+            trouble = self.spool.trouble or "the disk was full"
+            say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {trouble}")
+
+
+def _guess(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except Exception:
+        return ""
+
+
+def _parts(fact: Fact) -> list[Fact]:
+    """Cut a fact that is too large for one record into some that are not."""
+    if isinstance(fact, Span) and len(fact.attrs) > 1:
+        keys = list(fact.attrs)
+        halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+        rest = msgspec.structs.replace(fact, state="", cause="", kind="", name="", parent="")
+        return [
+            msgspec.structs.replace(whole, attrs={key: fact.attrs[key] for key in half})
+            for whole, half in zip((fact, rest), halves, strict=True)
+        ]
+    if isinstance(fact, Span) and fact.attrs:
+        [(key, value)] = fact.attrs.items()
+        if isinstance(value, dict) and len(value) > 1:
+            spread = {f"{key}.{inner}": v for inner, v in value.items()}
+            return [msgspec.structs.replace(fact, attrs=spread)]
+        return [msgspec.structs.replace(fact, attrs={key[:1000]: "(too large to keep)"})]
+    if isinstance(fact, Event):
+        return [msgspec.structs.replace(fact, text=fact.text[:100_000] + " (cut)", attrs={})]
+    return []

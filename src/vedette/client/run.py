@@ -1,0 +1,249 @@
+"""A run as the process that takes part in it sees it."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from time import time_ns
+from types import TracebackType
+from typing import Any, Self
+from zlib import crc32
+
+from vedette import wire
+from vedette.client import guard
+from vedette.client.attrs import Attrs
+from vedette.client.guard import guarded
+from vedette.client.journal import Journal
+from vedette.client.names import new_name
+from vedette.client.series import Handle, bind
+from vedette.client.values import encode_sample, numbers_in, plain
+from vedette.home import Home
+from vedette.model import new_id
+from vedette.settings import Settings
+
+_pack_head = wire.pack_head
+_MAX = wire.MAX_PAYLOAD
+
+
+class Run:
+    """What is going on. Every method returns at once and never raises for a fault of ours."""
+
+    def __init__(self, journal: Journal, name: str, config: Mapping[str, Any]) -> None:
+        """Take part in a run; `begin` opens a new one, `join` enters one that another process began."""
+        self.id = journal.run
+        self.name = name
+        self.url: str | None = None  # until a page is served
+        self.config = Attrs(journal, "config", config)
+        self.summary = Attrs(journal, "summary", {})
+        self.finished = False
+        self.journal = journal
+        self.on_end: list[Callable[[], None]] = []  # called once, before the last words
+        self._samples = journal.spool.samples
+        self._step = 0
+        self._refused: dict[str, int] = {}
+
+    @classmethod
+    def begin(
+        cls,
+        home: Home,
+        settings: Settings,
+        *,
+        project: str,
+        experiment: str | None,
+        name: str | None,
+        config: Any,
+        tags: Iterable[str],
+        notes: str,
+        parent: str = "",
+    ) -> "Run":
+        """Open a new run, whose end is the end of this process unless it is finished before."""
+        journal = Journal(home, settings, new_id(), 1, main=True)
+        config = plain(config or {})
+        run = cls(journal, name or new_name(), config if isinstance(config, dict) else {"value": config})
+        attrs = {
+            "project": project,
+            "experiment": experiment,
+            "notes": notes,
+            "script": os.path.basename(sys.argv[0]) if sys.argv else "",
+            "tag": dict.fromkeys(tags, True),
+            "config": dict(run.config),
+        }
+        attrs = {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
+        journal.begin(run.id, "run", run.name, parent, "created", attrs)
+        journal.begin(journal.attempt, "try", "", run.id, "running", {"n": 1})
+        journal.wake_hub()
+        return run
+
+    @classmethod
+    def join(cls, home: Home, settings: Settings, run: str, attempt: int, config: Any) -> "Run":
+        """Take part in a run that another process began; its end is not the run's end."""
+        journal = Journal(home, settings, run, attempt, main=False)
+        joined = cls(journal, "", {})
+        joined.merge(config)
+        journal.wake_hub()
+        return joined
+
+    def merge(self, config: Any) -> None:
+        """Add what another process of the run says of its config."""
+        values = plain(config or {})
+        if isinstance(values, dict):
+            self.config.update(values)
+
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Log named numbers at a step; without one, at the step after the last."""
+        try:
+            if step is None:
+                step = self._step
+            self._step = step + 1
+            sum(values.values())  # fails unless all are numbers, at a fraction of the cost of looking at each
+            t = time_ns()
+            payload = encode_sample((t, step, values))
+            size = len(payload)
+            if size > _MAX:
+                raise OverflowError
+            self._samples.write(_pack_head(size, crc32(payload, size)) + payload)
+        except Exception:
+            self._log_carefully(values, step)
+            return
+        if t > self.journal.wake_at:
+            self.journal.wake_hub()
+
+    @guarded
+    def metric(self, name: str, value: Any, tags: Mapping[str, str] | None = None, step: int | None = None) -> None:
+        """Log one number, or a dict of fields (`name/field`), of the series with these tags."""
+        if step is None:
+            step = self._step
+            self._step += 1
+        self._log_carefully({name: value}, step, tags)
+
+    @guarded
+    def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
+        """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
+        return bind(self.journal, str(name), _text_tags(tags), self._log_carefully)
+
+    @guarded
+    def mark(self, *labels: Any) -> None:
+        """Put a mark on the timeline."""
+        words = [str(plain(label)) for label in labels]
+        self.journal.event("mark", " ".join(words), attrs={"labels": words})
+
+    @guarded
+    def finish(self, state: str | None = None) -> None:
+        """End this process's part; if it began the run, the run ends too, `done` unless told otherwise."""
+        self._end(state or "done", "")
+
+    def _end(self, state: str, cause: str) -> None:
+        if self.finished:
+            return
+        self.finished = True
+        self._ending()
+        if state not in ("done", "failed", "cancelled"):
+            guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'done'")
+            state = "done"
+        self._tell_refused()
+        if self.journal.main:
+            self.journal.claim(self.journal.attempt, state, cause)
+        self.journal.claim(self.journal.process, state, cause)
+        self.journal.close()
+
+    def _ending(self) -> None:
+        while self.on_end:
+            self.on_end.pop()()
+
+    def leave(self) -> None:
+        """The interpreter ends: say so. How it ended is the exit code's to tell, and the hub reads that."""
+        if not self.finished:
+            self.finished = True
+            self._ending()
+            self._tell_refused()
+            self.journal.claim(self.journal.process, "leaving")
+            self.journal.close()
+
+    def fail(self, error: BaseException) -> None:
+        """An exception ends the program, or this run's `with` block."""
+        kind = type(error)
+        if issubclass(kind, KeyboardInterrupt):
+            self._end("cancelled", "KeyboardInterrupt (Ctrl-C)")
+            return
+        if issubclass(kind, SystemExit):
+            code = getattr(error, "code", None)
+            ok = code in (None, 0)
+            self._end("done" if ok else "failed", "" if ok else f"exit code {code if isinstance(code, int) else 1}")
+            return
+        text = "".join(traceback.format_exception(error))
+        if not self.finished:
+            last = traceback.format_exception_only(kind, error)[-1].strip()
+            self.journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
+            self._end("failed", last)
+
+    def after_fork(self) -> None:
+        """Go on as another process, which takes part in the run but did not begin it."""
+        self.journal.after_fork()
+        self._refused = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._end("done", "")
+            else:
+                self.fail(error)
+        except Exception as trouble:
+            guard.swallow(trouble, "the end of the run")
+
+    def __repr__(self) -> str:
+        return f"<vedette run {self.name or self.id} ({self.id})>"
+
+    def _log_carefully(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
+        """Log what can be logged of anything at all; turn the rest away, once per name with a word."""
+        try:
+            if not isinstance(values, Mapping):
+                self._refuse("log()", f"takes a dict of numbers, not {type(values).__name__}")
+                return
+            numbers = {}
+            for name, number in numbers_in(values):
+                if number is None:
+                    self._refuse(name, "is not a number")
+                else:
+                    numbers[name] = number
+            try:
+                step = int(step)
+            except (TypeError, ValueError, OverflowError):
+                step = self._step if isinstance(self._step, int) else 0
+            self._step = step + 1
+            if numbers:
+                self._write(numbers, step, _text_tags(tags))
+        except Exception as error:
+            guard.swallow(error, "log()")
+
+    def _write(self, numbers: dict[str, Any], step: int, tags: dict[str, str]) -> None:
+        payload = encode_sample((time_ns(), step, numbers, "", tags) if tags else (time_ns(), step, numbers))
+        if len(payload) > _MAX and len(numbers) > 1:
+            names = list(numbers)
+            for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+                self._write({name: numbers[name] for name in half}, step, tags)
+        elif len(payload) > _MAX:
+            self._refuse(next(iter(numbers))[:100], "has a name that is too long")
+        else:
+            self._samples.append(wire.frame(payload))
+
+    def _refuse(self, name: str, why: str) -> None:
+        if name not in self._refused and len(self._refused) < 1000:
+            guard.say_once(f"{name} {why}; turned away")
+        self._refused[name] = self._refused.get(name, 0) + 1
+
+    def _tell_refused(self) -> None:
+        if self._refused:
+            count = sum(self._refused.values())
+            names = ", ".join(list(self._refused)[:10])
+            self.journal.event(
+                "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
+            )
+
+
+def _text_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
+    return {str(plain(str(key))): str(plain(str(value))) for key, value in (tags or {}).items()}

@@ -1,0 +1,45 @@
+"""What can go wrong outside the user's process, and how it is said.
+
+VedetteError            the root; the command line prints its sentence and exits with 2
+    SettingError        a setting is unknown or has a bad value
+    WhereError          a `--where` expression cannot be understood
+    NotFoundError       no run, series or store goes by that name
+    AmbiguousError      more than one run does
+    FormatError         bytes that are not what they should be
+        VersionError    bytes written by a newer vedette than this one
+    HubError            the hub cannot be started or does not answer
+
+The client raises none of these into the user's code: see `client/guard.py`.
+"""
+
+
+class VedetteError(Exception):
+    """Root of all errors that vedette raises on purpose."""
+
+
+class SettingError(VedetteError):
+    """A setting is unknown or has a value that it cannot take."""
+
+
+class WhereError(VedetteError):
+    """A `where` expression that does not parse."""
+
+
+class NotFoundError(VedetteError):
+    """Nothing goes by that name."""
+
+
+class AmbiguousError(VedetteError):
+    """A prefix or name that fits more than one run."""
+
+
+class FormatError(VedetteError):
+    """Bytes that do not have the form they claim."""
+
+
+class VersionError(FormatError):
+    """Bytes of a newer format than this vedette reads."""
+
+
+class HubError(VedetteError):
+    """The hub cannot be started, or does not answer."""

@@ -1,0 +1,156 @@
+"""The law: records of a span, in any order and any number of times, add up to one state.
+
+A span's claims only grow; its attributes go to the last writer by (t, origin, n); its progress is kept
+per origin. State, cause, start and end are functions of these. Every "newest" is a total order over all
+fields, so that no two readers can ever disagree (decisions/002).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from vedette.model import KINDS, PURGED, UNKNOWN_KIND, VOICES, Kind, Span, Value
+
+
+class Claim(NamedTuple):
+    """One voice's word on a state. Claims are never thrown away: a lower voice may know the cause."""
+
+    state: str
+    t: int
+    by: str
+    origin: str
+    cause: str
+
+
+class Outcome(NamedTuple):
+    """What the claims on a span add up to."""
+
+    state: str = ""
+    cause: str = ""
+    start_t: int | None = None
+    end_t: int | None = None
+
+
+class Write(NamedTuple):
+    """Attributes that one record set, with the place that decides who wrote last."""
+
+    t: int
+    origin: str
+    n: int
+    attrs: dict[str, Value]
+
+
+class Progress(NamedTuple):
+    """How far one origin says it has got; the newest n of an origin counts."""
+
+    n: int
+    t: int
+    at: float | None
+    add: float | None
+
+
+class Folded:
+    """All that has been heard of one span."""
+
+    __slots__ = ("claims", "progress", "writes")
+
+    def __init__(
+        self,
+        claims: Iterable[Claim] = (),
+        writes: Iterable[Write] = (),
+        progress: Mapping[str, Progress] | None = None,
+    ) -> None:
+        """Start from what was kept before."""
+        self.claims = set(claims)
+        self.writes = {(write.origin, write.n): write for write in writes}
+        self.progress = dict(progress or {})
+
+    def fold(self, span: Span, origin: str, n: int) -> None:
+        """Take in one record."""
+        if span.state:
+            self.claims.add(Claim(span.state, span.t, span.by, origin, span.cause))
+        attrs = flatten(span.attrs)
+        for key in ("kind", "name", "parent"):
+            if value := getattr(span, key):
+                attrs[key] = value
+        if attrs:
+            self.writes[origin, n] = Write(span.t, origin, n, attrs)
+        if span.at is not None or span.add is not None:
+            kept = self.progress.get(origin)
+            if kept is None or n > kept.n:
+                self.progress[origin] = Progress(n, span.t, span.at, span.add)
+
+    def attrs(self) -> dict[str, Value]:
+        """Return what each attribute is now, and forget writes that can never win again."""
+        last: dict[str, Write] = {}
+        for write in self.writes.values():
+            for key in write.attrs:
+                held = last.get(key)
+                if held is None or write[:3] > held[:3]:
+                    last[key] = write
+        self.writes = {(write.origin, write.n): write for write in last.values()}
+        return {key: last[key].attrs[key] for key in sorted(last)}
+
+    def outcome(self, kind: str) -> Outcome:
+        """Return state, cause, start and end as the claims on this span alone give them."""
+        return judge(KINDS.get(kind, UNKNOWN_KIND), self.claims)
+
+    def done(self) -> float | None:
+        """Return how far the work has got: the furthest `at`, and all that was added."""
+        if not self.progress:
+            return None
+        values = self.progress.values()
+        return max((p.at for p in values if p.at is not None), default=0.0) + sum(p.add or 0.0 for p in values)
+
+
+def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:
+    """Decide what a span's claims say of it.
+
+    The end is the last word of the most trusted voice; before any end the highest state holds, whatever
+    the clocks say; `purged` absorbs all.
+    """
+    claims = list(claims)
+    if not claims:
+        return Outcome()
+    start_t = min(claim.t for claim in claims)
+    ends = [claim for claim in claims if claim.state == PURGED]
+    ends = ends or [claim for claim in claims if claim.state in kind.ends]
+    if not ends:
+        highest = max(claims, key=lambda claim: (_rank(kind, claim.state), claim.state))
+        return Outcome(highest.state, "", start_t, None)
+    best = max(ends, key=_weight)
+    if not best.cause:  # any voice may know why
+        causes = [claim for claim in ends if claim.cause]
+        cause = max(causes, key=_weight).cause if causes else ""
+    else:
+        cause = best.cause
+    return Outcome(best.state, cause, start_t, best.t)
+
+
+def _rank(kind: Kind, state: str) -> int:
+    return kind.climbing.index(state) if state in kind.climbing else -1
+
+
+def _weight(claim: Claim) -> tuple[int, int, str, str, str]:
+    trust = -VOICES.index(claim.by) if claim.by in VOICES else -len(VOICES)
+    return trust, claim.t, claim.origin, claim.state, claim.cause
+
+
+def settle(own: Outcome, tries: Iterable[tuple[int, str, Outcome]]) -> Outcome:
+    """Give a span that has tries the outcome of the highest one, by (n, id); else its own."""
+    best = max(tries, default=None, key=lambda item: item[:2])
+    if best is None or own.state == PURGED:
+        return own
+    last = best[2]
+    starts = [t for t in (own.start_t, last.start_t) if t is not None]
+    return Outcome(last.state, last.cause, min(starts, default=None), last.end_t)
+
+
+def flatten(attrs: Mapping[str, Value], prefix: str = "") -> dict[str, Value]:
+    """Spread nested dicts into one level, `{"a": {"b": 1}}` into `{"a.b": 1}`; an empty dict is a value."""
+    flat: dict[str, Value] = {}
+    for key, value in attrs.items():
+        if isinstance(value, dict) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

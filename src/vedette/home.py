@@ -1,0 +1,135 @@
+"""A home: where store, spools, socket and lock lie, and whether a hub keeps it.
+
+The lock is an flock on `hub.lock`, held by the hub for as long as it lives; who can take it knows that there
+is no hub. Starting one is never waited for.
+"""
+
+import fcntl
+import hashlib
+import os
+import stat
+import sys
+import time
+
+from vedette import kernel
+from vedette.errors import HubError
+from vedette.settings import Settings
+
+_PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
+_SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
+_WAKE_PAUSE_S = 3.0  # a hub that was started just now may still be on its way to the lock
+
+
+class Home:
+    """The paths of one home, and the lock on it."""
+
+    def __init__(self, root: str) -> None:
+        """Work out the paths; touch nothing."""
+        self.asked = os.path.abspath(os.path.expanduser(root))
+        self.file_system = kernel.file_system(self.asked)
+        self.moved = self.file_system in kernel.NETWORK_FILE_SYSTEMS
+        self.root = _own_directory(_PUBLIC[1], self.asked) if self.moved else self.asked
+        self.store = os.path.join(self.root, "store.db")
+        self.spool = os.path.join(self.root, "spool")
+        self.lock = os.path.join(self.root, "hub.lock")
+        self.log = os.path.join(self.root, "hub.log")
+        self.socket = os.path.join(self.root, "hub.sock")
+        if len(os.fsencode(self.socket)) > _SOCKET_PATH_LIMIT:
+            self.socket = os.path.join(_own_directory(_PUBLIC[0], self.asked), "hub.sock")
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Home":
+        """Return the home that the settings name."""
+        return cls(settings.home)
+
+    def prepare(self) -> None:
+        """Make the directories, for their owner alone."""
+        for path in (self.root, self.spool, os.path.dirname(self.socket)):
+            if not os.path.isdir(path):
+                os.makedirs(path, mode=0o700, exist_ok=True)
+            if os.path.dirname(path) in _PUBLIC:
+                _refuse_stranger(path)
+
+    def take_lock(self, patience_s: float = 2.0) -> int | None:
+        """Become the hub of this home: return the lock's descriptor, or None when another one is.
+
+        A client that only looks holds the lock for an instant; hence the patience.
+        """
+        fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    os.close(fd)
+                    return None
+                time.sleep(0.02)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        return fd
+
+    def hub_pid(self) -> int | None:
+        """Return the pid of the living hub, 0 when it has not said it yet, None when there is none."""
+        try:
+            fd = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except OSError:
+            text = os.pread(fd, 20, 0)
+            return int(text) if text.isdigit() else 0
+        finally:
+            os.close(fd)
+
+    def wake_hub(self) -> None:
+        """Make sure that a hub lives or is on its way. Costs a lock probe, at most once a while a spawn."""
+        if self.hub_pid() is not None:
+            return
+        self.prepare()
+        stamp = os.path.join(self.root, "hub.waking")
+        try:
+            if 0 <= time.time() - os.stat(stamp).st_mtime < _WAKE_PAUSE_S:
+                return
+        except OSError:
+            pass
+        os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.utime(stamp)
+        self._spawn()
+
+    def _spawn(self) -> None:
+        """Start `python -m vedette hub` as nobody's child: a small shell starts it and is gone at once.
+
+        As a child of ours it would show up in the user's own os.wait().
+        """
+        if not sys.executable:
+            raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
+        unwanted = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_MODE", "PYTHONINSPECT", "PYTHONSTARTUP")
+        environ = {key: value for key, value in os.environ.items() if key not in unwanted}
+        package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
+        environ["OPENBLAS_NUM_THREADS"] = "1"
+        script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
+        hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked)
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", script, self.log, *hub], environ, setsid=True)
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # the user's process ignores SIGCHLD
+
+
+def _own_directory(parent: str, root: str) -> str:
+    digest = hashlib.blake2b(os.fsencode(root), digest_size=5).hexdigest()
+    return os.path.join(parent, f"vedette-{os.getuid()}-{digest}")
+
+
+def _refuse_stranger(path: str) -> None:
+    """Refuse a directory in a public place that somebody else has made ready for us."""
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise HubError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)

@@ -1,0 +1,1 @@
+"""What listens: reads the spools of this host, keeps the store, watches the processes, answers on a socket."""

@@ -1,0 +1,101 @@
+"""Which processes live, and how the others ended, as far as the kernel tells."""
+
+import os
+import signal
+import time
+from typing import NamedTuple
+
+from vedette import kernel
+from vedette.model import Origin
+
+_PATIENCE_S = 1.0  # a status can be read once the parent has reaped; then at the latest we give up
+
+
+class Death(NamedTuple):
+    """How a process ended; `status` is None where nobody can tell."""
+
+    t: int | None  # None: nobody was looking
+    status: int | None
+
+
+class Watch:
+    """Follows one process by a pidfd, which no later process of the same pid can be mistaken for."""
+
+    def __init__(self, origin: Origin) -> None:
+        """Begin to watch; a process that is not there, or is another by its start time, is dead already."""
+        self.unknown = origin.boot == "" or (origin.boot != kernel.boot() and origin.host != kernel.host())
+        self.death: Death | None = None
+        self._pid = origin.pid
+        self._fd: int | None = None
+        self._died_at: float | None = None
+        self._died_t = 0
+        if self.unknown:
+            return
+        if origin.boot != kernel.boot():
+            # The same host in another boot or pid namespace. After a reboot the process is gone for certain;
+            # in another namespace it may live, and only its own last word can be trusted.
+            same_boot = origin.boot.partition("/")[0] == kernel.boot().partition("/")[0]
+            if same_boot:
+                self.unknown = True
+            else:
+                self.death = Death(None, None)
+            return
+        try:
+            self._fd = os.pidfd_open(origin.pid)
+        except OSError:
+            self.death = Death(None, None)
+            return
+        if kernel.start_ticks(origin.pid) != origin.started:
+            self._found_dead(Death(None, None))
+
+    def look(self, ready: bool) -> Death | None:
+        """Return how the process ended, once it has; `ready`: its pidfd has become readable."""
+        if self.death is None and self._fd is not None and (ready or self._died_at is not None):
+            if self._died_at is None:
+                self._died_at, self._died_t = time.monotonic(), time.time_ns()
+            status = kernel.wait_status(self._pid, self._fd)
+            if status is not None or time.monotonic() - self._died_at > _PATIENCE_S:
+                self._found_dead(Death(self._died_t, status))
+        return self.death
+
+    def _found_dead(self, death: Death) -> None:
+        self.death = death
+        self.shut()
+
+    def fileno(self) -> int | None:
+        """Return the pidfd, to be polled."""
+        return self._fd
+
+    def shut(self) -> None:
+        """Stop watching."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def verdict(death: Death, state: str, stacks: str) -> tuple[str, str]:
+    """Return the end state and its cause for a process that has not said how it ended.
+
+    `state` is the last that it said of itself: one that was leaving ended in good order unless its exit code
+    says otherwise.
+    """
+    status = death.status
+    if status is None:
+        if state == "leaving":
+            return "done", ""
+        if stacks:
+            return "cancelled", "SIGTERM"
+        return "failed", "died without a word; nobody saw how" if death.t is None else "died without a word"
+    number = status & 0x7F
+    if number:
+        name = _signal_name(number)
+        return ("cancelled" if number in (signal.SIGTERM, signal.SIGINT) else "failed"), f"killed by {name}"
+    code = status >> 8
+    return ("done", "") if code == 0 else ("failed", f"exit code {code}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,124 @@
+"""The four facts that everything is said in, and the kinds and states of what lives.
+
+Nothing here does I/O. A fact says what happened; who said it, and its place in what that one said,
+is (origin, lane, n): `n` is the place just behind the record in its lane, so "all up to n" is a mark.
+"""
+
+import os
+import time
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+Value = Any  # None, bool, int, float, str, and lists and string-keyed dicts of these
+
+Id = Annotated[str, Meta(min_length=1, max_length=512)]
+Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
+Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+LANE_FACTS = "f"  # Span, Event, Blob: few and dear
+LANE_SAMPLES = "s"  # Sample: many
+
+OWNER, HUB, LAUNCHER, USER = "owner", "hub", "launcher", "user"
+VOICES = (OWNER, HUB, LAUNCHER, USER)  # whose word on an end is trusted, the most trusted first
+
+
+class Span(Struct, frozen=True, array_like=True, tag="span"):
+    """Something that lives. Each record tells a part; `fold` adds the parts up."""
+
+    id: Id
+    t: Time
+    state: str = ""
+    cause: str = ""
+    by: str = OWNER
+    kind: str = ""
+    name: str = ""
+    parent: str = ""
+    attrs: dict[str, Value] = {}
+    at: float | None = None  # progress: this origin has got this far ...
+    add: float | None = None  # ... and has added this much, both since its start
+
+
+class Event(Struct, frozen=True, array_like=True, tag="event"):
+    """Something that happened."""
+
+    span: Id
+    t: Time
+    kind: str
+    level: Int64 = 20
+    text: str = ""
+    attrs: dict[str, Value] = {}
+
+
+class Blob(Struct, frozen=True, array_like=True, tag="blob"):
+    """Bytes named by their digest; the bytes themselves lie beside the store."""
+
+    span: Id
+    t: Time
+    name: str
+    digest: str
+    size: Int64
+    media: str = ""
+
+
+class Sample(Struct, array_like=True, gc=False):
+    """Named numbers of one span at one moment and step. An empty span means the spool's own."""
+
+    t: Time
+    step: Int64
+    values: dict[str, float | int | bool]
+    span: str = ""
+    tags: dict[str, str] = {}
+
+
+Fact = Span | Event | Blob
+
+
+class Kind(Struct, frozen=True):
+    """What a span can be: the states that it climbs, lowest first, and those that end it."""
+
+    climbing: tuple[str, ...]
+    ends: tuple[str, ...] = ("done", "failed", "cancelled")
+
+
+PURGED = "purged"  # the end of every kind that absorbs whatever comes later
+
+# A new kind needs a page in decisions/.
+KINDS: dict[str, Kind] = {
+    "run": Kind(("created", "queued", "starting", "running")),
+    "try": Kind(("created", "queued", "starting", "running"), ("done", "failed", "cancelled", "retry")),
+    "process": Kind(("running", "leaving")),
+    "progress": Kind(("running",)),
+    "task": Kind(("created", "queued", "starting", "running")),
+}
+UNKNOWN_KIND = Kind(  # a span whose kind has not come yet is judged by all that is known
+    tuple(dict.fromkeys(state for kind in KINDS.values() for state in kind.climbing)),
+    tuple(dict.fromkeys(state for kind in KINDS.values() for state in kind.ends)),
+)
+
+
+class Origin(Struct, frozen=True):
+    """Who speaks: one spool of one process. A fork child is another origin, always."""
+
+    name: str
+    host: str = ""
+    boot: str = ""  # boot id and pid namespace: where `pid` means something
+    pid: int = 0
+    started: int = 0  # the kernel's start time of the process, in clock ticks
+    span: str = ""  # the span that samples belong to unless they say another
+    process: str = ""  # the span of the process itself
+    upstream: str = ""  # the hub that this origin is meant for; empty: the one on this host
+
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH_S = 1_704_067_200  # 2024-01-01: six characters of time last until 2058
+
+
+def new_id(random_chars: int = 4) -> str:
+    """Make an id that sorts by its second of birth: six characters of time, the rest chance."""
+    number = max(0, int(time.time()) - _EPOCH_S)
+    chars = []
+    for _ in range(6):
+        number, digit = divmod(number, 32)
+        chars.append(_ALPHABET[digit])
+    return "".join(reversed(chars)) + "".join(_ALPHABET[b & 31] for b in os.urandom(random_chars))

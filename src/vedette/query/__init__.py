@@ -1,0 +1,1 @@
+"""What answers: pure functions over a store."""

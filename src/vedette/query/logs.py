@@ -1,0 +1,46 @@
+"""What happened in a run, line by line."""
+
+import re
+
+from vedette.errors import WhereError
+from vedette.store import EventQuery, EventRow, Reader
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+
+def lines(
+    store: Reader,
+    run: str = "",
+    *,
+    grep: str = "",
+    search: str = "",
+    level: int | str = 0,
+    last: int | None = None,
+    after: int = 0,
+) -> list[EventRow]:
+    """Return events of a run (or of all), the oldest first.
+
+    `grep` is a regular expression, `search` words that must all be there (by the full-text index).
+    """
+    least = level_number(level)
+    try:
+        pattern = re.compile(grep) if grep else None
+    except re.error as error:
+        raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
+    query = EventQuery(run, after, (), least, search, last if pattern is None else None)
+    found = store.events(query)
+    if pattern is not None:
+        found = [event for event in found if pattern.search(event.text)]
+        found = found[-last:] if last else found
+    return found
+
+
+def level_number(level: int | str) -> int:
+    """Return a level's number; raise WhereError when there is no such level."""
+    if isinstance(level, int):
+        return level
+    if level.isdigit():
+        return int(level)
+    if level.lower() not in LEVELS:
+        raise WhereError(f"there is no level {level!r}: it is one of {', '.join(LEVELS)}, or a number")
+    return LEVELS[level.lower()]

@@ -1,0 +1,26 @@
+"""What did not make it into the store, and why."""
+
+from msgspec import Struct
+
+from vedette.store import EventQuery, Reader
+
+
+class Losses(Struct, frozen=True):
+    """Counts over the whole store."""
+
+    dropped: int  # records given up by their own process: disk full, or the spool at its cap
+    damaged: int  # records that could not be read
+    refused: int  # values that were no numbers
+    reasons: list[str] = []
+
+
+def losses(store: Reader) -> Losses:
+    """Add up what was lost."""
+    dropped, reasons = 0, []
+    for event in store.events(EventQuery(kinds=("dropped",))):
+        dropped += int(event.attrs.get("count", 0))
+        reasons.append(f"run {event.span}: {event.text}")
+    turned_away = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
+    origins = store.origins()
+    damaged = sum(row.damaged for row in origins)
+    return Losses(dropped, damaged, turned_away + sum(row.refused for row in origins), reasons[-5:])

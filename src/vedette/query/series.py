@@ -1,0 +1,31 @@
+"""Series: their points, and the last value of each."""
+
+import difflib
+
+from vedette.errors import AmbiguousError, NotFoundError
+from vedette.store import Points, Reader
+
+
+def history(store: Reader, run: str, name: str, tags: dict[str, str] | None = None) -> Points:
+    """Return the points of one series of a run; raise when it is not there, or is more than one by its tags."""
+    rows = store.series([run], name)
+    if tags is not None:
+        rows = [row for row in rows if row.tags == {str(key): str(value) for key, value in tags.items()}]
+    if not rows:
+        names = sorted({row.name for row in store.series([run])})
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:10]) or 'none'}"
+        raise NotFoundError(f"run {run} has no series {name!r}; {hint}")
+    if len(rows) > 1 and tags is None:
+        plain = [row for row in rows if not row.tags]
+        if not plain:
+            some = "; ".join(str(row.tags) for row in rows[:5])
+            raise AmbiguousError(f"series {name!r} of run {run} comes with different tags: {some}")
+        rows = plain
+    return store.points([rows[0].id])[rows[0].id]
+
+
+def over_runs(store: Reader, runs: list[str], name: str) -> dict[str, Points]:
+    """Return one metric of many runs, in one read."""
+    rows = {row.id: row.span for row in store.series(runs, name) if not row.tags}
+    return {rows[number]: points for number, points in store.points(list(rows)).items()}

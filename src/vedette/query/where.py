@@ -1,0 +1,175 @@
+"""The language of `--where`: `config.lr > 0.1 and (state = failed or tag.best)`.
+
+    expression  = term {("and" | "or") term}, `and` binds closer; `not term`; parentheses
+    term        = field operator value | field "in" "(" value {"," value} ")" | field
+    operator    = "=" "==" "!=" "<" "<=" ">" ">=" "~" (contains)
+    value       = number | true | false | null | word | "text" | 'text'
+    field       = state, name, id, cause, project, experiment, notes, script, start, end, duration,
+                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value)
+
+Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
+A condition on something that a run does not have never holds.
+"""
+
+import difflib
+import re
+from datetime import datetime
+from typing import Any
+
+from vedette.errors import WhereError
+from vedette.store import Both, Compare, Either, Not, Where
+
+FIELDS = (
+    "state", "name", "id", "cause", "project", "experiment", "notes", "script", "start", "end", "duration", "parent",
+)  # fmt: skip
+FAMILIES = ("config.", "summary.", "tag.", "metric.")
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<mark>[(),])"""
+    r"""|(?P<word>[^\s()<>=!~,"']+))"""
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse(text: str) -> Where:
+    """Read an expression; raise WhereError, naming the place, when it is none."""
+    return _Parser(text).parse()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[tuple[str, str, int]] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise WhereError(f"cannot read {text[at:].strip()!r} in --where {text!r}")
+            kind = str(match.lastgroup)
+            self._tokens.append((kind, match[kind], match.start(kind)))
+            at = match.end()
+        self._at = 0
+        self._depth = 0
+
+    def parse(self) -> Where:
+        where = self._either()
+        if self._at < len(self._tokens):
+            raise self._error("expected 'and', 'or' or the end")
+        return where
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._at][:2] if self._at < len(self._tokens) else ("end", "")
+
+    def _next(self) -> tuple[str, str]:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _takes(self, word: str) -> bool:
+        kind, text = self._peek()
+        if kind in ("word", "mark") and text.lower() == word:
+            self._at += 1
+            return True
+        return False
+
+    def _error(self, what: str) -> WhereError:
+        rest = self._text[self._tokens[self._at][2] :] if self._at < len(self._tokens) else "the end"
+        return WhereError(f"{what} at {rest!r} in --where {self._text!r}")
+
+    def _either(self) -> Where:
+        parts = [self._both()]
+        while self._takes("or"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+    def _both(self) -> Where:
+        parts = [self._term()]
+        while self._takes("and"):
+            parts.append(self._term())
+        return parts[0] if len(parts) == 1 else Both(tuple(parts))
+
+    def _term(self) -> Where:
+        self._depth += 1
+        if self._depth > 50:
+            raise self._error("nested too deeply")
+        try:
+            if self._takes("not"):
+                return Not(self._term())
+            if self._takes("("):
+                where = self._either()
+                if not self._takes(")"):
+                    raise self._error("expected ')'")
+                return where
+            return self._condition()
+        finally:
+            self._depth -= 1
+
+    def _condition(self) -> Where:
+        kind, name = self._peek()
+        if kind != "word":
+            raise self._error("expected a field such as state or config.lr")
+        field = _field(name)
+        self._at += 1
+        if self._takes("in"):
+            if not self._takes("("):
+                raise self._error("expected '(' after 'in'")
+            values = [self._value(field)]
+            while self._takes(","):
+                values.append(self._value(field))
+            if not self._takes(")"):
+                raise self._error("expected ')'")
+            return Compare(field, "in", tuple(values))
+        kind, operator = self._peek()
+        if kind != "op":
+            return Compare(field, "=", True)
+        self._at += 1
+        return Compare(field, "=" if operator == "==" else operator, self._value(field))
+
+    def _value(self, field: str) -> Any:
+        kind, text = self._peek()
+        if kind not in ("word", "text"):
+            raise self._error("expected a value")
+        self._at += 1
+        if kind == "text":
+            text = re.sub(r"\\(.)", r"\1", text[1:-1])
+        if field in ("start", "end"):
+            return _time(text)
+        if field == "duration":
+            return _seconds(text)
+        return text if kind == "text" else _word(text)
+
+
+def _field(name: str) -> str:
+    if name in FIELDS or name.startswith(FAMILIES):
+        return name
+    near = difflib.get_close_matches(name, FIELDS, 1)
+    hint = near[0] if near else f"config.{name}"
+    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(FIELDS)}, config.KEY, "
+                     "summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
+
+
+def _word(text: str) -> Any:
+    special = {"true": True, "false": False, "null": None, "none": None}
+    if text.lower() in special:
+        return special[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise WhereError(f"{text!r} is not a date such as 2026-11-01 or '2026-11-01 14:30'") from None
+
+
+def _seconds(text: str) -> float:
+    unit = _UNITS.get(text[-1:], 0)
+    try:
+        return float(text[:-1]) * unit if unit else float(text)
+    except ValueError:
+        raise WhereError(f"{text!r} is not a duration such as 90, 10m or 1.5h") from None

@@ -1,0 +1,204 @@
+"""What keeps. The Store protocol is the specification; `sqlite` is the one that is used.
+
+The store keeps and hands back. What it all means is asked in `query/`, never here (law 6).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from vedette.model import Fact, Origin, Value
+
+
+class Columns(Struct):
+    """Samples of one origin that have span, tags and names in common, in the order they were logged."""
+
+    span: str
+    tags: dict[str, str]
+    names: tuple[str, ...]
+    n: list[int] = []
+    t: list[int] = []
+    step: list[int] = []
+    rows: list[tuple[float | int | bool, ...]] = []
+
+
+class Batch(Struct):
+    """What one lane of one origin has brought, and how far it has got with that."""
+
+    origin: Origin
+    lane: str
+    place: int
+    damaged: int = 0
+    refused: int = 0
+    facts: list[tuple[int, Fact]] = []
+    columns: list[Columns] = []
+
+
+class Mark(Struct, frozen=True):
+    """How far a lane is in the store, and what could not be read before that."""
+
+    place: int = 0
+    damaged: int = 0
+    refused: int = 0
+
+
+class SpanRow(Struct, frozen=True):
+    """A span as all that was heard of it adds up."""
+
+    id: str
+    kind: str
+    name: str
+    parent: str
+    state: str
+    cause: str
+    start_t: int | None
+    end_t: int | None
+    done: float | None
+    attrs: dict[str, Value]
+
+
+class EventRow(Struct, frozen=True):
+    """An event, with the process that it came from."""
+
+    id: int
+    span: str
+    t: int
+    kind: str
+    level: int
+    text: str
+    attrs: dict[str, Value]
+    host: str
+    pid: int
+
+
+class SeriesRow(Struct, frozen=True):
+    """A series, and its newest sealed point."""
+
+    id: int
+    span: str
+    name: str
+    tags: dict[str, str]
+    count: int
+    min: float | None
+    max: float | None
+    last: float | int | None
+    last_step: int | None
+    last_t: int | None
+
+
+class OriginRow(Struct, frozen=True):
+    """An origin, when it was last known alive, and what it lost."""
+
+    origin: Origin
+    heard_t: int
+    damaged: int
+    refused: int
+
+
+class Points(Struct, frozen=True, eq=False):
+    """The points of a series, by step and then time; t is in nanoseconds."""
+
+    step: NDArray[np.int64]
+    t: NDArray[np.int64]
+    value: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+class Compare(Struct, frozen=True, tag=True):
+    """One condition on a span: a field, an operator (= != < <= > >= ~ in), a value."""
+
+    field: str
+    op: str
+    value: Any
+
+
+class Both(Struct, frozen=True, tag=True):
+    """All of these hold."""
+
+    parts: tuple["Where", ...]
+
+
+class Either(Struct, frozen=True, tag=True):
+    """One of these holds."""
+
+    parts: tuple["Where", ...]
+
+
+class Not(Struct, frozen=True, tag=True):
+    """Its part does not hold."""
+
+    part: "Where"
+
+
+Where = Compare | Both | Either | Not
+
+
+class SpanQuery(Struct, frozen=True):
+    """Which spans: all conditions that are given must hold. Newest first."""
+
+    kind: str = ""
+    parent: str = ""
+    prefix: str = ""  # of the id
+    name: str = ""
+    where: Where | None = None
+    limit: int | None = None
+
+
+class EventQuery(Struct, frozen=True):
+    """Which events: those of a span and of what hangs below it, or of all; oldest first."""
+
+    span: str = ""
+    after: int = 0  # the id of the last event already seen
+    kinds: tuple[str, ...] = ()
+    level: int = 0
+    search: str = ""  # words, as full-text search has them
+    last: int | None = None  # only this many, the newest
+
+
+class Reader(Protocol):
+    """The half of a store that any number of processes may use at once."""
+
+    def marks(self) -> dict[tuple[str, str], Mark]:
+        """Return how far each (origin, lane) is."""
+
+    def origins(self) -> list[OriginRow]:
+        """Return who has spoken."""
+
+    def spans(self, query: SpanQuery) -> list[SpanRow]:
+        """Return spans."""
+
+    def events(self, query: EventQuery) -> list[EventRow]:
+        """Return events."""
+
+    def series(self, spans: Sequence[str] | None = None, name: str = "") -> list[SeriesRow]:
+        """Return the series of these spans (None: of all), of this name if one is given."""
+
+    def points(self, series: Sequence[int]) -> dict[int, Points]:
+        """Return all points of these series."""
+
+    def close(self) -> None:
+        """Let go of the store."""
+
+
+class Store(Reader, Protocol):
+    """Keeps facts and points, and hands them back.
+
+    One process writes to a store, any number read. A method that writes is one transaction: all of it is kept,
+    or it raises and nothing is. What was kept survives the death of any process at once, and a power cut after
+    `sync`. The same batch twice is the same as once: facts by (origin, lane, n); samples by the place in the
+    batch, which the caller must hand over in order, from the mark on.
+    """
+
+    def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:
+        """Keep batches and their marks in one transaction; `heard`: origins known alive, and when."""
+
+    def sync(self) -> None:
+        """Return when all that was kept would survive a power cut."""
+
+    def tidy(self, origin: str) -> int:
+        """Merge an origin's short chunks into long ones; return how many were merged."""

@@ -1,0 +1,65 @@
+"""Columns of numbers <-> bytes. Long ones are compressed by pcodec; short ones would only grow."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pcodec import ChunkConfig, standalone
+
+from vedette.errors import FormatError
+
+FULL = 4096  # points in a chunk
+
+_CONFIG = ChunkConfig(compression_level=4)
+_SHORT_BYTES = 64
+_RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"b"}
+_DTYPES = {code: dtype for dtype, code in _RAW.items()}
+_PCO = b"p"
+_PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
+
+
+def to_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Make a column of float64, int64 or bool, whichever holds the values as they are."""
+    try:
+        array = np.array(values)
+    except OverflowError:
+        array = np.array(values, dtype=object)
+    if array.dtype in _RAW:
+        return array
+    return np.array([float(value) for value in values], dtype=np.float64)
+
+
+def pack(array: NDArray[Any]) -> bytes:
+    """Return the bytes of a column."""
+    code = _RAW[array.dtype]
+    if array.nbytes <= _SHORT_BYTES:
+        return code + array.tobytes()
+    if code == b"b":
+        return _PCO_BOOL + bytes(standalone.simple_compress(array.astype(np.int16), _CONFIG))
+    return _PCO + bytes(standalone.simple_compress(array, _CONFIG))
+
+
+def unpack(data: bytes) -> NDArray[Any]:
+    """Return the column that `pack` was given; raise FormatError when the bytes are not such."""
+    code = data[:1]
+    if code in _DTYPES:
+        return np.frombuffer(data, dtype=_DTYPES[code], offset=1)
+    try:
+        array = standalone.simple_decompress(data[1:])
+    except (RuntimeError, ValueError) as error:
+        raise FormatError(f"a chunk cannot be read: {error}") from None
+    if array is None:
+        raise FormatError("a chunk is empty")
+    return np.asarray(array).astype(bool) if code == _PCO_BOOL else np.asarray(array)
+
+
+def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:
+    """Return min, max and sum of the numbers that are numbers."""
+    numbers = array.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore", over="ignore"):
+        low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))
+        total = float(numbers.sum())
+    if low != low:  # all are NaN  # noqa: PLR0124
+        return None, None, 0.0
+    return low, high, total if total == total else float(np.nansum(numbers))  # noqa: PLR0124

@@ -1,0 +1,361 @@
+"""The store in one SQLite file: plain tables, and points as compressed chunks."""
+
+import contextlib
+import json
+import math
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from vedette import wire
+from vedette.errors import NotFoundError, VersionError
+from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
+from vedette.model import Blob, Event, Fact, Origin, Span, Value
+from vedette.store import Batch, Columns, chunks
+from vedette.store.sqlite_read import SqliteReader
+
+VERSION = 1
+_APPLICATION = 0x76656474  # "vedt"
+_MOST_CACHED = 100_000
+_MOST_MERGED = 256  # axes at a time: what bounds the memory of `tidy`
+
+
+def open_reader(path: str) -> SqliteReader:
+    """Open a store to read; raise NotFoundError when there is none."""
+    if not os.path.exists(path):
+        raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
+    connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
+        connection.close()
+        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    _check_version(path, version)
+    return SqliteReader(connection)
+
+
+def _quoted(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _check_version(path: str, version: int) -> None:
+    if version > VERSION:
+        raise VersionError(
+            f"{path} is a store of version {version}, and this vedette reads up to {VERSION}: upgrade vedette"
+        )
+
+
+class SqliteStore(SqliteReader):
+    """The one writer of a store; see the Store protocol for what each method promises."""
+
+    def __init__(self, path: str) -> None:
+        """Open a store, made or brought up to date if need be."""
+        connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
+        super().__init__(connection)
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        self._migrate(path)
+        os.chmod(path, 0o600)
+        self._wal = path + "-wal"
+        self._origins: dict[str, int] = {}
+        self._series: dict[tuple[str, str, str], int] = {}
+
+    def _migrate(self, path: str) -> None:
+        """Bring the schema forward, one version at a time; each step is one transaction."""
+        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
+        _check_version(path, version)
+        if version == 0:
+            schema = resources.files("vedette.store").joinpath("schema.sql").read_text()
+            self.connection.executescript(
+                f"BEGIN; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._origins.clear()
+            self._series.clear()
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
+    def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:
+        """Keep batches and their marks in one transaction."""
+        spans: dict[str, list[tuple[str, int, Span]]] = defaultdict(list)
+        with self._transaction():
+            for batch in batches:
+                number = self._origin(batch.origin)
+                self._keep_facts(batch.origin.name, number, batch.facts, spans)
+                for columns in batch.columns:
+                    self._keep_columns(number, columns)
+                self.connection.execute(
+                    "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
+                    " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
+                    " damaged = excluded.damaged, refused = excluded.refused",
+                    (number, batch.lane, batch.place, batch.damaged, batch.refused),
+                )
+            self._keep_spans(spans)
+            self.connection.executemany(
+                "UPDATE origins SET heard_t = max(heard_t, ?) WHERE name = ?",
+                [(t, name) for name, t in (heard or {}).items()],
+            )
+
+    def sync(self) -> None:
+        """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself."""
+        try:
+            fd = os.open(self._wal, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+
+    def _origin(self, origin: Origin) -> int:
+        number = self._origins.get(origin.name)
+        if number is None:
+            self.connection.execute(
+                "INSERT INTO origins (name, host, boot, pid, started, span, process) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT DO NOTHING",
+                (
+                    origin.name,
+                    origin.host,
+                    origin.boot,
+                    origin.pid,
+                    origin.started,
+                    origin.span,
+                    origin.process,
+                ),
+            )
+            row = self.connection.execute("SELECT id FROM origins WHERE name = ?", (origin.name,)).fetchone()
+            number = self._origins[origin.name] = int(row[0])
+        return number
+
+    def _keep_facts(
+        self,
+        origin: str,
+        number: int,
+        facts: list[tuple[int, Fact]],
+        spans: dict[str, list[tuple[str, int, Span]]],
+    ) -> None:
+        events = []
+        for n, fact in facts:
+            if isinstance(fact, Span):
+                spans[fact.id].append((origin, n, fact))
+            elif isinstance(fact, Event):
+                events.append((fact.span, fact.t, fact.kind, fact.level, fact.text, to_json(fact.attrs), number, n))
+            elif isinstance(fact, Blob):
+                self.connection.execute(
+                    "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (fact.span, fact.name, fact.digest, fact.size, fact.media, fact.t, origin, n),
+                )
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            events,
+        )
+
+    def _keep_spans(self, spans: dict[str, list[tuple[str, int, Span]]]) -> None:
+        """Fold records into their spans; what a try comes to, its parent comes to as well."""
+        parents: dict[str, None] = {}
+        for span, records in spans.items():
+            before = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
+            kind, parent, own = self._fold(span, records)
+            self._settle(span, own)
+            if before is not None and before[0] == "try":
+                parents[before[1]] = None
+            if kind == "try":
+                parents[parent] = None
+        for parent in parents:
+            row = self.connection.execute("SELECT kind FROM spans WHERE id = ?", (parent,)).fetchone()
+            if row is not None:
+                self._settle(parent, self._load(parent).outcome(row[0]))
+
+    def _load(self, span: str) -> Folded:
+        run = self.connection.execute
+        return Folded(
+            (Claim(*row) for row in run("SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", (span,))),
+            (
+                Write(t, origin, n, msgspec.msgpack.decode(attrs))
+                for t, origin, n, attrs in run("SELECT t, origin, n, attrs FROM writes WHERE span = ?", (span,))
+            ),
+            {
+                row[0]: Progress(*row[1:])
+                for row in run("SELECT origin, n, t, at, added FROM progress WHERE span = ?", (span,))
+            },
+        )
+
+    def _fold(self, span: str, records: list[tuple[str, int, Span]]) -> tuple[str, str, Outcome]:
+        """Fold records into a span's tables; return its kind, its parent, and what its own claims come to."""
+        state = self._load(span)
+        claims, writes = set(state.claims), set(state.writes)
+        for origin, n, record in records:
+            state.fold(record, origin, n)
+        attrs = state.attrs()
+        many = self.connection.executemany
+        many(
+            "INSERT OR IGNORE INTO claims VALUES (?, ?, ?, ?, ?, ?)",
+            [(span, *c) for c in state.claims - claims],
+        )
+        many(
+            "DELETE FROM writes WHERE span = ? AND origin = ? AND n = ?",
+            [(span, *key) for key in writes - set(state.writes)],
+        )
+        many(
+            "INSERT INTO writes VALUES (?, ?, ?, ?, ?)",
+            [(span, w.origin, w.n, w.t, wire.encode(w.attrs)) for k, w in state.writes.items() if k not in writes],
+        )
+        many(
+            "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)",
+            [(span, origin, *p) for origin, p in state.progress.items()],
+        )
+        kind, name, parent = (str(attrs.pop(key, "")) for key in ("kind", "name", "parent"))
+        self.connection.execute(
+            "INSERT INTO spans (id, kind, name, parent, done, attrs) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET kind = excluded.kind, name = excluded.name, parent = excluded.parent, done = excluded.done,"
+            " attrs = excluded.attrs",
+            (span, kind, name, parent, state.done(), to_json(attrs)),
+        )
+        return kind, parent, state.outcome(kind)
+
+    def _settle(self, span: str, own: Outcome) -> None:
+        """Write the outcome of a span: its own, or that of its highest try."""
+        tries = self.connection.execute(
+            "SELECT coalesce(json_extract(attrs, '$.n'), 0), id, state, cause, start_t, end_t FROM spans"
+            " WHERE parent = ? AND kind = 'try'",
+            (span,),
+        )
+        outcome = settle(own, [(n if isinstance(n, int) else 0, id, Outcome(*rest)) for n, id, *rest in tries])  # noqa: A001
+        self.connection.execute(
+            "UPDATE spans SET state = ?, cause = ?, start_t = ?, end_t = ? WHERE id = ?", (*outcome, span)
+        )
+
+    def _keep_columns(self, origin: int, columns: Columns) -> None:
+        tags = to_json(columns.tags)
+        numbers = [self._series_number(columns.span, name, tags) for name in columns.names]
+        values = [chunks.to_array(column) for column in zip(*columns.rows, strict=True)]
+        t = np.array(columns.t, dtype=np.int64) // 1000
+        step = np.array(columns.step, dtype=np.int64)
+        for at in range(0, len(t), chunks.FULL):
+            part = slice(at, at + chunks.FULL)
+            self._keep_chunk(origin, columns.n[part], t[part], step[part], numbers, [v[part] for v in values])
+        rows = []
+        for number, value in zip(numbers, values, strict=True):
+            low, high, _ = chunks.extremes(value)
+            last = value[-1].item()
+            rows.append(
+                (
+                    len(t), low, high, "nan" if isinstance(last, float) and math.isnan(last) else last,
+                    int(step[-1]), columns.t[-1], number,
+                )
+            )  # fmt: skip
+        self.connection.executemany(_UPDATE_SERIES, rows)
+
+    def _keep_chunk(self, origin: int, n: list[int], t: Any, step: Any, numbers: list[int], values: list[Any]) -> None:
+        axis = self.connection.execute(
+            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (origin, n[0], n[-1], len(t), int(t[0]), int(t[-1]), chunks.pack(t), chunks.pack(step)),
+        ).lastrowid
+        self.connection.executemany(
+            "INSERT INTO chunks (series, axis, min, max, sum, value) VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (number, axis, *chunks.extremes(value), chunks.pack(value))
+                for number, value in zip(numbers, values, strict=True)
+            ],
+        )
+
+    def _series_number(self, span: str, name: str, tags: str) -> int:
+        key = (span, name, tags)
+        number = self._series.get(key)
+        if number is None:
+            if len(self._series) > _MOST_CACHED:
+                self._series.clear()
+            self.connection.execute("INSERT OR IGNORE INTO series (span, name, tags) VALUES (?, ?, ?)", key)
+            row = self.connection.execute("SELECT id FROM series WHERE span = ? AND name = ? AND tags = ?", key)
+            number = self._series[key] = int(row.fetchone()[0])
+        return number
+
+    def tidy(self, origin: str) -> int:
+        """Merge an origin's short chunks into long ones; return how many were merged."""
+        row = self.connection.execute("SELECT id FROM origins WHERE name = ?", (origin,)).fetchone()
+        if row is None:
+            return 0
+        short = self.connection.execute(
+            "SELECT id, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
+            " ORDER BY series)) FROM axes WHERE origin = ? AND count < ? ORDER BY first_n",
+            (row[0], chunks.FULL // 2),
+        )
+        groups: dict[str, list[int]] = defaultdict(list)
+        for axis, series in short:
+            groups[series or ""].append(axis)
+        merged = 0
+        for series, axes in groups.items():
+            for at in range(0, len(axes), _MOST_MERGED):
+                part = axes[at : at + _MOST_MERGED]
+                if len(part) > 1:
+                    with self._transaction():
+                        self._merge(int(row[0]), [int(number) for number in series.split(",") if number], part)
+                    merged += len(part)
+        return merged
+
+    def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:
+        wanted = json.dumps(axes)
+        rows = self.connection.execute(
+            "SELECT id, first_n, last_n, t, step FROM axes WHERE id IN (SELECT value FROM json_each(?))"
+            " ORDER BY first_n",
+            (wanted,),
+        ).fetchall()
+        values: dict[int, list[Any]] = {number: [] for number in series}
+        for axis, *_ in rows:
+            for number, value in self.connection.execute("SELECT series, value FROM chunks WHERE axis = ?", (axis,)):
+                values[number].append(chunks.unpack(value))
+        ts = [chunks.unpack(row[3]) for row in rows]
+        steps = np.concatenate([chunks.unpack(row[4]) for row in rows])
+        # Places are kept to the axis that a point came from: they order chunks, and are not read per point.
+        places = [place for row, t in zip(rows, ts, strict=True) for place in [row[1]] * (len(t) - 1) + [row[2]]]
+        t = np.concatenate(ts)
+        columns = [np.concatenate(values[number]) for number in series]
+        self.connection.execute("DELETE FROM chunks WHERE axis IN (SELECT value FROM json_each(?))", (wanted,))
+        self.connection.execute("DELETE FROM axes WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
+        for at in range(0, len(t), chunks.FULL):
+            part = slice(at, at + chunks.FULL)
+            self._keep_chunk(origin, places[part], t[part], steps[part], series, [c[part] for c in columns])
+
+
+_UPDATE_SERIES = """
+UPDATE series SET count = count + ?1,
+  min = min(coalesce(min, ?2), coalesce(?2, min)), max = max(coalesce(max, ?3), coalesce(?3, max)),
+  last = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?4 ELSE last END,
+  last_step = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?5 ELSE last_step END,
+  last_t = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?6 ELSE last_t END
+WHERE id = ?7
+"""
+
+
+def to_json(value: Value) -> str:
+    """Return JSON that SQLite can query; numbers that JSON has not are text."""
+    return json.dumps(_finite(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def _finite(value: Value) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,57 @@
+"""Text for people: made safe for a terminal, and numbers, times and durations as they are read."""
+
+import math
+import re
+from datetime import datetime
+
+# Whole escape sequences first (CSI, OSC, DCS, SOS, PM, APC, two-byte), then every control character that is left.
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"
+    r"|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str, *, one_line: bool = False) -> str:
+    """Return text that can do nothing to a terminal but be read."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    return " ".join(text.split()) if one_line else text
+
+
+def number(value: object) -> str:
+    """Return a number short enough for a table, with nothing hidden that matters."""
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    return "" if value is None else clean(str(value), one_line=True)
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time, in its two largest units."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+    whole = int(seconds)
+    for unit, size, lower, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // small:02d}{lower}"
+    return ""
+
+
+def moment(t: int | None, *, exact: bool = False) -> str:
+    """Return a time in nanoseconds as the local date and time."""
+    if t is None:
+        return ""
+    at = datetime.fromtimestamp(t / 1e9).astimezone()
+    return at.isoformat(sep=" ", timespec="milliseconds" if exact else "seconds")[: 23 if exact else 19]
+
+
+def size(count: float) -> str:
+    """Return a number of bytes with its unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -1,0 +1,164 @@
+"""Bytes <-> facts: how a record is framed, what the messages on the hub's socket are, and their limits.
+
+Nothing here does I/O. A frame is length u32, crc32 u32, payload, little endian. The checksum starts from
+the length, so that a damaged header is noticed too. Spool segments and sockets carry the same frames.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from vedette.errors import FormatError, VersionError
+from vedette.model import Blob, Event, Fact, Sample, Span
+
+VERSION = 1
+MAX_PAYLOAD = 1 << 20
+END = 0xFFFFFFFF  # instead of a length: go on in the next segment
+CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
+
+HEAD = struct.Struct("<II")
+pack_head = HEAD.pack
+unpack_head = HEAD.unpack_from
+
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
+decode_fact: Callable[[bytes], Fact] = msgspec.msgpack.Decoder(Span | Event | Blob).decode
+decode_sample: Callable[[bytes], Sample] = msgspec.msgpack.Decoder(Sample).decode
+_decode_any: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
+
+
+def frame(payload: bytes) -> bytes:
+    """Put length and checksum before a payload."""
+    size = len(payload)
+    return pack_head(size, crc32(payload, size)) + payload
+
+
+def rescue_sample(payload: bytes) -> tuple[Sample | None, int]:
+    """Read a sample whose shape is not quite right; return what could be saved, and how many values not.
+
+    The client writes what it is given without looking at keys and steps, to be fast: they are put right here.
+    """
+    try:
+        t, step, values, *rest = _decode_any(payload)
+        numbers = {str(k): v for k, v in values.items() if isinstance(v, float | int)}
+        span, tags = rest or ("", {})
+        t, step = int(t), int(step)
+        if not (0 <= t < 1 << 63 and -(1 << 63) <= step < 1 << 63):
+            return None, len(values)
+        sample = Sample(t, step, numbers, str(span), {str(k): str(v) for k, v in tags.items()})
+        return (sample if numbers else None), len(values) - len(numbers)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, msgspec.DecodeError):
+        return None, 1
+
+
+class Unframer:
+    """Cuts a stream of bytes into payloads; raises FormatError on damage or a frame over the limit."""
+
+    def __init__(self, limit: int = MAX_PAYLOAD) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take bytes as they come; yield each payload that is complete."""
+        self._buffer += data
+        at = 0
+        try:
+            while len(self._buffer) - at >= HEAD.size:
+                size, crc = unpack_head(self._buffer, at)
+                if size > self._limit:
+                    raise FormatError(f"a frame of {size} bytes is over the limit of {self._limit}")
+                stop = at + HEAD.size + size
+                if stop > len(self._buffer):
+                    break
+                payload = bytes(self._buffer[at + HEAD.size : stop])
+                if crc32(payload, size) != crc:
+                    raise FormatError("a frame's checksum does not fit its bytes")
+                at = stop
+                yield payload
+        finally:
+            del self._buffer[:at]
+
+
+# Messages on the hub's Unix socket. Each side says Hello first.
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    """Who is there, and which version of the wire it speaks."""
+
+    version: int = VERSION
+    name: str = ""
+
+
+class Seal(Struct, frozen=True, tag="seal"):
+    """Asks that all which this run (or every run) has logged until now be in the store."""
+
+    run: str = ""
+
+
+class Follow(Struct, frozen=True, tag="follow"):
+    """Asks for a Change each time something of this run (or of any run) is committed."""
+
+    run: str = ""
+
+
+class AskHealth(Struct, frozen=True, tag="ask_health"):
+    """Asks how the hub is."""
+
+
+class Health(Struct, frozen=True, tag="health"):
+    """How the hub is: what `vedette doctor` shows."""
+
+    pid: int
+    version: str
+    up_s: float
+    living: int  # origins whose process is alive
+    waiting_bytes: int  # read from spools, not yet sealed
+    set_aside: dict[str, str] = {}  # origins that cannot be read, and why
+    trouble: str = ""  # what keeps the hub from committing, if anything
+
+
+class Done(Struct, frozen=True, tag="done"):
+    """The answer to Seal."""
+
+
+class Change(Struct, frozen=True, tag="change"):
+    """What was committed just now: spans by id, and in which of them there are new events or points."""
+
+    spans: list[str] = []
+    events: list[str] = []
+    points: list[str] = []
+    missed: bool = False  # this follower was too slow: read everything again
+
+
+class Refused(Struct, frozen=True, tag="refused"):
+    """Why a request was not done."""
+
+    why: str
+
+
+Message = Hello | Seal | Follow | AskHealth | Health | Done | Change | Refused
+_decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
+
+
+def pack_message(message: Message) -> bytes:
+    """Frame a message for the socket."""
+    return frame(encode(message))
+
+
+def unpack_message(payload: bytes) -> Message:
+    """Read a message; raise FormatError when it is none of ours."""
+    try:
+        return _decode_message(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(f"not a message of this wire: {error}") from None
+
+
+def check_version(hello: Hello) -> None:
+    """Raise VersionError when the other side speaks a newer wire."""
+    if hello.version > VERSION:
+        raise VersionError(
+            f"the other side speaks version {hello.version} of the wire, this vedette {VERSION}: upgrade vedette"
+        )
