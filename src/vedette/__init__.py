@@ -11,14 +11,18 @@ Everything is imported when it is first used: `import vedette` itself costs next
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from vedette.version import __version__
+from vedette.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from vedette.app import get, runs
-    from vedette.client.current import config, finish, init, log, mark, metric, series, summary
+    from vedette.client.attrs import Attrs
+    from vedette.client.current import finish, init, log, mark, metric, series
+
+    config: Attrs
+    summary: Attrs
 
 _HOMES = {
-    "vedette.client.current": ("config", "finish", "init", "log", "mark", "metric", "series", "summary"),
+    "vedette.client.current": ("finish", "init", "log", "mark", "metric", "series"),
     "vedette.app": ("get", "runs"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
@@ -38,6 +42,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("config", "summary"):  # of whichever run is the current one at this moment
+        from vedette.client.current import current  # noqa: PLC0415
+
+        return getattr(current(), name)
     if name not in _WHERE:
         raise AttributeError(f"module 'vedette' has no attribute {name!r}")
     value = getattr(importlib.import_module(_WHERE[name]), name)

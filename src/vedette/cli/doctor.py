@@ -45,11 +45,10 @@ def run(args: argparse.Namespace) -> int:
 def examine(settings: Settings) -> list[tuple[str, str, str]]:
     """Return (what, what was found, what to do about it or "") for each thing worth a look."""
     home = Home.of(settings)
-    checks = [
-        ("versions", (f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, Python "
-         f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"), ""),
-        *_home(home),
-    ]  # fmt: skip
+    system = (
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"
+    )
+    checks = [("versions", f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, {system}", ""), *_home(home)]
     if os.path.isdir(home.root):
         checks += [_disk(home), *_hub(home), *_spool(home), *_store(home)]
     return checks

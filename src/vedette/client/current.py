@@ -130,16 +130,6 @@ def mark(*labels: Any) -> None:
     current().mark(*labels)
 
 
-def config() -> Mapping[str, Any]:
-    """Return the current run's config, which can be written to."""
-    return current().config
-
-
-def summary() -> Mapping[str, Any]:
-    """Return the current run's summary, which can be written to."""
-    return current().summary
-
-
 def finish(state: str | None = None) -> None:
     """Finish the current run, if there is one."""
     if _current is not None:

@@ -225,8 +225,8 @@ class SqliteStore(SqliteReader):
         kind, name, parent = (str(attrs.pop(key, "")) for key in ("kind", "name", "parent"))
         self.connection.execute(
             "INSERT INTO spans (id, kind, name, parent, done, attrs) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET kind = excluded.kind, name = excluded.name, parent = excluded.parent, done = excluded.done,"
-            " attrs = excluded.attrs",
+            " ON CONFLICT DO UPDATE SET kind = excluded.kind, name = excluded.name, parent = excluded.parent,"
+            " done = excluded.done, attrs = excluded.attrs",
             (span, kind, name, parent, state.done(), to_json(attrs)),
         )
         return kind, parent, state.outcome(kind)

@@ -1,0 +1,41 @@
+"""What every test may need: a home of its own, whose hub ends with the test."""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from vedette.home import Home
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("VEDETTE_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A short, fresh home (a Unix socket's path ends at 108 bytes); VEDETTE_HOME points at it."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        monkeypatch.setenv("VEDETTE_HOME", root)
+        place = Home(root)
+        yield place
+        end_hub(place)
+
+
+def end_hub(home: Home, number: int = signal.SIGKILL) -> None:
+    """End the hub of a home, and wait until it is gone."""
+    deadline = time.monotonic() + 20
+    while (pid := home.hub_pid()) is not None:
+        if pid:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        assert time.monotonic() < deadline, "the hub does not end"
+        time.sleep(0.01)
