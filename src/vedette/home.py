@@ -17,6 +17,7 @@ from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
 _SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
+HANDED_FD = 3  # where a hub finds the pidfd of the process that started it
 _WAKE_PAUSE_S = 3.0  # a hub that was started just now may still be on its way to the lock
 
 
@@ -103,7 +104,8 @@ class Home:
     def _spawn(self) -> None:
         """Start `python -m vedette hub` as nobody's child: a small shell starts it and is gone at once.
 
-        As a child of ours it would show up in the user's own os.wait().
+        As a child of ours it would show up in the user's own os.wait(). It is handed a pidfd of this process, so
+        that it can tell how even a process ended that was gone before the hub was up.
         """
         if not sys.executable:
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
@@ -114,11 +116,19 @@ class Home:
         environ["OPENBLAS_NUM_THREADS"] = "1"
         script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
         hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked)
-        pid = os.posix_spawn("/bin/sh", ["sh", "-c", script, self.log, *hub], environ, setsid=True)
+        me = kernel.open_self()
+        handed = () if me is None else ("--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid())}")
+        actions = [] if me is None else [(os.POSIX_SPAWN_DUP2, me, HANDED_FD)]
         try:
+            pid = os.posix_spawn(
+                "/bin/sh", ["sh", "-c", script, self.log, *hub, *handed], environ, file_actions=actions, setsid=True
+            )
             os.waitpid(pid, 0)
         except ChildProcessError:
             pass  # the user's process ignores SIGCHLD
+        finally:
+            if me is not None:
+                os.close(me)
 
 
 def _own_directory(parent: str, root: str) -> str:

@@ -34,10 +34,12 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
-def is_zombie(pid: int) -> bool:
-    """Tell whether a process has died and waits for its parent to notice."""
-    fields = _stat(pid)
-    return bool(fields) and fields[0] in "ZX"
+def open_self() -> int | None:
+    """Return a pidfd of this process, to be handed to another; None where there is no such thing."""
+    try:
+        return os.pidfd_open(os.getpid())
+    except (OSError, AttributeError):
+        return None
 
 
 def _stat(pid: int) -> list[str]:

@@ -10,12 +10,13 @@ import signal
 import time
 
 from vedette.errors import HubError
-from vedette.home import Home
+from vedette.home import HANDED_FD, Home
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--stop", action="store_true", help="end the hub that runs; nothing is lost by it")
+    parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # whose pidfd was handed to us
     parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
 
 
@@ -27,9 +28,20 @@ def run(args: argparse.Namespace) -> int:
     from vedette.hub.service import run as serve
 
     try:
-        return serve(home, args.settings, quiet=args.quiet)
+        return serve(home, args.settings, quiet=args.quiet, handed=_handed(args.born_of))
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
+
+
+def _handed(born_of: str) -> dict[tuple[int, int], int]:
+    pid, colon, ticks = born_of.partition(":")
+    if not colon or not (pid + ticks).isdigit():
+        return {}
+    try:
+        os.set_inheritable(HANDED_FD, False)
+    except OSError:
+        return {}
+    return {(int(pid), int(ticks)): HANDED_FD}
 
 
 def _stop(home: Home, *, quiet: bool) -> int:

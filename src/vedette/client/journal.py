@@ -61,6 +61,11 @@ class Journal:
         )
 
     @property
+    def silent(self) -> bool:
+        """Whether this process has said nothing yet."""
+        return not self._announced
+
+    @property
     def process(self) -> str:
         """The id of this process's span."""
         return self.spool.origin.process

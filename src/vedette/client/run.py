@@ -155,8 +155,9 @@ class Run:
         if not self.finished:
             self.finished = True
             self._ending()
-            self._tell_refused()
-            self.journal.claim(self.journal.process, "leaving")
+            if self.journal.main or not self.journal.silent:
+                self._tell_refused()
+                self.journal.claim(self.journal.process, "leaving")
             self.journal.close()
 
     def fail(self, error: BaseException) -> None:

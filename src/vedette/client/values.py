@@ -14,13 +14,15 @@ _MOST_DEPTH = 20
 
 def to_number(value: Any) -> float | int | bool:
     """Return the number that a scalar of any library holds; raise TypeError when it holds none."""
-    item = getattr(value, "item", None)  # numpy, torch, jax, cupy: one element, as Python's own
-    if item is not None:
-        number = item()
-    elif hasattr(value, "__float__"):
-        number = float(value)
-    else:
-        number = value
+    number: Any = value
+    if type(value) not in (float, int, bool):
+        item = getattr(value, "item", None)  # numpy, torch, jax, cupy: one element, as Python's own
+        if item is not None:
+            number = item()
+        elif isinstance(value, int):  # an IntEnum, say
+            number = int(value)
+        elif hasattr(value, "__float__"):
+            number = float(value)
     if type(number) not in (float, int, bool):
         raise TypeError(f"{type(value).__name__} is not a number")
     if type(number) is int and not -(1 << 63) <= number < 1 << 63:

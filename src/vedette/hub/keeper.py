@@ -26,7 +26,9 @@ _STILLBORN_S = 60.0
 class Keeper:
     """Keeps one home. All that it knows can be found again from the store's marks and the spools."""
 
-    def __init__(self, home: Home, pace: Pace) -> None:
+    def __init__(self, home: Home, pace: Pace, handed: dict[tuple[int, int], int] | None = None) -> None:
+        """Open the store; `handed`: pidfds by (pid, start time) that this hub was given at its birth."""
+        self._handed = handed or {}
         self.home = home
         self.pace = pace
         self.store = SqliteStore(home.store)
@@ -103,7 +105,7 @@ class Keeper:
             if speaker.origin is None:  # it is about to write its first segment, unless it is long dead
                 speaker.gone = speaker.gone or _age_s(speaker.directory) > _STILLBORN_S
             elif name not in self._watches:
-                watch = self._watches[name] = Watch(speaker.origin)
+                watch = self._watches[name] = Watch(speaker.origin, self._handed)
                 if (fd := watch.fileno()) is not None:
                     self._by_fd[fd] = name
                     self._poll.register(fd, select.POLLIN)

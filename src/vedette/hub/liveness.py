@@ -21,8 +21,11 @@ class Death(NamedTuple):
 class Watch:
     """Follows one process by a pidfd, which no later process of the same pid can be mistaken for."""
 
-    def __init__(self, origin: Origin) -> None:
-        """Begin to watch; a process that is not there, or is another by its start time, is dead already."""
+    def __init__(self, origin: Origin, handed: dict[tuple[int, int], int]) -> None:
+        """Begin to watch; a process that is not there, or is another by its start time, is dead already.
+
+        `handed`: pidfds that were given to us, by (pid, start time): they tell of their process even after its death.
+        """
         self.unknown = origin.boot == "" or (origin.boot != kernel.boot() and origin.host != kernel.host())
         self.death: Death | None = None
         self._pid = origin.pid
@@ -39,6 +42,9 @@ class Watch:
                 self.unknown = True
             else:
                 self.death = Death(None, None)
+            return
+        if (origin.pid, origin.started) in handed:
+            self._fd = os.dup(handed[origin.pid, origin.started])
             return
         try:
             self._fd = os.pidfd_open(origin.pid)

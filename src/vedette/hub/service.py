@@ -29,7 +29,7 @@ class _Asked(NamedTuple):
     answer: "asyncio.Future[str]"
 
 
-def run(home: Home, settings: Settings, *, quiet: bool) -> int:
+def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, int], int] | None = None) -> int:
     """Be the hub of a home until nobody needs one; return the exit code."""
     home.prepare()
     lock = home.take_lock()
@@ -39,7 +39,7 @@ def run(home: Home, settings: Settings, *, quiet: bool) -> int:
         return 0
     _trim(home.log)
     try:
-        keeper = Keeper(home, settings.hub)
+        keeper = Keeper(home, settings.hub, handed)
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1

@@ -1,0 +1,51 @@
+"""The command line of the bench: which parts to run, how thoroughly."""
+
+import argparse
+import importlib
+import os
+import sys
+import time
+
+from bench import report
+
+# name: (module, what --times counts)
+PARTS = {
+    "log": ("log", "rounds"),
+    "ingest": ("ingest", "rounds"),
+    "disk": ("disk", ""),
+    "reads": ("reads", "rounds"),
+    "import": ("imports", "rounds"),
+    "workload": ("workload", "pairs"),
+    "fork": ("fork", "processes of each kind"),
+    "kill": ("kill", "kills of a client"),
+    "hub-kill": ("hub_kill", "kills of the hub"),
+}
+
+
+def main() -> int:
+    """Run the parts that are asked for; return 1 when a goal is missed that must never be."""
+    counted = "; ".join(f"{name}: {what}" for name, (_, what) in PARTS.items() if what)
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure, and write bench/RESULTS.md.")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}; all of them if none is named")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it works, not to be quoted")
+    parser.add_argument("--times", type=int, metavar="N", help=f"how often ({counted})")
+    said = parser.parse_args()
+    if unknown := [name for name in said.parts if name not in PARTS]:
+        parser.error(f"there is no part {unknown[0]!r}: it is one of {', '.join(PARTS)}")
+    for name in [name for name in os.environ if name.startswith("VEDETTE_")]:
+        del os.environ[name]
+    begun = time.monotonic()
+    for name in said.parts or PARTS:
+        module = importlib.import_module(f"bench.{PARTS[name][0]}")
+        options = f"{' --quick' if said.quick else ''}{f' --times {said.times}' if said.times else ''}"
+        part = module.measure(quick=said.quick, times=said.times)
+        report.keep(name, part, f"scripts/bench {name}{options}")
+        report.show(name, part)
+        sys.stdout.flush()
+        report.render(list(PARTS))
+    print(f"\n{time.monotonic() - begun:.0f} s; bench/RESULTS.md is up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Real processes in a real home: how journeys start scripts and read what came of them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vedette import wire
+from vedette.app import ask
+from vedette.home import Home
+from vedette.query.runs import RunView, select
+from vedette.store.sqlite import open_reader
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(home: Home, tmp_path: Any) -> Any:
+    """Start a Python script in the home; what is still running at the end of the test is killed."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(code: str, *args: str, **kwargs: Any) -> "subprocess.Popen[str]":
+        path = tmp_path / f"script{len(running)}.py"
+        path.write_text(textwrap.dedent(code))
+        environ = {**os.environ, "VEDETTE_HOME": home.asked, **kwargs.pop("environ", {})}
+        process = subprocess.Popen(
+            [sys.executable, str(path), *args],
+            env=environ,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **kwargs,
+        )
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def finish(start: Start) -> Any:
+    """Run a script to its end; return (exit code, stdout, stderr)."""
+
+    def run(code: str, *args: str, timeout: float = 60, **kwargs: Any) -> tuple[int, str, str]:
+        process = start(code, *args, **kwargs)
+        out, err = process.communicate(timeout=timeout)
+        return process.returncode, out, err
+
+    return run
+
+
+def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
+    """Return all runs of a home, the oldest first, with all that was logged until now."""
+    if fresh:
+        ask(home, wire.Seal(""))
+    return select(open_reader(home.store))[::-1]
+
+
+def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until something holds; return it."""
+    deadline = time.monotonic() + seconds
+    while not (value := check()):
+        assert time.monotonic() < deadline, "it did not come to hold in time"
+        time.sleep(0.02)
+    return value

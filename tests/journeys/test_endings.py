@@ -1,0 +1,138 @@
+"""How runs end: what the owner says, what the hub sees, and in what time."""
+
+import signal
+import time
+
+import pytest
+
+from tests.journeys.conftest import eventually, read_runs
+
+PRELUDE = """
+import os, signal, sys, time
+import vedette
+run = vedette.init()
+run.log({"x": 1.0})
+"""
+
+
+def only(home):
+    [run] = read_runs(home)
+    return run
+
+
+def ended(home):
+    return eventually(lambda: (run := only(home)).end_t is not None and run)
+
+
+@pytest.mark.parametrize(
+    ("ending", "state", "cause"),
+    [
+        ("", "done", ""),
+        ("run.finish()", "done", ""),
+        ("run.finish('failed')", "failed", ""),
+        ("sys.exit(0)", "done", ""),
+        ("sys.exit(3)", "failed", "exit code 3"),
+        ("raise ValueError('boom')", "failed", "ValueError: boom"),
+        ("raise KeyboardInterrupt", "cancelled", "KeyboardInterrupt (Ctrl-C)"),
+        ("os._exit(0)", "done", ""),
+        ("os._exit(7)", "failed", "exit code 7"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "failed", "killed by SIGKILL"),
+        ("os.kill(os.getpid(), signal.SIGTERM)", "cancelled", "killed by SIGTERM"),
+        ("os.abort()", "failed", "killed by SIGABRT"),
+        ("with run: raise KeyError('k')", "failed", "KeyError: 'k'"),
+        ("with run: sys.exit(4)", "failed", "exit code 4"),
+        ("with run: pass", "done", ""),
+    ],
+)
+def test_an_ending_has_its_state_and_cause(home, finish, ending, state, cause):
+    """Whatever ends a process, the run says how, and the last point is there."""
+    finish(PRELUDE + ending)
+
+    run = ended(home)
+    assert (run.state, run.cause) == (state, cause)
+    assert run.history("x").value.tolist() == [1.0]
+    assert [p.state for p in run.processes()] == [state]
+
+
+def test_an_exception_is_recorded_with_its_traceback(home, finish):
+    """The traceback of the exception that ended the program is on the run's record, and still on stderr."""
+    code, _, err = finish(PRELUDE + "def inner():\n    raise ValueError('boom')\ninner()")
+
+    assert code == 1
+    assert "in inner" in err
+    [event] = only(home).logs(level="critical")
+    assert event.kind == "exception"
+    assert "in inner" in event.text
+    assert "ValueError: boom" in event.text
+
+
+def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, start):
+    """SIGTERM is not delayed by a long call in C, and where the program was is on record."""
+    job = start(PRELUDE + "print('ready', flush=True)\nsum(range(10**12))")
+    job.stdout.readline()
+    begin = time.monotonic()
+    job.send_signal(signal.SIGTERM)
+    job.wait(10)
+
+    assert time.monotonic() - begin < 2
+    assert job.returncode == -signal.SIGTERM
+    run = ended(home)
+    assert run.state == "cancelled"
+    [stacks] = [event for event in run.logs() if event.kind == "stacks"]
+    assert "script0.py" in stacks.text
+
+
+def test_ctrl_c_cancels(home, start):
+    """Ctrl-C makes the run cancelled."""
+    job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
+    job.stdout.readline()
+    job.send_signal(signal.SIGINT)
+    job.wait(10)
+
+    assert ended(home).state == "cancelled"
+
+
+def test_a_death_is_found_within_two_seconds(home, start):
+    """A process that is killed is known to be dead within 2 s, by the hub alone."""
+    job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
+    job.stdout.readline()
+    eventually(lambda: read_runs(home))
+    job.kill()
+    job.wait()
+    begin = time.monotonic()
+
+    run = eventually(lambda: (runs := read_runs(home, fresh=False)) and runs[0].end_t and runs[0], 5)
+    assert time.monotonic() - begin < 2
+    assert abs(run.end_t / 1e9 - time.time()) < 3
+
+
+def test_a_death_that_nobody_saw_is_found_later(home, start):
+    """Process and hub are killed together, as a scheduler does: the next reader learns that it died, and when."""
+    job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
+    job.stdout.readline()
+    from tests.conftest import end_hub
+
+    job.kill()
+    job.wait()
+    end_hub(home)
+    died = time.time()
+    time.sleep(1.1)
+
+    run = ended(home)
+    assert run.state == "failed"
+    assert "died without a word" in run.cause or "SIGKILL" in run.cause
+    assert run.end_t / 1e9 < died + 1
+    assert run.history("x").value.tolist() == [1.0]
+
+
+def test_an_exception_in_a_thread_is_recorded_and_does_not_end_the_run(home, finish):
+    """A thread may die of an exception: it is on record, and the run goes on."""
+    finish(
+        PRELUDE
+        + "import threading\nt = threading.Thread(target=lambda: 1 / 0)\nt.start()\nt.join()\nrun.log({'x': 2.0})"
+    )
+
+    run = ended(home)
+    assert run.state == "done"
+    assert "ZeroDivisionError" in next(e for e in run.logs() if e.kind == "exception").text
+    assert run.history("x").value.tolist() == [1.0, 2.0]
