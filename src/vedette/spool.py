@@ -26,6 +26,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
 MAGIC = b"vedette"
 _SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+_LEAST_SIZE = 16 << 10
 _RETRY_S = 1.0
 _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 _START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
@@ -217,12 +218,9 @@ class Lane:
         if self._retry_at and time.monotonic() < self._retry_at:
             return False
         try:
-            size = _SIZES[min(self._rolls, len(_SIZES) - 1)]
             header = Header(self._lane, self._place, 0, self._spool.origin)
             least = len(pack_header(header)) + 16 + wire.HEAD.size + need
-            size = max(size, -(-least // 4096) * 4096)
-            if not self._spool.make_room(size, self._lane):
-                raise OSError("the spool is at its cap")
+            size = self._spool.make_room(_SIZES[min(self._rolls, len(_SIZES) - 1)], least, self._lane)
             segment = self._spool.make_segment(msgspec.structs.replace(header, size=size))
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
@@ -308,31 +306,37 @@ class Spool:
         os.rename(path + ".new", path)
         return segment
 
-    def make_room(self, size: int, lane: str) -> bool:
-        """Keep to the cap: give up the oldest samples, or refuse the segment."""
+    def make_room(self, wanted: int, least: int, lane: str) -> int:
+        """Keep to the cap: return the size that a segment may have, giving up the oldest samples for it if need be.
+
+        Raise OSError when there is no room even so. The first segment of a lane is always let through.
+        """
         used = {
             (part, place): _size(self._path(part, place))
             for part in "fs"
             for place in list_segments(self.directory, part)
         }
+        total = sum(used.values())
         try:
             disk = os.statvfs(self.root)
-            free = disk.f_bavail * disk.f_frsize
+            cap = min(self._cap_bytes, int((disk.f_bavail * disk.f_frsize + total) * self._cap_share))
         except OSError:
-            free = 1 << 62
-        total = sum(used.values())
-        cap = min(self._cap_bytes, int((free + total) * self._cap_share))
-        first = all(part != lane for part, _ in used)
+            cap = self._cap_bytes
+        size = max(min(wanted, cap // 8), _LEAST_SIZE, -(-least // 4096) * 4096)
         samples = sorted(key for key in used if key[0] == LANE_SAMPLES)
-        spared = 1 if lane == LANE_FACTS else 0  # the segment that samples are still being written to
-        while total + size > cap and len(samples) > spared:
+        if lane == LANE_FACTS:
+            samples = samples[:-1]  # the last one is still being written to
+        first = all(part != lane for part, _ in used)
+        if total + size - sum(used[key] for key in samples) > cap and not first:
+            raise OSError("the spool is at its cap")
+        while total + size > cap and samples:
             oldest = samples.pop(0)
             path = self._path(*oldest)
             self.dropped += count_records(path)
             self.trouble = "the spool was at its cap, so the oldest samples were given up"
             _unlink(path)
             total -= used[oldest]
-        return total + size <= cap or first
+        return size
 
     def _path(self, lane: str, place: int) -> str:
         return os.path.join(self.directory, segment_name(lane, place))

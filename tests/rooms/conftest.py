@@ -13,6 +13,7 @@ from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore
 
 SECOND = 10**9
+QUICK = {"VEDETTE_HUB_IDLE_S": "5"}  # no hub of ours stays for long
 BORN = 1_790_000_000 * SECOND  # when made-up runs begin, unless they say
 
 
@@ -82,13 +83,13 @@ def make(store: SqliteStore) -> Maker:
 
 def call(*args: str, home: str | None = None, timeout: float = 60, **kwargs: Any) -> "subprocess.CompletedProcess[str]":
     """Call the command line as a user does; a home that is given stands in VEDETTE_HOME."""
-    environ = {**os.environ, **kwargs.pop("environ", {}), **({"VEDETTE_HOME": home} if home else {})}
+    environ = {**os.environ, **QUICK, **kwargs.pop("environ", {}), **({"VEDETTE_HOME": home} if home else {})}
     kwargs = {"text": True, "capture_output": True, "env": environ, "timeout": timeout, **kwargs}
     return subprocess.run([sys.executable, "-m", "vedette", *args], check=False, **kwargs)
 
 
 def python(code: str, **kwargs: Any) -> "subprocess.CompletedProcess[str]":
     """Run code in a fresh Python."""
-    environ = {**os.environ, **kwargs.pop("environ", {})}
+    environ = {**os.environ, **QUICK, **kwargs.pop("environ", {})}
     kwargs = {"text": True, "capture_output": True, "env": environ, "timeout": 60, **kwargs}
     return subprocess.run([sys.executable, "-c", code], check=False, **kwargs)

@@ -21,6 +21,8 @@ def watch(run: Run) -> None:
     _open.append(run)
     run.on_end.append(lambda: _open.remove(run))
     run.journal.on_announce = lambda: _watch_worker(run)
+    if not run.journal.silent:
+        _watch_worker(run)
     if not _installed:
         _installed = True
         atexit.register(_leave)

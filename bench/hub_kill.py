@@ -1,0 +1,164 @@
+"""kill -9 of the hub, again and again, while clients log: every point must be there, once."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bench.place import fresh_home
+from bench.report import Part
+from bench.spread import quartiles
+from bench.witness import Finding, Witness, look, ways
+from vedette import app, wire
+from vedette.client.current import init
+from vedette.home import Home
+from vedette.query import runs as query_runs
+from vedette.store.sqlite import SqliteStore, open_reader
+
+_CLIENTS = 3
+_STOP, _FIRST = 0, 1  # slots of the witness
+_PATIENT = 5  # kills after which the hub's own pause between two starts is left to run
+
+
+class Tally(NamedTuple):
+    """All kills together."""
+
+    finding: Finding
+    points: int
+    records: int
+    back_s: list[float]
+    patient_s: list[float]
+    short_lived: int
+    control: Finding
+
+
+def measure(*, quick: bool, times: int | None) -> Part:
+    """Kill the hub under load; when all is over, look for every point."""
+    kills = times or (20 if quick else 200)
+    part = Part("kill -9 of the hub under load")
+    began = time.monotonic()
+    with _hurried_hub(), fresh_home(hub=True) as home:
+        tally = _kill_many(home, kills)
+    took = time.monotonic() - began
+    lost, twice, extra, wrong = tally.finding
+    part.judge(f"points lost, {kills} kills", f"{lost} of {tally.points}", "0", lost == 0)
+    part.judge("points that are there twice", f"{twice}", "0", twice == 0)
+    part.judge("points that nobody logged, that are wrong or out of order", f"{extra + wrong}", "0", extra + wrong == 0)
+    part.know("from the kill to the new hub's first answer", quartiles(tally.back_s).show(".2f", " s"))
+    patient = quartiles(tally.patient_s).show(".2f", " s")
+    part.know("the same within 3 s of its last start, when a client waits before it starts another", patient)
+    caught = tally.control.lost > 0 and tally.control.twice > 0
+    figure = f"{tally.control.lost} lost, {tally.control.twice} twice"
+    part.judge("control: one chunk removed from the store, one doubled", figure, "> 0, > 0", caught)
+    part.note(
+        f"{_CLIENTS} clients log about 1000 records a second each (one metric, twenty, a handle), {tally.records} in"
+        f" all; {tally.short_lived} short-lived ones started the hub again by beginning a run, at other times a reader"
+        f" did by asking it. It seals and flushes every 50 ms here, so that kills fall into that; {took:.0f} s in all."
+    )
+    return part
+
+
+@contextlib.contextmanager
+def _hurried_hub() -> Iterator[None]:
+    said = {"VEDETTE_HUB_SEAL_S": "0.05", "VEDETTE_HUB_SYNC_S": "0.05", "VEDETTE_HUB_TURN_S": "0.02"}
+    os.environ.update(said)
+    yield
+    for key in said:
+        del os.environ[key]
+
+
+def _kill_many(home: Home, kills: int) -> Tally:
+    chance = random.Random(kills)
+    witness = Witness(_FIRST + _CLIENTS + kills)
+    clients = [_fork(witness, _FIRST + number, number % 3, 0) for number in range(_CLIENTS)]
+    slots = {_FIRST + number: number % 3 for number in range(_CLIENTS)}
+    back_s: list[float] = []
+    patient_s: list[float] = []
+    try:
+        app.ask(home, wire.AskHealth())
+        for number in range(kills):
+            time.sleep(chance.uniform(0, 0.4))
+            killed_at = _kill_hub(home)
+            if number < _PATIENT:
+                app.ask(home, wire.AskHealth())
+                patient_s.append(time.monotonic() - killed_at)
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(home.root, "hub.waking"))
+            if number % 4 == 3:
+                slots[slot := _FIRST + _CLIENTS + number] = number % 3
+                os.waitpid(_fork(witness, slot, number % 3, 50), 0)
+            app.ask(home, wire.AskHealth())
+            back_s.append(time.monotonic() - killed_at)
+    finally:
+        witness[_STOP] = 1
+        for pid in clients:
+            os.waitpid(pid, 0)
+    app.ask(home, wire.Seal(""))
+    finding, points = _check(home, witness, list(slots))
+    records = sum(witness[slot] for slot in slots)
+    control = _control(home, witness)
+    return Tally(finding, points, records, back_s or patient_s, patient_s, len(slots) - _CLIENTS, control)
+
+
+def _kill_hub(home: Home) -> float:
+    """Kill the hub as soon as it can be named; return when."""
+    while not (pid := home.hub_pid()):
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    while home.hub_pid() == pid:
+        time.sleep(0.001)
+    return killed_at
+
+
+def _fork(witness: Witness, slot: int, way: int, most: int) -> int:
+    """Start a client that logs until it is told to stop, or `most` records; return its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        run = init(project="bench", name=f"client{slot:06d}")
+        log = ways(run, "a")[way]
+        number = 0
+        while not witness[_STOP] and (not most or number < most):
+            for _ in range(10):
+                log(number)
+                number += 1
+                witness[slot] = number
+            time.sleep(0.01)
+        run.finish()
+    finally:
+        os._exit(0)
+
+
+def _check(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, int]:
+    store = open_reader(home.store)
+    total, points = Finding(), 0
+    for slot in slots:
+        run = query_runs.find(store, f"client{slot:06d}")
+        finding, count = look(store, run.id, "a", witness[slot])
+        beyond = max(0, count - witness[slot] * len(store.series([run.id])))  # nobody was killed here but the hub
+        total, points = total + finding + (0, 0, beyond, 0), points + count
+    store.close()
+    return total, points
+
+
+def _control(home: Home, witness: Witness) -> Finding:
+    """Damage the store on purpose, without a hub, and look again."""
+    pid = home.hub_pid()
+    if pid:
+        os.kill(pid, signal.SIGKILL)
+        while home.hub_pid() == pid:
+            time.sleep(0.01)
+    store = SqliteStore(home.store)
+    store.connection.execute("DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks)")
+    store.connection.execute(
+        "INSERT INTO chunks (series, axis, min, max, sum, value) SELECT series, axis, min, max, sum, value FROM chunks"
+        " WHERE id = (SELECT max(id) FROM chunks)"
+    )
+    store.close()
+    return _check(home, witness, [slot for slot in range(_FIRST, _FIRST + _CLIENTS)])[0]

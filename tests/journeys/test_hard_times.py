@@ -1,0 +1,259 @@
+"""The user's process is sacred: whatever is wrong with hub, disk or home, the work goes on and losses are counted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import end_hub
+from tests.journeys.conftest import eventually, read_runs
+from vedette.home import Home
+
+WORKLOAD = """
+import sys, time
+begin = time.monotonic()
+import vedette
+run = vedette.init(name="work")
+slowest = 0
+for step in range(int(sys.argv[1])):
+    t = time.perf_counter()
+    run.log({"x": float(step)}, step=step)
+    slowest = max(slowest, time.perf_counter() - t)
+handle = run.series("fast")
+for step in range(1000):
+    handle(step)
+run.mark("end")
+run.config["late"] = 1
+print("finished", time.monotonic(), slowest, flush=True)
+"""
+
+
+def run_workload(finish, records=30_000, **kwargs):
+    """Run the workload; return its stderr. It must finish, without an exception, and exit within 2 s more."""
+    code, out, err = finish(WORKLOAD, str(records), **kwargs)
+    ended = time.monotonic()
+    assert code == 0, err
+    assert "Traceback" not in err
+    word, finished, _slowest = out.split()
+    assert word == "finished"
+    assert ended - float(finished) < 2
+    return err
+
+
+def mounted(*args):
+    """Mount something; skip, loudly, where that is not allowed."""
+    done = subprocess.run(["mount", *args], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = f"mount is not allowed here: {done.stderr.strip()}"
+        if os.environ.get("CI") and os.getuid() == 0:
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def small_disk(home):
+    """A home on a disk of three megabytes."""
+    mounted("-t", "tmpfs", "-o", "size=3m,mode=700", "none", home.root)
+    yield home
+    end_hub(home)
+    subprocess.run(["umount", "-l", home.root], check=True)
+
+
+@pytest.fixture
+def read_only(home):
+    """A home that nobody can write to, not even root."""
+    mounted("--bind", home.root, home.root)
+    subprocess.run(["mount", "-o", "remount,bind,ro", home.root], check=True)
+    yield home
+    subprocess.run(["umount", "-l", home.root], check=True)
+
+
+def doctor():
+    return subprocess.run([sys.executable, "-m", "vedette", "doctor"], text=True, capture_output=True, check=False)
+
+
+def test_a_stopped_hub_costs_nothing(home, finish):
+    """With the hub stopped by SIGSTOP the work goes on, and all of it is there when the hub does."""
+    finish("import vedette\nvedette.log({'x': 1})")
+    pid = eventually(home.hub_pid)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert run_workload(finish) == ""
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    run = read_runs(home)[-1]
+    assert len(run.history("x")) == 30_000
+    assert len(run.history("fast")) == 1000
+
+
+def test_a_dead_hub_costs_nothing(home, finish, start):
+    """A hub killed in the middle of the work is not missed."""
+    job = start(WORKLOAD, "200000")
+    end = time.monotonic() + 20
+    while job.poll() is None and time.monotonic() < end:
+        if pid := home.hub_pid():
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    out, err = job.communicate()
+
+    assert (job.returncode, err) == (0, "")
+    assert out.startswith("finished")
+    assert len(read_runs(home)[-1].history("x")) == 200_000
+
+
+def test_no_hub_can_be_started(home, finish):
+    """Where no hub can be started the data waits in the spool; the next reader finds it."""
+    os.mkdir(home.store)  # a directory where the store should be: every hub fails at once
+    assert run_workload(finish) == ""
+    eventually(lambda: os.path.exists(home.log) and os.path.getsize(home.log) > 0)
+    assert "cannot be opened" in doctor().stdout
+    os.rmdir(home.store)
+
+    assert len(eventually(lambda: read_runs(home))[-1].history("x")) == 30_000
+
+
+def test_a_full_disk_is_counted_and_said(small_disk, finish):
+    """On a full disk the work goes on, and what was dropped is counted at exit and by `vedette doctor`."""
+    err = run_workload(finish, 60_000)
+
+    lost = int(re.search(r"(\d+) records of run \w+ could not be kept", err)[1])
+    assert lost > 0
+    report = doctor()
+    assert report.returncode == 1
+    assert f"{lost} records" in report.stdout
+    [run] = read_runs(small_disk)
+    assert len(run.history("x")) + len(run.history("fast")) + lost == 61_000
+
+
+def test_a_disk_that_fills_and_is_freed_is_used_again(small_disk, finish):
+    """When there is room again, records are kept again; the gap is counted exactly."""
+    filler = os.path.join(small_disk.root, "filler")
+    code, _, err = finish(
+        """
+        import os, sys, time, vedette
+        filler = sys.argv[1]
+        run = vedette.init()
+        run.log({"x": -1.0})
+        file = os.open(filler, os.O_CREAT | os.O_WRONLY)
+        try:
+            while True:
+                os.write(file, bytes(4096))
+        except OSError:
+            os.close(file)
+        for step in range(20000):
+            run.log({"x": float(step)}, step=step)
+        os.unlink(filler)
+        time.sleep(1.2)
+        run.log({"y": 1.0})
+        """,
+        filler,
+    )
+
+    assert code == 0, err
+    [run] = read_runs(small_disk)
+    assert run.history("y").value.tolist() == [1.0]
+    dropped = sum(event.attrs["count"] for event in run.logs() if event.kind == "dropped")
+    assert len(run.history("x")) + dropped == 20_001
+    assert dropped > 0
+
+
+def test_a_read_only_home_costs_nothing(read_only, finish):
+    """In a home that cannot be written to the work goes on; the loss is said at exit, and by `vedette doctor`."""
+    err = run_workload(finish)
+
+    assert "could not be kept" in err
+    assert len(err.splitlines()) <= 3
+    report = doctor()
+    assert report.returncode == 1
+    assert "cannot be written to" in report.stdout
+
+
+def test_a_reader_without_a_hub_reads_what_is_there(home, finish):
+    """Where the hub does not answer, a reader shows what is in the store and says that it may be behind."""
+    finish("import vedette\nvedette.log({'x': 1})")
+    read_runs(home)
+    end_hub(home)
+    mounted("--bind", home.root, home.root)
+    subprocess.run(["mount", "-o", "remount,bind,ro", home.root], check=True)
+    try:
+        done = subprocess.run([sys.executable, "-m", "vedette", "ls"], text=True, capture_output=True, check=False)
+    finally:
+        subprocess.run(["umount", "-l", home.root], check=True)
+
+    assert done.returncode == 0
+    assert "script0" in done.stdout
+    assert "may be behind" in done.stderr
+
+
+def test_a_clock_that_jumps_back_loses_nothing(home, finish):
+    """Time may go backwards: points keep their steps, and the last write of an attribute still wins."""
+    finish(
+        """
+        import time, vedette
+        run = vedette.init()
+        real = time.time_ns
+        from vedette.client import journal, run as runs
+        run.config["a"] = 1
+        run.log({"x": 1.0}, step=1)
+        journal.time.time_ns = runs.time_ns = lambda: real() - 3600 * 10**9
+        run.config["a"] = 2
+        run.log({"x": 2.0}, step=2)
+        """
+    )
+
+    [run] = read_runs(home)
+    assert run.config == {"a": 2}
+    assert run.history("x").value.tolist() == [1.0, 2.0]
+
+
+def test_the_home_may_be_removed_while_a_job_runs(home, start):
+    """`rm -rf` of the home does not hurt the job, which goes on logging into a new one."""
+    job = start(
+        """
+        import shutil, sys, vedette
+        run = vedette.init()
+        shutil.rmtree(sys.argv[1])
+        for step in range(50000):
+            run.log({"x": float(step)}, step=step)
+        """,
+        home.root,
+    )
+    _, err = job.communicate(timeout=60)
+
+    assert job.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_a_home_with_a_long_path_works(tmp_path, monkeypatch, finish):
+    """A home whose path is longer than a Unix socket's can be gets a socket elsewhere."""
+    root = tmp_path / ("x" * 120)
+    home = Home(str(root))
+    finish("import vedette\nvedette.log({'x': 1})", environ={"VEDETTE_HOME": str(root)})
+    try:
+        assert len(read_runs(home)) == 1
+        assert len(home.socket) < 100
+    finally:
+        end_hub(home)
+
+
+def test_the_spool_keeps_to_its_cap(home, finish):
+    """Past its cap a process gives up its oldest samples, counts them, and keeps what it says of itself."""
+    os.mkdir(home.store)
+    run_workload(finish, 100_000, environ={"VEDETTE_SPOOL_CAP_BYTES": "2000000"})
+    used = sum(
+        os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(home.spool) for name in names
+    )
+    assert used <= 2_000_000
+    os.rmdir(home.store)
+
+    [run] = eventually(lambda: read_runs(home))
+    dropped = sum(event.attrs["count"] for event in run.logs() if event.kind == "dropped")
+    points = run.history("x")
+    assert dropped + len(points) + len(run.history("fast")) == 101_000
+    assert points.step[-1] == 99_999
+    assert run.config == {"late": 1}

@@ -1,0 +1,122 @@
+"""The law of the fold: any order, any parts, any number of times, and then what is right."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+
+from vedette import fold
+from vedette.model import Span
+
+from .oracle import Example, right, violations
+from .sayings import examples, repeatable_examples
+
+
+@settings(deadline=None, max_examples=300)
+@given(examples())
+def test_any_order_parts_and_repetition_give_what_is_right(example: Example):
+    """However the records of several origins and spans arrive, they add up to what the oracle reads off them."""
+    assert violations(fold, [example]) == []
+
+
+@settings(deadline=None, max_examples=400)
+@given(examples(dense=True, deliveries=3))
+def test_ties_are_broken_alike_in_any_order(example: Example):
+    """Claims and writes on one span at one moment by equal voices have one winner, in any order."""
+    assert violations(fold, [example]) == []
+
+
+def test_the_repeatable_examples_hold():
+    """The fold as it stands passes the very examples that its mutants must fail."""
+    assert violations(fold, repeatable_examples(seed=1, count=1500)) == []
+
+
+@pytest.mark.parametrize(
+    "amounts", [(0.1, 0.2, 0.3), (1e16, 1.0, -1e16), (math.inf, 1.0, 2.0)], ids=["tenths", "huge", "infinite"]
+)
+def test_what_was_added_is_one_number_in_any_order(amounts: tuple[float, ...]):
+    """Progress that three origins add to comes to the same number, to the last bit, in whatever order they came."""
+    sums = set()
+    for way in itertools.permutations(zip("abc", amounts, strict=True)):
+        folded = fold.Folded()
+        for origin, amount in way:
+            folded.fold(Span("s", 1, add=amount), origin, 1)
+        sums.add(repr(folded.done()))
+
+    assert len(sums) == 1, sums
+
+
+@pytest.mark.parametrize("places", [(1.0, 2.0, math.nan), (0.0, -0.0, -1.0)], ids=["nan", "zeros"])
+def test_the_furthest_is_one_number_in_any_order(places: tuple[float, ...]):
+    """The furthest place that three origins have got to is the same in any order, even when one says NaN."""
+    furthest = set()
+    for way in itertools.permutations(zip("abc", places, strict=True)):
+        folded = fold.Folded()
+        for origin, place in way:
+            folded.fold(Span("s", 1, at=place), origin, 1)
+        furthest.add(repr(folded.done()))
+
+    assert len(furthest) == 1, furthest
+
+
+def told(*records: tuple[str, int, Span]) -> Example:
+    """Make an example of records that arrive as told, and the other way round."""
+    return Example(records, [[records], [records[::-1]], [[record] for record in records[::-1]]])
+
+
+def test_the_owner_is_believed_before_all_others():
+    """An owner's end holds against a later one by hub, launcher or user, and takes its cause from them."""
+    example = told(
+        ("a", 1, Span("r", 1, kind="run", state="running")),
+        ("a", 2, Span("r", 2, state="cancelled")),
+        ("h", 1, Span("r", 5, state="failed", cause="SIGTERM", by="hub")),
+        ("l", 1, Span("r", 9, state="failed", cause="TIMEOUT", by="launcher")),
+    )
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"][3:7] == ("cancelled", "SIGTERM", 1, 2)
+
+
+def test_before_an_end_the_highest_state_holds():
+    """A state that comes late by the clock does not pull a span down again."""
+    example = told(
+        ("a", 1, Span("r", 1, kind="run", state="running")),
+        ("b", 1, Span("r", 7, state="queued", by="launcher")),
+    )
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"].state == "running"
+
+
+def test_purged_absorbs_whatever_comes_later():
+    """A purged span stays so, by whatever voice, whatever its owner or its tries say afterwards."""
+    example = told(
+        ("u", 1, Span("r", 1, kind="run", state="purged", by="user")),
+        ("a", 1, Span("r", 5, state="done")),
+        ("a", 2, Span("r/1", 5, kind="try", parent="r", state="running")),
+    )
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"].state == "purged"
+
+
+def test_a_parent_has_the_state_of_its_highest_try():
+    """Of two tries the one with the higher n speaks for the run, though the other one ended later."""
+    example = told(
+        ("a", 1, Span("r", 1, kind="run", state="running")),
+        ("a", 2, Span("r/1", 2, kind="try", parent="r", state="running", attrs={"n": 1})),
+        ("b", 1, Span("r/2", 3, kind="try", parent="r", state="done", attrs={"n": 2})),
+        ("a", 3, Span("r/1", 9, state="retry", cause="x")),
+    )
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"][3:7] == ("done", "", 1, 3)
+
+
+def test_none_is_a_value():
+    """An attribute that was set to None after it had a value is None, and still there."""
+    example = told(("a", 1, Span("r", 1, attrs={"a": {"b": 1}})), ("a", 2, Span("r", 1, attrs={"a.b": None})))
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"].attrs == {"a.b": None}
