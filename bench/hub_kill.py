@@ -161,4 +161,4 @@ def _control(home: Home, witness: Witness) -> Finding:
         " WHERE id = (SELECT max(id) FROM chunks)"
     )
     store.close()
-    return _check(home, witness, [slot for slot in range(_FIRST, _FIRST + _CLIENTS)])[0]
+    return _check(home, witness, list(range(_FIRST, _FIRST + _CLIENTS)))[0]

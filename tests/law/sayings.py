@@ -101,14 +101,17 @@ def _span(chance: random.Random, t: int, *, dense: bool) -> Span:
     pick = chance.choice
     id_ = "r" if dense else pick(IDS)
     is_try = id_ in TRIES
-    state = pick(("", *ENDS, *ENDS, "running", "purged")) if dense else pick(("", "", *STATES, *STATES, "purged"))
     attrs = {pick(("a", "a.b", "e")): pick(VALUES) for _ in range(pick((0, 0, 1, 2)))}
     return Span(
-        id_, t, state, pick(("", "", "x", "y")), pick(VOICES),
-        pick(("", "try", "try", "task") if is_try else ("", "", "run", "process", "mystery")),
-        pick(("", "", "one", "two")),
-        pick(("", "r", "r", "q")) if is_try else "",
-        {pick(("n", "a")): chance.randint(1, 3)} if is_try and chance.random() < 0.7 else attrs,
-        pick(QUARTERS) if id_ == "r/p" else None,
-        pick(QUARTERS) if id_ == "r/p" else None,
-    )  # fmt: skip
+        id=id_,
+        t=t,
+        state=pick(("", "done", *ENDS, "running", "purged") if dense else ("", "", *STATES, *STATES, "purged")),
+        cause=pick(("", "x", "y")),
+        by=pick(("owner", "owner", "hub", "user") if dense else VOICES),
+        kind=pick(("", "try", "try", "task") if is_try else ("", "", "run", "process", "mystery")),
+        name=pick(("", "", "one", "two")),
+        parent=pick(("", "r", "r", "q")) if is_try else "",
+        attrs={pick(("n", "a")): chance.randint(1, 3)} if is_try and chance.random() < 0.7 else attrs,
+        at=pick(QUARTERS) if id_ == "r/p" else None,
+        add=pick(QUARTERS) if id_ == "r/p" else None,
+    )

@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for view in found:
         some = list(values.get(view.id, {}).items())
-        shown = "  ".join(f"{name}={number(value)}" for name, value in some[:_MOST_METRICS])
-        more = f"  +{len(some) - _MOST_METRICS}" if len(some) > _MOST_METRICS else ""
+        shown = ", ".join(f"{name}={number(value)}" for name, value in some[:_MOST_METRICS])
+        more = f", +{len(some) - _MOST_METRICS}" if len(some) > _MOST_METRICS else ""
         rows.append(
             [view.id, view.name, view.project, view.state, moment(view.start_t), duration(view.duration_s),
              shown + more, view.cause]
