@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
             [view.id, view.name, view.project, view.state, moment(view.start_t), duration(view.duration_s),
              shown + more, view.cause]
         )  # fmt: skip
-    table(["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"], rows, right=["TOOK"])
+    headers = ["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
+    table(headers, rows, right=["TOOK"], shrink=["LAST VALUES", "CAUSE"], drop=["STARTED", "PROJECT", "TOOK", "ID"])
     return 0
 
 

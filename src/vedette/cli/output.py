@@ -24,30 +24,64 @@ def open_home(settings: Settings, run: str = "") -> SqliteReader:
     return store
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """Print a table: drawn by rich on a terminal, else columns that line up."""
-    rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    shrink: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> None:
+    """Print a table: coloured and fitted to a terminal, else columns that line up, whole.
 
-        drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold dim")
-        for header in headers:
-            keep = header.lower() in ("id", "state")
-            drawn.add_column(header, justify="right" if header in right else "left", no_wrap=keep, overflow="fold")
-        for row in rows:
-            drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-        Console(highlight=False).print(drawn)
+    On a terminal that is too narrow the columns in `shrink` are cut, then those in `drop` left out, in that order.
+    """
+    rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
+    widths = {header: max(len(row[i]) for row in [list(headers), *rows]) for i, header in enumerate(headers)}
+    if not sys.stdout.isatty():
+        for row in [list(headers), *rows]:
+            cells = [
+                cell.rjust(widths[header]) if header in right else cell.ljust(widths[header])
+                for header, cell in zip(headers, row, strict=True)
+            ]
+            print("  ".join(cells).rstrip())
         return
-    widths = [max(len(row[i]) for row in [list(headers), *rows]) for i in range(len(headers))]
-    for row in [list(headers), *rows]:
-        cells = [
-            cell.rjust(width) if header in right else cell.ljust(width)
-            for header, cell, width in zip(headers, row, widths, strict=True)
-        ]
-        print("  ".join(cells).rstrip())
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    _fit(widths, console.width, shrink, drop)
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
+    fold = "fold" if not shrink else "ellipsis"
+    for header, width in widths.items():
+        drawn.add_column(
+            header,
+            justify="right" if header in right else "left",
+            no_wrap=bool(shrink),
+            overflow=fold,
+            width=width if shrink else None,
+        )
+    for row in rows:
+        shown = [cell for header, cell in zip(headers, row, strict=True) if header in widths]
+        drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in shown))
+    console.print(drawn)
+
+
+_GAP = 3
+_LEAST_WIDTH = 12
+
+
+def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequence[str]) -> None:
+    """Cut and leave out columns until they fit."""
+    for victim in [*shrink, *drop]:
+        over = sum(widths.values()) + _GAP * len(widths) - space
+        if over > 0 and victim in shrink:
+            widths[victim] = max(min(widths[victim], _LEAST_WIDTH), widths[victim] - over)
+        over = sum(widths.values()) + _GAP * len(widths) - space
+        if over > 0 and victim in drop:
+            widths.pop(victim, None)
 
 
 def print_json(value: Any) -> None:

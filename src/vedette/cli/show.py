@@ -63,7 +63,13 @@ def run(args: argparse.Namespace) -> int:
              duration((row.end_t - row.start_t) / 1e9 if row.end_t and row.start_t else None), row.cause]
             for row in processes
         ]  # fmt: skip
-        table(["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"], rows, right=["TOOK"])
+        table(
+            ["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"],
+            rows,
+            right=["TOOK"],
+            shrink=["CAUSE"],
+            drop=["STARTED", "HOST"],
+        )
     wrong = view.logs(level=30)
     if wrong:
         print(f"\n{len(wrong)} warnings and errors; the last one:")
@@ -79,7 +85,7 @@ def _series_table(series: list[SeriesRow]) -> None:
         for row in series
     ]  # fmt: skip
     headers = ["NAME", "POINTS", "LAST", "MIN", "MAX", "LAST STEP"]
-    table(headers, rows, right=headers[1:])
+    table(headers, rows, right=headers[1:], shrink=["NAME"], drop=["LAST STEP", "MIN", "MAX"])
 
 
 def _series_dict(row: SeriesRow) -> dict[str, object]:

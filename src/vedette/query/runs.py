@@ -14,18 +14,20 @@ _SILENT_S = 60.0
 
 
 def find(store: Reader, text: str) -> SpanRow:
-    """Return the run with this id, unique prefix of an id, or name; raise when it is none or more than one."""
+    """Return the run with this id or name, or the one that begins so; raise when it is none or more than one."""
+    known: list[SpanRow] = []
     if text:
         by_id = store.spans(SpanQuery(kind="run", prefix=text, limit=50))
-        exact = [run for run in by_id if run.id == text]
-        found = exact or by_id or store.spans(SpanQuery(kind="run", name=text))
+        found = [run for run in by_id if run.id == text] or by_id or store.spans(SpanQuery(kind="run", name=text))
+        if not found:
+            known = store.spans(SpanQuery(kind="run", limit=10_000))
+            found = [run for run in known if run.name.startswith(text)]
         if len(found) == 1:
             return found[0]
         if found:
             some = ", ".join(f"{run.id} ({run.name})" for run in found[:5])
             more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-            raise AmbiguousError(f"{text!r} could be {some}{more}: give more of the id")
-    known = store.spans(SpanQuery(kind="run", limit=1000))
+            raise AmbiguousError(f"{text!r} could be {some}{more}: give an id, or more of it")
     near = difflib.get_close_matches(text, [run.name for run in known] + [run.id for run in known], 1)
     hint = f"did you mean {near[0]}?" if near else "`vedette ls` shows what there is"
     raise NotFoundError(f"there is no run {text!r}; {hint}")
