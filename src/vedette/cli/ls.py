@@ -51,7 +51,13 @@ def run(args: argparse.Namespace) -> int:
              shown + more, view.cause]
         )  # fmt: skip
     headers = ["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
-    table(headers, rows, right=["TOOK"], shrink=["LAST VALUES", "CAUSE"], drop=["STARTED", "PROJECT", "TOOK", "ID"])
+    table(
+        headers,
+        rows,
+        right=["TOOK"],
+        shrink=["LAST VALUES", "CAUSE"],
+        drop=["STARTED", "PROJECT", "TOOK", "ID", "LAST VALUES"],
+    )
     return 0
 
 

@@ -34,7 +34,7 @@ def table(
 ) -> None:
     """Print a table: coloured and fitted to a terminal, else columns that line up, whole.
 
-    On a terminal that is too narrow the columns in `shrink` are cut, then those in `drop` left out, in that order.
+    On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order.
     """
     rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
     widths = {header: max(len(row[i]) for row in [list(headers), *rows]) for i, header in enumerate(headers)}
@@ -54,13 +54,12 @@ def table(
     console = Console(highlight=False)
     _fit(widths, console.width, shrink, drop)
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
-    fold = "fold" if not shrink else "ellipsis"
     for header, width in widths.items():
         drawn.add_column(
             header,
             justify="right" if header in right else "left",
             no_wrap=bool(shrink),
-            overflow=fold,
+            overflow="ellipsis" if shrink else "fold",
             width=width if shrink else None,
         )
     for row in rows:
@@ -70,18 +69,23 @@ def table(
 
 
 _GAP = 3
-_LEAST_WIDTH = 12
+_LEAST_WIDTH = 20
 
 
 def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequence[str]) -> None:
-    """Cut and leave out columns until they fit."""
-    for victim in [*shrink, *drop]:
-        over = sum(widths.values()) + _GAP * len(widths) - space
-        if over > 0 and victim in shrink:
-            widths[victim] = max(min(widths[victim], _LEAST_WIDTH), widths[victim] - over)
-        over = sum(widths.values()) + _GAP * len(widths) - space
-        if over > 0 and victim in drop:
-            widths.pop(victim, None)
+    """Leave out columns until the rest fits with those in `shrink` at their least; then cut these as much as needed."""
+
+    def over() -> int:
+        return sum(widths.values()) + _GAP * len(widths) - space
+
+    spare = {header: max(0, widths[header] - _LEAST_WIDTH) for header in shrink}
+    for header in drop:
+        if over() > sum(spare.values()):
+            widths.pop(header, None)
+            spare.pop(header, None)
+    for header in shrink:
+        if header in widths:
+            widths[header] -= max(0, min(spare[header], over()))
 
 
 def print_json(value: Any) -> None:
