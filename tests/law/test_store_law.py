@@ -67,7 +67,7 @@ def everything_in(store: SqliteStore) -> list[str]:
     return list(store.connection.iterdump())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(examples())
 def test_the_table_of_spans_is_what_the_records_add_up_to(example: Example):
     """However records arrive, the rows of `spans` are those of the fold in memory, and those that are right."""
@@ -75,14 +75,13 @@ def test_the_table_of_spans_is_what_the_records_add_up_to(example: Example):
         with new_store() as store:
             keep(store, delivery)
 
-            assert repr(rows_of(store)) == repr(dict(sorted_like(rows_of(store), right(example.records))))
-            assert rows_of(store) == add_up(fold, delivery, random.Random(1))
+            assert texts(rows_of(store)) == texts(right(example.records))
+            assert texts(rows_of(store)) == texts(add_up(fold, delivery, random.Random(1)))
 
 
-def sorted_like(pattern: dict, rows: dict) -> list:
-    """Return the items of one dict in another's order, so that their texts can be compared."""
-    assert pattern.keys() == rows.keys()
-    return [(key, rows[key]) for key in pattern]
+def texts(rows: dict[str, Row]) -> dict[str, str]:
+    """Return rows as text, in which 1 and True and 1.0 are not the same."""
+    return {id_: repr(row) for id_, row in rows.items()}
 
 
 def test_many_arrivals_into_one_store_end_in_the_same_rows():
@@ -94,11 +93,10 @@ def test_many_arrivals_into_one_store_end_in_the_same_rows():
             for delivery in example.deliveries[1:]:
                 keep(store, delivery)
 
-            assert repr(rows_of(store)) == repr(rows)
+            assert texts(rows_of(store)) == texts(rows)
 
 
-@pytest.mark.parametrize("way", list(itertools.permutations(range(4))), ids=str)
-def test_a_try_of_a_try_counts_all_the_way_up(store: SqliteStore, way: tuple[int, ...]):
+def test_a_try_of_a_try_counts_all_the_way_up():
     """When the highest try of a run has tries of its own, the run has the state of the highest of those."""
     records = [
         ("a", 1, Span("r", 1, kind="run", state="running")),
@@ -106,9 +104,13 @@ def test_a_try_of_a_try_counts_all_the_way_up(store: SqliteStore, way: tuple[int
         ("a", 3, Span("r/1/1", 3, kind="try", parent="r/1", state="running", attrs={"n": 1})),
         ("a", 4, Span("r/1/1", 4, state="failed", cause="x")),
     ]
-    keep(store, [[records[number]] for number in way])
+    ends = set()
+    for way in itertools.permutations(records):
+        with new_store() as store:
+            keep(store, [[record] for record in way])
+            ends.add(rows_of(store)["r"].state)
 
-    assert {id_: row.state for id_, row in rows_of(store).items()} == dict.fromkeys(("r", "r/1", "r/1/1"), "failed")
+    assert ends == {"failed"}
 
 
 @settings(deadline=None, max_examples=30)
@@ -317,9 +319,9 @@ RAGGED = Columns("r", {}, ("x", "y"), [1, 2], [1, 2], [1, 2], [(1.0, 2.0), (3.0,
 def test_a_failed_transaction_keeps_nothing(store: SqliteStore, bad: Batch):
     """When one batch cannot be kept, none of those with it is, and the same ones without it are kept afterwards."""
     good = [
-        Batch(Origin("a"), LANE_FACTS, 5, facts=[(4, Span("r", 1, kind="run", state="running")), (5, Event("r", 1, "log"))]),
+        Batch(Origin("a"), LANE_FACTS, 5, facts=[(4, Span("r", 1, state="running")), (5, Event("r", 1, "log"))]),
         Batch(Origin("b"), LANE_SAMPLES, 5, columns=[Columns("r", {}, ("x",), [5], [1], [1], [(1.0,)])]),
-    ]  # fmt: skip
+    ]
     store.keep([Batch(Origin("a"), LANE_FACTS, 3, facts=[(3, Event("r", 1, "log"))])])
     before = everything_in(store)
     with pytest.raises((ValueError, OverflowError, sqlite3.Error)):

@@ -78,6 +78,9 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self.spool.renew()
+        if self._stacks is not None:  # they are the parent's; this process has its own once it speaks
+            self._stacks = None
+            faulthandler.unregister(signal.SIGTERM)
 
     def now(self) -> int:
         """Return the time; within this journal it never falls."""

@@ -23,6 +23,7 @@ from vedette.settings import Settings
 
 _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
+_MOST_REFUSED = 100  # names that are remembered
 
 
 class Run:
@@ -233,7 +234,9 @@ class Run:
             self._samples.append(wire.frame(payload))
 
     def _refuse(self, name: str, why: str) -> None:
-        if name not in self._refused and len(self._refused) < 1000:
+        if len(self._refused) >= _MOST_REFUSED and name not in self._refused:
+            name = "others"
+        if name not in self._refused:
             guard.say_once(f"{name} {why}; turned away")
         self._refused[name] = self._refused.get(name, 0) + 1
 

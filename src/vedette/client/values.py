@@ -33,12 +33,18 @@ def to_number(value: Any) -> float | int | bool:
 encode_sample = msgspec.msgpack.Encoder(enc_hook=to_number, decimal_format="number").encode
 
 
-def numbers_in(values: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield (name, number) for all that `values` holds, nested names joined by `/`; a refused value comes as None."""
+def numbers_in(
+    values: Mapping[Any, Any], prefix: str = "", above: tuple[int, ...] = ()
+) -> Iterator[tuple[str, float | int | bool | None]]:
+    """Yield (name, number) for all that `values` holds, nested names joined by `/`; a refused value comes as None.
+
+    `above` are the ids of the dicts that this one lies in: one that holds itself is refused.
+    """
+    above = (*above, id(values))
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and depth < _MOST_DEPTH:
-            yield from numbers_in(value, f"{name}/", depth + 1)
+        if isinstance(value, Mapping) and id(value) not in above and len(above) < _MOST_DEPTH:
+            yield from numbers_in(value, f"{name}/", above)
             continue
         try:
             yield name, to_number(value)
@@ -46,25 +52,24 @@ def numbers_in(values: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> I
             yield name, None
 
 
-def plain(value: Any, depth: int = 0) -> Value:
+def plain(value: Any, above: tuple[int, ...] = ()) -> Value:
     """Return a value that can be kept as an attribute: itself, its parts, or as a last resort its text."""
     if value is None or type(value) in (bool, float):
         return value
     if type(value) is int:
         return value if -(1 << 63) <= value < 1 << 63 else str(value)
     if isinstance(value, str):
-        text = str(value)[:_MOST_TEXT]
-        return text.encode("utf-8", "replace").decode()  # lone surrogates cannot be written
-    if depth < _MOST_DEPTH:
+        return str(value)[:_MOST_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
+    if id(value) not in above and len(above) < _MOST_DEPTH:
+        above = (*above, id(value))
         if isinstance(value, Mapping):
-            return {str(plain(str(k))): plain(v, depth + 1) for k, v in value.items()}
+            return {plain(_text(key)): plain(inner, above) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [plain(v, depth + 1) for v in value]
-        fields = getattr(value, "__dataclass_fields__", None)
-        if fields is not None and not isinstance(value, type):
-            return {name: plain(getattr(value, name, None), depth + 1) for name in fields}
+            return [plain(inner, above) for inner in value]
+        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+            return {name: plain(getattr(value, name, None), above) for name in value.__dataclass_fields__}
         if type(value).__name__ == "Namespace":
-            return plain(vars(value), depth)
+            return {name: plain(inner, above) for name, inner in vars(value).items()}
     try:
         return to_number(value)
     except Exception:

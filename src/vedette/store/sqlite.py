@@ -6,7 +6,7 @@ import math
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -20,7 +20,8 @@ from vedette.model import Blob, Event, Fact, Origin, Span, Value
 from vedette.store import Batch, Columns, chunks
 from vedette.store.sqlite_read import SqliteReader
 
-VERSION = 1
+STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
+VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
 _MOST_MERGED = 256  # axes at a time: what bounds the memory of `tidy`
@@ -45,38 +46,39 @@ def _quoted(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _check_version(path: str, version: int) -> None:
-    if version > VERSION:
+def _check_version(path: str, version: int, known: int = VERSION) -> None:
+    if version > known:
         raise VersionError(
-            f"{path} is a store of version {version}, and this vedette reads up to {VERSION}: upgrade vedette"
+            f"{path} is a store of version {version}, and this vedette reads up to {known}: upgrade vedette"
         )
 
 
 class SqliteStore(SqliteReader):
     """The one writer of a store; see the Store protocol for what each method promises."""
 
-    def __init__(self, path: str) -> None:
-        """Open a store, made or brought up to date if need be."""
+    def __init__(self, path: str, steps: Sequence[str] = STEPS) -> None:
+        """Open a store, made or brought up to date if need be; `steps` is for tests of that."""
         connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
         super().__init__(connection)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        self._migrate(path)
+        self._migrate(path, steps)
         os.chmod(path, 0o600)
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
         self._series: dict[tuple[str, str, str], int] = {}
 
-    def _migrate(self, path: str) -> None:
+    def _migrate(self, path: str, steps: Sequence[str]) -> None:
         """Bring the schema forward, one version at a time; each step is one transaction."""
         version = self.connection.execute("PRAGMA user_version").fetchone()[0]
-        _check_version(path, version)
-        if version == 0:
-            schema = resources.files("vedette.store").joinpath("schema.sql").read_text()
+        _check_version(path, version, len(steps))
+        for number, step in enumerate(steps[version:], version + 1):
+            script = resources.files("vedette.store").joinpath(step).read_text()
             self.connection.executescript(
-                f"BEGIN; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION};"
+                f" PRAGMA user_version = {number}; COMMIT;"
             )
 
     @contextlib.contextmanager

@@ -1,0 +1,343 @@
+"""A home: its paths, its lock, its hub on the way, and strangers kept out."""
+
+import os
+import pwd
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+from tests.conftest import end_hub
+from tests.rooms.conftest import call, python
+from vedette.errors import HubError
+from vedette.home import Home
+from vedette.settings import Settings
+
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can make somebody else's directory")
+
+
+@pytest.fixture
+def public():
+    """A fresh path in /tmp, which is everybody's; it is not made."""
+    path = tempfile.mktemp(prefix="vdt-", dir="/tmp")
+    yield path
+    if os.path.islink(path):
+        os.unlink(path)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def deep():
+    """A home whose own path is too long for a socket."""
+    with tempfile.TemporaryDirectory(prefix="vdt-") as root:
+        place = Home(os.path.join(root, "x" * 60, "y" * 60))
+        yield place
+        end_hub(place)
+        shutil.rmtree(os.path.dirname(place.socket), ignore_errors=True)
+
+
+def test_paths_are_worked_out_and_nothing_is_touched(tmp_path, monkeypatch):
+    """A home is absolute, knows `~`, and makes nothing until it is asked to."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert Home("~/camp").root == str(tmp_path / "camp")
+    assert Home("camp").root == str(tmp_path / "camp")
+    assert Home("./a/../camp/").root == str(tmp_path / "camp")
+    assert Home.of(Settings(home="~/camp")).root == str(tmp_path / "camp")
+    place = Home("camp")
+    assert [place.store, place.spool, place.lock, place.log] == [
+        str(tmp_path / "camp" / name) for name in ("store.db", "spool", "hub.lock", "hub.log")
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_path_keeps_its_socket():
+    """Where the path is short, everything lies in the home."""
+    place = Home("/tmp/camp")
+
+    assert place.socket == "/tmp/camp/hub.sock"
+
+
+@pytest.mark.parametrize("name", ["x" * 120, "ä" * 60])
+def test_a_long_path_has_a_short_socket(name):
+    """A Unix socket's path ends at 108 bytes: a longer one is moved to /tmp, the same for everyone who asks."""
+    place, same, other = Home(f"/opt/{name}"), Home(f"/opt/../opt/{name}/"), Home(f"/opt/{name}2")
+
+    assert len(os.fsencode(place.socket)) < 100
+    assert place.root == f"/opt/{name}"
+    assert place.socket == same.socket
+    assert place.socket != other.socket
+    assert str(os.getuid()) in place.socket
+
+
+def test_a_hub_works_in_a_long_path(deep):
+    """A home with a long path is as good as any: the hub listens, for its owner alone, and is found."""
+    done = python(
+        "import vedette; run = vedette.init(name='far'); run.log({'a': 1}); run.finish(); print(vedette.runs()[0].name)",
+        environ={"VEDETTE_HOME": deep.asked},
+    )
+
+    assert (done.stdout, done.stderr) == ("far\n", "")
+    folder = os.path.dirname(deep.socket)
+    assert os.path.dirname(folder) == "/tmp"
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(deep.socket).st_mode) == 0o600
+
+
+def test_prepare_makes_directories_for_their_owner(public):
+    """What prepare() makes, only its owner may enter, whatever the umask; a second time changes nothing."""
+    before = os.umask(0)
+    try:
+        place = Home(public)
+        place.prepare()
+        place.prepare()
+    finally:
+        os.umask(before)
+
+    for path in (place.root, place.spool):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+
+
+def test_everything_in_a_home_is_its_owners_alone(public):
+    """Whoever makes the home first, client or hub, nobody else can read what was logged."""
+    before = os.umask(0o022)
+    try:
+        code = "import vedette; vedette.init(config={'secret': 1}).log({'a': 1}); vedette.runs()"
+        assert python(code, environ={"VEDETTE_HOME": public}).returncode == 0
+        open_to_others = [
+            os.path.join(folder, name)
+            for folder, folders, files in os.walk(public)
+            for name in (*folders, *files)
+            if os.lstat(os.path.join(folder, name)).st_mode & 0o077
+        ]
+        closed = not os.stat(public).st_mode & 0o077
+    finally:
+        os.umask(before)
+        end_hub(Home(public))
+
+    assert closed or open_to_others == []
+
+
+def test_the_store_is_its_owners_alone(public):
+    """The database and its write-ahead log are closed, even in a directory that is open to all."""
+    os.mkdir(public, 0o755)
+    try:
+        code = "import vedette; vedette.init().log({'a': 1}); vedette.runs()"
+        assert python(code, environ={"VEDETTE_HOME": public}).returncode == 0
+        modes = {name: os.stat(f"{public}/{name}").st_mode & 0o077 for name in os.listdir(public) if "store" in name}
+    finally:
+        end_hub(Home(public))
+
+    assert "store.db" in modes
+    assert {name for name, mode in modes.items() if mode} == set()
+
+
+@AS_ROOT
+@pytest.mark.parametrize("kind", ["directory", "link", "file"])
+def test_a_strangers_directory_is_refused(public, kind, tmp_path):
+    """A directory in /tmp that somebody else has made ready for us is refused in a sentence that says what to do."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    if kind == "directory":
+        os.mkdir(public, 0o777)
+        os.chown(public, nobody, -1)
+    elif kind == "link":
+        (tmp_path / "elsewhere").mkdir()
+        os.symlink(tmp_path / "elsewhere", public)
+        os.lchown(public, nobody, -1)
+    else:
+        open(public, "w").close()
+
+    with pytest.raises((HubError, OSError)) as caught:
+        Home(public).prepare()
+    if kind != "file":
+        assert "belongs to somebody else: set VEDETTE_HOME" in str(caught.value)
+
+
+@AS_ROOT
+def test_a_strangers_socket_directory_is_refused(deep):
+    """So is the directory in /tmp that a long path's socket is moved to."""
+    folder = os.path.dirname(deep.socket)
+    os.mkdir(folder, 0o777)
+    os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+
+    with pytest.raises(HubError, match="belongs to somebody else"):
+        deep.prepare()
+
+
+@AS_ROOT
+def test_nothing_is_written_into_a_strangers_directory(public):
+    """A process that is told to log there logs nothing there, says so once, and goes on."""
+    os.mkdir(public, 0o777)
+    os.chown(public, pwd.getpwnam("nobody").pw_uid, -1)
+    done = python(
+        "import vedette; run = vedette.init(config={'secret': 1}); run.log({'a': 1}); run.finish(); print('went on')",
+        environ={"VEDETTE_HOME": public},
+    )
+
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+    assert "belongs to somebody else" in done.stderr
+    assert os.listdir(public) == []
+
+
+@AS_ROOT
+def test_a_stranger_is_told_by_the_command_line(public):
+    """The command line refuses it by the same sentence, and exit code 2."""
+    os.mkdir(public, 0o777)
+    os.chown(public, pwd.getpwnam("nobody").pw_uid, -1)
+    done = call("hub", home=public)
+
+    assert done.returncode == 2
+    assert "belongs to somebody else" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_open_directory_of_our_own_is_closed(public):
+    """A directory in /tmp that is ours, but open to others, is closed."""
+    os.mkdir(public, 0o777)
+    os.chmod(public, 0o777)
+    Home(public).prepare()
+
+    assert stat.S_IMODE(os.stat(public).st_mode) == 0o700
+
+
+TAKE = """
+import sys, time
+from vedette.home import Home
+fd = Home(sys.argv[1]).take_lock(patience_s=0.2)
+print("none" if fd is None else "mine", flush=True)
+if fd is not None:
+    sys.stdin.readline()
+"""
+
+
+def take(home):
+    return subprocess.Popen(
+        [sys.executable, "-c", TAKE, home.asked], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def test_one_of_two_processes_gets_the_lock(home):
+    """Of many that want to be the hub at once exactly one is; when it dies, the next can be."""
+    home.prepare()
+    processes = [take(home) for _ in range(4)]
+    said = {process.pid: process.stdout.readline().strip() for process in processes}
+    winners = [process for process in processes if said[process.pid] == "mine"]
+
+    assert len(winners) == 1
+    assert home.hub_pid() == winners[0].pid
+    winners[0].kill()
+    for process in processes:
+        process.communicate()
+    assert home.hub_pid() is None
+    after = take(home)
+    assert after.stdout.readline() == "mine\n"
+    after.communicate("\n")
+
+
+def test_the_probe_of_a_home_that_is_not_there(tmp_path):
+    """Where there is no home there is no hub, and looking makes nothing."""
+    assert Home(str(tmp_path / "nowhere")).hub_pid() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_probe_does_not_take_the_lock(home):
+    """Looking whether a hub lives, by many at once, neither finds one another nor keeps a hub from starting."""
+    home.prepare()
+    seen, stop = [], threading.Event()
+
+    def look():
+        while not stop.is_set():
+            seen.append(home.hub_pid())
+
+    threads = [threading.Thread(target=look) for _ in range(3)]
+    os.close(home.take_lock())
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    before = set(seen)
+    lock = home.take_lock()
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert before == {None}
+    assert lock is not None
+    assert home.hub_pid() == os.getpid()
+    os.close(lock)
+
+
+@pytest.mark.parametrize("text", [b"", b"junk", b"12x", b"\xff" * 100, "²".encode()])
+def test_a_lock_that_says_nothing_sensible(home, text):
+    """A lock that is held counts as a hub, even when it does not say whose."""
+    home.prepare()
+    lock = home.take_lock()
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, text, 0)
+
+    assert home.hub_pid() == 0
+    os.close(lock)
+
+
+def test_a_lock_is_not_handed_to_children(home):
+    """What a hub starts does not keep its lock."""
+    home.prepare()
+    lock = home.take_lock()
+    with subprocess.Popen(["sleep", "30"], close_fds=False) as child:
+        os.close(lock)
+        assert home.hub_pid() is None
+        child.kill()
+
+
+def test_waking_returns_at_once_and_starts_one_hub(home):
+    """Many calls start one hub between them, none waits for it, and it listens in the end."""
+    began = time.monotonic()
+    for _ in range(20):
+        home.wake_hub()
+    assert time.monotonic() - began < 2
+
+    deadline = time.monotonic() + 20
+    while not os.path.exists(home.socket):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    pid = home.hub_pid()
+    assert pid
+    assert pid != os.getpid()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(home.socket)
+    peer.close()
+
+
+def test_waking_where_nothing_can_be_made(tmp_path):
+    """A home that cannot be made is an error of the system, which the client says and goes on."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        Home(str(tmp_path / "file" / "home")).wake_hub()
+
+    done = python(
+        "import vedette; run = vedette.init(); run.log({'a': 1}); run.finish(); print('went on')",
+        environ={"VEDETTE_HOME": str(tmp_path / "file" / "home")},
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+    assert "vedette:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_path_with_strange_letters(tmp_path):
+    """Blanks, quotes, percent signs and question marks in a home's path do no harm."""
+    with tempfile.TemporaryDirectory(prefix="vdt-") as root:
+        place = Home(os.path.join(root, "a b'c\"$(x)%3f?#ä"))
+        code = "import vedette; run = vedette.init(name='odd'); run.finish(); print(vedette.runs()[0].name)"
+        done = python(code, environ={"VEDETTE_HOME": place.asked})
+        end_hub(place)
+
+        assert (done.stdout, done.stderr) == ("odd\n", "")
+        assert os.path.exists(place.store)
