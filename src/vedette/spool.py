@@ -386,7 +386,8 @@ class Tail:
     `place` is always such that all before it has been handed out or counted.
     """
 
-    def __init__(self, directory: str, lane: str, place: int = 0) -> None:
+    def __init__(self, directory: str, lane: str, place: int = 0, patience_s: float = 0.2) -> None:
+        """Begin at a place; `patience_s`: how long a record of a living writer may look damaged."""
         self.place = place
         self.damaged = 0
         self.closed = False
@@ -397,7 +398,8 @@ class Tail:
         self._passed: list[int] = []  # segments read to their end, not yet flushed
         self._synced = -1
         self._window = _LEAST_WINDOW  # how much to read at once: little from a quiet lane
-        self._searched = (-1, 0)  # where, and in how much, no sound record was found
+        self._doubted = (-1, 0.0, -1)  # a place that looks damaged, since when, and how much was searched in vain
+        self._patience_s = patience_s
 
     def read(self, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
         """Return records as (place behind, payload); `gone`: the writer is dead, so nothing is on its way.
@@ -516,19 +518,30 @@ class Tail:
         return self._pass_over(gone)
 
     def _pass_over(self, gone: bool) -> bool:
-        """Step over a hole or a damaged record, if something sound follows or nothing can follow any more."""
+        """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
+
+        While the writer lives, what looks damaged may be on its way: it must look so for a while, and be followed
+        by something sound, before it counts as damaged.
+        """
         assert self._fd is not None
         assert self.header is not None
         base, segment_end = self.header.place, self.header.place + self.header.size
         data = os.pread(self._fd, self.header.size, self.place - base)
+        if _sound_at(data, 0):
+            return True
         filled = len(data.rstrip(b"\0"))
-        if filled and self._searched != (self.place, filled):
-            skip = _find_record(data, filled)
-            if skip is not None:
-                self.damaged += 1
-                self.place += skip
-                return True
-            self._searched = (self.place, filled)
+        if not gone:
+            if self._doubted[0] != self.place:
+                self._doubted = (self.place, time.monotonic(), -1)
+            _, since, searched = self._doubted
+            if time.monotonic() - since < self._patience_s or searched == filled:
+                return False
+            self._doubted = (self.place, since, filled)
+        skip = next((at for at in range(1, filled) if _sound_at(data, at)), None)
+        if skip is not None:
+            self.damaged += 1
+            self.place += skip
+            return True
         if not gone:
             return False
         if filled:
@@ -537,12 +550,13 @@ class Tail:
         return True
 
 
-def _find_record(data: bytes, filled: int) -> int | None:
-    """Return how far ahead the next sound record, or the segment's end mark, begins."""
-    for at in range(1, min(filled, len(data) - 8)):
-        size, crc = wire.unpack_head(data, at)
-        if size in (wire.END, wire.CLOSED) and filled <= at + 4:
-            return at
-        if 2 < size <= min(wire.MAX_PAYLOAD, len(data) - at - 8) and crc32(data[at + 8 : at + 8 + size], size) == crc:
-            return at
-    return None
+def _sound_at(data: bytes, at: int) -> bool:
+    """Tell whether a whole record, or the mark that fills the rest of a segment, begins here."""
+    if at + wire.HEAD.size > len(data):
+        return False
+    size, crc = wire.unpack_head(data, at)
+    if size in (wire.END, wire.CLOSED):
+        return not data[at + 4 :].strip(b"\0")
+    if not 2 < size <= min(wire.MAX_PAYLOAD, len(data) - at - wire.HEAD.size):
+        return False
+    return bool(crc32(data[at + wire.HEAD.size : at + wire.HEAD.size + size], size) == crc)

@@ -1,5 +1,6 @@
-"""The wire: what was framed comes out as it was, whole or not at all; what is too large, damaged or newer is refused."""
+"""The wire: what was framed comes out as it was or not at all; what is too large, damaged or newer is refused."""
 
+import itertools
 import random
 
 import pytest
@@ -47,7 +48,7 @@ def unframed(stream: bytes, cuts: list[int], limit: int = wire.MAX_PAYLOAD) -> l
     """Feed a stream, cut at these places, to one Unframer."""
     unframer = wire.Unframer(limit)
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    return [payload for a, b in zip(bounds, bounds[1:], strict=False) for payload in unframer.feed(stream[a:b])]
+    return [payload for a, b in itertools.pairwise(bounds) for payload in unframer.feed(stream[a:b])]
 
 
 @settings(deadline=None, max_examples=300)

@@ -80,7 +80,7 @@ def test_a_long_path_has_a_short_socket(name):
 def test_a_hub_works_in_a_long_path(deep):
     """A home with a long path is as good as any: the hub listens, for its owner alone, and is found."""
     done = python(
-        "import vedette; run = vedette.init(name='far'); run.log({'a': 1}); run.finish(); print(vedette.runs()[0].name)",
+        "import vedette; vedette.init(name='far').log({'a': 1}); vedette.finish(); print(vedette.runs()[0].name)",
         environ={"VEDETTE_HOME": deep.asked},
     )
 
@@ -105,38 +105,32 @@ def test_prepare_makes_directories_for_their_owner(public):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
 
 
-def test_everything_in_a_home_is_its_owners_alone(public):
-    """Whoever makes the home first, client or hub, nobody else can read what was logged."""
+@pytest.fixture
+def logged(home):
+    """The modes of all in a home that was made by the first process to log to it, below a directory open to all."""
     before = os.umask(0o022)
-    try:
-        code = "import vedette; vedette.init(config={'secret': 1}).log({'a': 1}); vedette.runs()"
-        assert python(code, environ={"VEDETTE_HOME": public}).returncode == 0
-        open_to_others = [
-            os.path.join(folder, name)
-            for folder, folders, files in os.walk(public)
-            for name in (*folders, *files)
-            if os.lstat(os.path.join(folder, name)).st_mode & 0o077
-        ]
-        closed = not os.stat(public).st_mode & 0o077
-    finally:
-        os.umask(before)
-        end_hub(Home(public))
-
-    assert closed or open_to_others == []
+    os.chmod(home.root, 0o755)
+    place = Home(os.path.join(home.root, "camp"))
+    code = "import vedette; vedette.init(config={'secret': 1}).log({'a': 1}); vedette.runs()"
+    assert python(code, environ={"VEDETTE_HOME": place.asked}).returncode == 0
+    modes = {".": os.stat(place.root).st_mode}
+    for folder, folders, files in os.walk(place.root):
+        paths = [os.path.join(folder, name) for name in (*folders, *files)]
+        modes |= {os.path.relpath(path, place.root): os.lstat(path).st_mode for path in paths}
+    os.umask(before)
+    yield modes
+    end_hub(place)
 
 
-def test_the_store_is_its_owners_alone(public):
-    """The database and its write-ahead log are closed, even in a directory that is open to all."""
-    os.mkdir(public, 0o755)
-    try:
-        code = "import vedette; vedette.init().log({'a': 1}); vedette.runs()"
-        assert python(code, environ={"VEDETTE_HOME": public}).returncode == 0
-        modes = {name: os.stat(f"{public}/{name}").st_mode & 0o077 for name in os.listdir(public) if "store" in name}
-    finally:
-        end_hub(Home(public))
+def test_a_home_is_its_owners_alone(logged):
+    """Whoever makes the home first, client or hub, nobody else can enter it."""
+    assert [name for name in (".", "spool") if logged[name] & 0o077] == []
 
-    assert "store.db" in modes
-    assert {name for name, mode in modes.items() if mode} == set()
+
+def test_the_store_is_its_owners_alone(logged):
+    """The database and its write-ahead log, which holds the newest of it, can be read by nobody else."""
+    assert "store.db" in logged
+    assert [name for name, mode in logged.items() if name.startswith("store") and mode & 0o077] == []
 
 
 @AS_ROOT

@@ -109,7 +109,7 @@ def test_an_only_series_needs_no_tags(store, make):
 
 def test_more_than_one(some):
     """A name that comes with several tags, and none of them given, is refused with those there are."""
-    with pytest.raises(AmbiguousError, match="sensor.*a.*sensor.*b"):
+    with pytest.raises(AmbiguousError, match=r"sensor.*a.*sensor.*b"):
         history(some, "r1", "temp")
 
 

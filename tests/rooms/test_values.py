@@ -136,8 +136,9 @@ def test_nan_is_a_number(value):
 @pytest.mark.parametrize(
     "value",
     [
-        None, "1.5", "", b"1", [1], (1,), {1}, object(), int, np.float32, 1j, np.complex64(1), np.array([1, 2]), np.array([]),
-        np.array("text"), np.datetime64("2026-11-01"), np.str_("1"), Tensor(1, 2), Tensor("x"), Colour.RED, BrokenFloat(), BrokenText(), BrokenAttributes(), Decimal("sNaN"),
+        None, "1.5", "", b"1", [1], (1,), {1}, object(), int, np.float32, 1j, np.complex64(1), np.array([1, 2]),
+        np.array([]), np.array("text"), np.datetime64("2026-11-01"), np.str_("1"), Tensor(1, 2), Tensor("x"),
+        Colour.RED, BrokenFloat(), BrokenText(), BrokenAttributes(), Decimal("sNaN"),
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
@@ -179,7 +180,7 @@ def test_things_that_hold_each_other_cost_no_time(reads):
     """Objects that refer to each other many times over, as a model's parts do, are read in a moment."""
     code = f"""
 from vedette.client.values import numbers_in, plain
-nodes = [{{}} for _ in range(5)]
+nodes = [{{}} for _ in range(12)]
 for node in nodes:
     node.update({{str(i): other for i, other in enumerate(nodes)}}, loss=1.0)
 graph = nodes[0]

@@ -40,7 +40,7 @@ class Run:
         self.journal = journal
         self.on_end: list[Callable[[], None]] = []  # called once, before the last words
         self._samples = journal.spool.samples
-        self._step = 0
+        self._step = 0  # the next one
         self._refused: dict[str, int] = {}
 
     @classmethod
@@ -114,7 +114,6 @@ class Run:
         """Log one number, or a dict of fields (`name/field`), of the series with these tags."""
         if step is None:
             step = self._step
-            self._step += 1
         self._log_carefully({name: value}, step, tags)
 
     @guarded

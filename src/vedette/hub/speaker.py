@@ -201,6 +201,9 @@ class Speaker:
         """Remove a spool that nothing was ever written to; tell whether it was such a one."""
         self.shut()
         try:
+            for name in os.listdir(self.directory):
+                if name.endswith(".new"):  # its writer died while it made its first segment
+                    _unlink(os.path.join(self.directory, name))
             os.rmdir(self.directory)
         except OSError:
             return False

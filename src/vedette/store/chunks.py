@@ -9,9 +9,10 @@ from pcodec import ChunkConfig, standalone
 
 from vedette.errors import FormatError
 
-FULL = 4096  # points in a chunk
+FULL = 4096  # points in a chunk when it is sealed
+MERGED = 16384  # points in a chunk of a finished or long run, at least
 
-_CONFIG = ChunkConfig(compression_level=4)
+_FAST, _TIGHT = ChunkConfig(compression_level=4), ChunkConfig(compression_level=8)
 _SHORT_BYTES = 64
 _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"b"}
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
@@ -30,14 +31,15 @@ def to_array(values: Sequence[Any]) -> NDArray[Any]:
     return np.array([float(value) for value in values], dtype=np.float64)
 
 
-def pack(array: NDArray[Any]) -> bytes:
-    """Return the bytes of a column."""
+def pack(array: NDArray[Any], *, tight: bool = False) -> bytes:
+    """Return the bytes of a column; `tight`: a few percent less of them, for four times the work."""
+    config = _TIGHT if tight else _FAST
     code = _RAW[array.dtype]
     if array.nbytes <= _SHORT_BYTES:
         return code + array.tobytes()
     if code == b"b":
-        return _PCO_BOOL + bytes(standalone.simple_compress(array.astype(np.int16), _CONFIG))
-    return _PCO + bytes(standalone.simple_compress(array, _CONFIG))
+        return _PCO_BOOL + bytes(standalone.simple_compress(array.astype(np.int16), config))
+    return _PCO + bytes(standalone.simple_compress(array, config))
 
 
 def unpack(data: bytes) -> NDArray[Any]:

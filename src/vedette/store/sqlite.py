@@ -24,7 +24,6 @@ STEPS = ("schema.sql",)  # each brings a store from one version to the next; a n
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
-_MOST_MERGED = 256  # axes at a time: what bounds the memory of `tidy`
 
 
 def open_reader(path: str) -> SqliteReader:
@@ -253,7 +252,8 @@ class SqliteStore(SqliteReader):
         step = np.array(columns.step, dtype=np.int64)
         for at in range(0, len(t), chunks.FULL):
             part = slice(at, at + chunks.FULL)
-            self._keep_chunk(origin, columns.n[part], t[part], step[part], numbers, [v[part] for v in values])
+            axis = self._keep_axis(origin, columns.n[part][0], columns.n[part][-1], t[part], step[part])
+            self._keep_values(axis, zip(numbers, (value[part] for value in values), strict=True))
         rows = []
         for number, value in zip(numbers, values, strict=True):
             low, high, _ = chunks.extremes(value)
@@ -266,18 +266,19 @@ class SqliteStore(SqliteReader):
             )  # fmt: skip
         self.connection.executemany(_UPDATE_SERIES, rows)
 
-    def _keep_chunk(self, origin: int, n: list[int], t: Any, step: Any, numbers: list[int], values: list[Any]) -> None:
-        axis = self.connection.execute(
+    def _keep_axis(self, origin: int, first_n: int, last_n: int, t: Any, step: Any, *, tight: bool = False) -> int:
+        cursor = self.connection.execute(
             "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (origin, n[0], n[-1], len(t), int(t[0]), int(t[-1]), chunks.pack(t), chunks.pack(step)),
-        ).lastrowid
+            (origin, first_n, last_n, len(t), int(t[0]), int(t[-1]), chunks.pack(t, tight=tight), chunks.pack(step)),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def _keep_values(self, axis: int, columns: Iterable[tuple[int, Any]], *, tight: bool = False) -> None:
         self.connection.executemany(
             "INSERT INTO chunks (series, axis, min, max, sum, value) VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (number, axis, *chunks.extremes(value), chunks.pack(value))
-                for number, value in zip(numbers, values, strict=True)
-            ],
+            [(number, axis, *chunks.extremes(value), chunks.pack(value, tight=tight)) for number, value in columns],
         )
 
     def _series_number(self, span: str, name: str, tags: str) -> int:
@@ -297,45 +298,45 @@ class SqliteStore(SqliteReader):
         if row is None:
             return 0
         short = self.connection.execute(
-            "SELECT id, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
+            "SELECT id, count, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
             " ORDER BY series)) FROM axes WHERE origin = ? AND count < ? ORDER BY first_n",
-            (row[0], chunks.FULL // 2),
-        )
-        groups: dict[str, list[int]] = defaultdict(list)
-        for axis, series in short:
-            groups[series or ""].append(axis)
+            (row[0], chunks.MERGED // 2),
+        ).fetchall()
+        groups: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
+        held: dict[str, int] = defaultdict(int)
+        for axis, count, series in short:
+            groups[series][-1].append(axis)
+            held[series] += count
+            if held[series] >= chunks.MERGED:
+                groups[series].append([])
+                held[series] = 0
         merged = 0
-        for series, axes in groups.items():
-            for at in range(0, len(axes), _MOST_MERGED):
-                part = axes[at : at + _MOST_MERGED]
-                if len(part) > 1:
+        for series, parts in groups.items():
+            for axes in parts:
+                if len(axes) > 1:
                     with self._transaction():
-                        self._merge(int(row[0]), [int(number) for number in series.split(",") if number], part)
-                    merged += len(part)
+                        self._merge(int(row[0]), [int(number) for number in (series or "").split(",") if number], axes)
+                    merged += len(axes)
         return merged
 
     def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:
-        wanted = json.dumps(axes)
-        rows = self.connection.execute(
-            "SELECT id, first_n, last_n, t, step FROM axes WHERE id IN (SELECT value FROM json_each(?))"
-            " ORDER BY first_n",
-            (wanted,),
-        ).fetchall()
-        values: dict[int, list[Any]] = {number: [] for number in series}
-        for axis, *_ in rows:
-            for number, value in self.connection.execute("SELECT series, value FROM chunks WHERE axis = ?", (axis,)):
-                values[number].append(chunks.unpack(value))
-        ts = [chunks.unpack(row[3]) for row in rows]
-        steps = np.concatenate([chunks.unpack(row[4]) for row in rows])
-        # Places are kept to the axis that a point came from: they order chunks, and are not read per point.
-        places = [place for row, t in zip(rows, ts, strict=True) for place in [row[1]] * (len(t) - 1) + [row[2]]]
-        t = np.concatenate(ts)
-        columns = [np.concatenate(values[number]) for number in series]
-        self.connection.execute("DELETE FROM chunks WHERE axis IN (SELECT value FROM json_each(?))", (wanted,))
-        self.connection.execute("DELETE FROM axes WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
-        for at in range(0, len(t), chunks.FULL):
-            part = slice(at, at + chunks.FULL)
-            self._keep_chunk(origin, places[part], t[part], steps[part], series, [c[part] for c in columns])
+        """Make one axis out of several that the same series lie on; one series at a time, to keep memory small."""
+        wanted = (json.dumps(axes),)
+        among = "IN (SELECT value FROM json_each(?))"
+        run = self.connection.execute
+        rows = run(f"SELECT first_n, last_n, t, step FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
+        t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (2, 3))
+        axis = self._keep_axis(origin, rows[0][0], rows[-1][1], t, step, tight=True)
+        for number in series:
+            parts = run(
+                f"SELECT value FROM chunks JOIN axes ON axes.id = axis WHERE axis {among} AND series = ?"
+                " ORDER BY first_n",
+                (*wanted, number),
+            )
+            value = np.concatenate([chunks.unpack(part) for (part,) in parts])
+            self._keep_values(axis, [(number, value)], tight=True)
+        run(f"DELETE FROM chunks WHERE axis {among}", wanted)
+        run(f"DELETE FROM axes WHERE id {among}", wanted)
 
 
 _UPDATE_SERIES = """

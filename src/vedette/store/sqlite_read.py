@@ -130,17 +130,21 @@ def _join(parts: list[tuple[Any, Any, Any]]) -> Points:
     return Points(step, t * 1000, value)
 
 
+def _object(text: str) -> dict[str, Any]:
+    return {} if text == "{}" else json.loads(text)  # most are empty, and 10,000 series are read at once
+
+
 def _span(row: tuple[Any, ...]) -> SpanRow:
     id_, kind, name, parent, state, cause, start_t, end_t, done, attrs = row
-    return SpanRow(id_, kind, name, parent, state, cause, start_t, end_t, done, json.loads(attrs))
+    return SpanRow(id_, kind, name, parent, state, cause, start_t, end_t, done, _object(attrs))
 
 
 def _event(row: tuple[Any, ...]) -> EventRow:
     id_, span, t, kind, level, text, attrs, host, pid = row
-    return EventRow(id_, span, t, kind, level, text, json.loads(attrs), host, pid)
+    return EventRow(id_, span, t, kind, level, text, _object(attrs), host, pid)
 
 
 def _series(row: tuple[Any, ...]) -> SeriesRow:
     id_, span, name, tags, count, low, high, last, last_step, last_t = row
     last = math.nan if last == "nan" else last
-    return SeriesRow(id_, span, name, json.loads(tags), count, low, high, last, last_step, last_t)
+    return SeriesRow(id_, span, name, _object(tags), count, low, high, last, last_step, last_t)

@@ -1,0 +1,658 @@
+"""What every store promises, as the Store protocol says it. A new store is one line in STORES."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
+from vedette.store import (
+    Batch,
+    Both,
+    Columns,
+    Compare,
+    Either,
+    EventQuery,
+    Mark,
+    Not,
+    Reader,
+    SpanQuery,
+    Store,
+)
+from vedette.store.sqlite import SqliteStore, open_reader
+
+
+class Make(NamedTuple):
+    """How a store is opened at a path, to write and to read."""
+
+    write: Callable[[str], Store]
+    read: Callable[[str], Reader]
+
+
+STORES = {
+    "sqlite": Make(SqliteStore, open_reader),
+}
+
+US = 1000
+T = 1_790_000_000 * 10**9
+
+
+@pytest.fixture(params=STORES)
+def make(request):
+    """How the store under test is opened."""
+    return STORES[request.param]
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where it lies."""
+    return str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def store(make, path):
+    """An empty store, opened to write."""
+    opened = make.write(path)
+    yield opened
+    opened.close()
+
+
+def origin(name="o1", span="r1", **more):
+    return Origin(
+        name, **{"host": "camp", "boot": "b", "pid": 7, "started": 9, "process": f"{span}/1/{name}", **more}, span=span
+    )
+
+
+def facts(*said, who=None, first=1):
+    """A batch of facts, numbered from `first` on."""
+    numbered = list(enumerate(said, first))
+    return Batch(who or origin(), LANE_FACTS, first + len(said) - 1, facts=numbered)
+
+
+def samples(values, *, name="loss", who=None, first=1, t=T, step=0, tags=None, span="r1"):
+    """A batch of one series, one point a microsecond and a step."""
+    count = range(len(values))
+    columns = Columns(
+        span, tags or {}, (name,), [first + i for i in count], [t + i * US for i in count], [step + i for i in count],
+        [(value,) for value in values],
+    )  # fmt: skip
+    return Batch(who or origin(), LANE_SAMPLES, first + len(values) - 1, columns=[columns])
+
+
+def everything(reader):
+    """All that a reader can be asked."""
+    series = reader.series()
+    points = reader.points([row.id for row in series])
+    return (
+        reader.marks(),
+        reader.origins(),
+        reader.spans(SpanQuery()),
+        reader.events(EventQuery()),
+        [(row.span, row.name, row.tags, row.count, row.min, row.max, row.last, row.last_step) for row in series],
+        [
+            [column.tolist() for column in (points[row.id].step, points[row.id].t, points[row.id].value)]
+            for row in series
+        ],
+    )
+
+
+SOME = [
+    facts(
+        Span("r1", T, state="created", kind="run", name="alpha", attrs={"project": "x", "config": {"lr": 0.1}}),
+        Span("r1/1", T, state="running", kind="try", parent="r1", attrs={"n": 1}),
+        Event("r1", T, "mark", 20, "epoch 1", {"labels": ["epoch", "1"]}),
+        Blob("r1", T, "code.zip", "abc", 3, "application/zip"),
+        Span("r1/1", T + 5, state="done"),
+    ),
+    samples([3.0, 2.0, 1.0]),
+]
+
+
+def test_an_empty_store_answers(store):
+    """Nothing kept is nothing handed back, and no error."""
+    assert everything(store) == ({}, [], [], [], [], [])
+    assert store.points([]) == {}
+    assert store.series([]) == []
+    store.sync()
+    assert store.tidy("nobody") == 0
+
+
+def test_keeping_nothing(store):
+    """A transaction of nothing is fine."""
+    store.keep([])
+    store.keep([], {})
+    store.keep([], {"nobody": T})
+    store.keep([Batch(origin(), LANE_FACTS, 0)])
+
+    assert store.marks() == {("o1", LANE_FACTS): Mark(0)}
+
+
+def test_what_was_kept_is_handed_back(store):
+    """Facts and points come back, with marks and who has spoken."""
+    store.keep(SOME)
+
+    assert store.marks() == {("o1", LANE_FACTS): Mark(5), ("o1", LANE_SAMPLES): Mark(3)}
+    assert [row.origin for row in store.origins()] == [origin()]
+    [run] = store.spans(SpanQuery(kind="run"))
+    assert (run.id, run.name, run.state, run.start_t, run.end_t) == ("r1", "alpha", "done", T, T + 5)
+    assert run.attrs == {"project": "x", "config.lr": 0.1}
+    [event] = store.events(EventQuery())
+    assert (event.span, event.t, event.kind, event.level, event.text) == ("r1", T, "mark", 20, "epoch 1")
+    assert (event.attrs, event.host, event.pid) == ({"labels": ["epoch", "1"]}, "camp", 7)
+    [row] = store.series()
+    assert (row.span, row.name, row.tags, row.count, row.min, row.max) == ("r1", "loss", {}, 3, 1.0, 3.0)
+    assert (row.last, row.last_step, row.last_t) == (1.0, 2, T + 2 * US)
+    points = store.points([row.id])[row.id]
+    assert (points.step.tolist(), points.t.tolist()) == ([0, 1, 2], [T, T + US, T + 2 * US])
+    assert points.value.tolist() == [3.0, 2.0, 1.0]
+
+
+def test_it_is_there_after_closing(make, path, store):
+    """A store that is opened again, to read or to write, says the same."""
+    store.keep(SOME)
+    before = everything(store)
+    store.close()
+
+    for opener in (make.read, make.write, make.read):
+        again = opener(path)
+        assert everything(again) == before
+        again.close()
+
+
+def test_facts_twice_are_facts_once(store):
+    """The same facts again, alone or among new ones, change nothing: they are known by origin, lane and n."""
+    store.keep(SOME[:1])
+    before = everything(store)
+    store.keep(SOME[:1])
+    assert everything(store) == before
+
+    more = Batch(origin(), LANE_FACTS, 6, facts=[*SOME[0].facts, (6, Event("r1", T, "log", 20, "new"))])
+    store.keep([more, more])
+    assert [event.text for event in store.events(EventQuery())] == ["epoch 1", "new"]
+
+
+def test_the_same_n_of_another_origin_is_another_fact(store):
+    """Two processes that count alike do not hide each other."""
+    store.keep([facts(Event("r1", T, "log", 20, "one")), facts(Event("r1", T, "log", 20, "two"), who=origin("o2"))])
+
+    assert [event.text for event in store.events(EventQuery())] == ["one", "two"]
+
+
+def test_samples_twice_are_samples_once(store):
+    """The same batch of samples again changes nothing: what lies before the mark is known."""
+    store.keep(SOME[1:])
+    before = everything(store)
+    store.keep(SOME[1:])
+
+    assert everything(store) == before
+
+
+def test_marks_never_fall(store):
+    """A mark moves forward only, each lane of each origin for itself."""
+    store.keep([Batch(origin(), LANE_FACTS, 100, damaged=1, refused=2), Batch(origin(), LANE_SAMPLES, 7)])
+    store.keep([Batch(origin(), LANE_FACTS, 50, damaged=1, refused=2), Batch(origin("o2"), LANE_FACTS, 3)])
+
+    assert store.marks() == {
+        ("o1", LANE_FACTS): Mark(100, 1, 2),
+        ("o1", LANE_SAMPLES): Mark(7),
+        ("o2", LANE_FACTS): Mark(3),
+    }
+    assert [(row.origin.name, row.damaged, row.refused) for row in store.origins()] == [("o1", 1, 2), ("o2", 0, 0)]
+
+
+def test_heard_never_falls(store):
+    """When an origin was last known alive is the latest that was said; unknown ones are passed over."""
+    store.keep([facts(Event("r1", T, "log"))], {"o1": T})
+    store.keep([], {"o1": T - 1, "nobody": T})
+
+    assert [row.heard_t for row in store.origins()] == [T]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        facts(Event("r2", T, "log", 20, "\ud800"), who=origin("o2"), first=50),
+        facts(Span("r2", T, state="done", attrs={"a": "\ud800"}), who=origin("o2"), first=50),
+        samples(["text"], name="other", who=origin("o2"), first=50),
+        samples([1.0], name="\ud800", who=origin("o2"), first=50),
+    ],
+    ids=["event", "span", "sample", "series"],
+)
+def test_all_or_nothing(store, bad):
+    """When one batch cannot be kept, it raises, and nothing of the whole call is kept; the store goes on."""
+    store.keep(SOME)
+    before = everything(store)
+    good = facts(Event("r1", T, "log", 20, "good"), Span("r3", T, kind="run"), first=6)
+    new = samples([9.0], name="new", first=10, who=origin("o3"))
+    with pytest.raises(Exception):  # noqa: B017 - each store has its own
+        store.keep([good, new, bad], {"o1": T})
+
+    assert everything(store) == before
+    store.keep([good, new])
+    assert [event.text for event in store.events(EventQuery(kinds=("log",)))] == ["good"]
+    [row] = store.series(name="new")
+    assert store.points([row.id])[row.id].value.tolist() == [9.0]
+
+
+WRITER = """
+import sys
+from tests.contract.test_store import STORES, SOME, facts
+from vedette.model import Event
+
+store = STORES[sys.argv[1]].write(sys.argv[2])
+store.keep(SOME)
+print("kept", flush=True)
+n = 10
+while True:
+    store.keep([facts(*(Event("r1", n, "log", 20, "x" * 100) for _ in range(50)), first=n)])
+    n += 50
+"""
+
+
+def write_elsewhere(request, path):
+    name = next(name for name, made in STORES.items() if made == request.getfixturevalue("make"))
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(WRITER), name, path], env=environ, text=True, stdout=subprocess.PIPE
+    )
+
+
+def test_what_was_kept_survives_kill_9(make, path, request):
+    """When keep() has returned, the death of the writer loses nothing, and leaves no half of a transaction."""
+    writer = write_elsewhere(request, path)
+    assert writer.stdout.readline() == "kept\n"
+    time.sleep(0.3)
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+
+    store = make.write(path)
+    assert [row.name for row in store.spans(SpanQuery(kind="run"))] == ["alpha"]
+    assert store.series()[0].count == 3
+    count = len(store.events(EventQuery(kinds=("log",))))
+    assert count % 50 == 0
+    assert store.marks()["o1", LANE_FACTS].place == (9 + count if count else 5)
+    store.keep([facts(Event("r1", T, "mark"), first=10**6)])
+    store.close()
+
+
+def test_many_read_while_one_writes(make, path, request):
+    """Readers see whole transactions, newer each time, and neither wait for the writer nor stop it."""
+    writer = write_elsewhere(request, path)
+    assert writer.stdout.readline() == "kept\n"
+    failures, growth = [], []
+
+    def read():
+        reader = make.read(path)
+        counts = []
+        try:
+            for _ in range(20):
+                counts.append(len(reader.events(EventQuery(kinds=("log",)))))
+                time.sleep(0.01)
+        except Exception as error:
+            failures.append(error)
+        growth.append(counts)
+        reader.close()
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.kill()
+    writer.communicate()
+
+    assert failures == []
+    for counts in growth:
+        assert all(count % 50 == 0 for count in counts)
+        assert counts == sorted(counts)
+        assert counts[-1] > counts[0]
+
+
+@pytest.fixture
+def camp(store):
+    """Four spans: two runs, a try, a process."""
+    store.keep(
+        [
+            facts(
+                Span("r1", T, state="created", kind="run", name="alpha", attrs={"lr": 1}),
+                Span("r2", T + 10, state="done", kind="run", name="beta", attrs={"lr": 2}),
+                Span("r1/1", T + 1, state="running", kind="try", parent="r1", attrs={"n": 1}),
+                Span("r1/1/p", T + 2, state="running", kind="process", name="main", parent="r1/1"),
+                Span("r10", T + 20, state="failed", kind="run", name="alpha"),
+            )
+        ]
+    )
+    return store
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        (SpanQuery(), ["r10", "r2", "r1/1/p", "r1/1", "r1"]),
+        (SpanQuery(kind="run"), ["r10", "r2", "r1"]),
+        (SpanQuery(kind="run", limit=2), ["r10", "r2"]),
+        (SpanQuery(kind="run", limit=0), []),
+        (SpanQuery(kind="run", name="alpha"), ["r10", "r1"]),
+        (SpanQuery(parent="r1"), ["r1/1"]),
+        (SpanQuery(prefix="r1"), ["r10", "r1/1/p", "r1/1", "r1"]),
+        (SpanQuery(prefix="r1/"), ["r1/1/p", "r1/1"]),
+        (SpanQuery(prefix="r1", kind="process"), ["r1/1/p"]),
+        (SpanQuery(prefix="x"), []),
+        (SpanQuery(where=Compare("state", "=", "failed")), ["r10"]),
+        (SpanQuery(kind="run", where=Not(Compare("state", "=", "failed"))), ["r2", "r1"]),
+        (SpanQuery(where=Both((Compare("name", "=", "alpha"), Compare("state", "!=", "failed")))), ["r1"]),
+        (SpanQuery(where=Either((Compare("lr", "=", 1), Compare("lr", ">=", 2)))), ["r2", "r1"]),
+        (SpanQuery(where=Compare("id", "in", ("r2", "r10")), limit=1), ["r10"]),
+        (SpanQuery(where=Compare("name", "~", "LPH")), ["r10", "r1"]),
+    ],
+    ids=repr,
+)
+def test_spans_by_what_is_asked(camp, query, ids):
+    """Spans come the newest first; all conditions that are given hold."""
+    assert ids == [row.id for row in camp.spans(query)]
+
+
+def test_conditions(store):
+    """Like is compared with like alone; what is missing never holds; None is a value."""
+    values = {"a": 1, "b": 1.5, "c": "1", "d": True, "e": None, "f": "text", "größe x": 5}
+    store.keep([facts(*(Span(key, T, kind="run", attrs={"v": value}) for key, value in values.items()), Span("g", T))])
+
+    def found(operator, value):
+        return {row.id for row in store.spans(SpanQuery(where=Compare("v", operator, value)))}
+
+    assert found("=", 1) == {"a", "d"}
+    assert found("=", True) == {"a", "d"}
+    assert found("=", "1") == {"c"}
+    assert found(">", 0) == {"a", "b", "d", "größe x"}
+    assert found("<", 10) == {"a", "b", "d", "größe x"}
+    assert found(">", "") == {"c", "f"}
+    assert found("!=", 1) == {"b", "größe x"}
+    assert found("in", (1.5, "text", 7)) == {"b", "f"}
+    assert found("=", math.nan) == set()
+
+
+def test_a_parent_comes_to_what_its_last_try_comes_to(store):
+    """The highest try decides, in whatever order it is heard of."""
+    store.keep([facts(Span("r1/2", T + 2, state="done", kind="try", parent="r1", attrs={"n": 2}))])
+    store.keep(
+        [facts(Span("r1/1", T + 3, state="failed", cause="x", kind="try", parent="r1", attrs={"n": 1}), first=2)]
+    )
+    store.keep([facts(Span("r1", T, state="created", kind="run"), first=3)])
+
+    [run] = store.spans(SpanQuery(kind="run"))
+    assert (run.state, run.cause, run.start_t, run.end_t) == ("done", "", T, T + 2)
+
+
+def test_progress_adds_up(store):
+    """How far the work is: the furthest `at`, and all that was added."""
+    for n, name in enumerate(("o1", "o2"), 1):
+        store.keep([facts(Span("p", T, kind="progress", at=5.0 * n, add=1.0), who=origin(name))])
+    store.keep([facts(Span("p", T, add=3.0), who=origin("o2"), first=2)])
+
+    assert [row.done for row in store.spans(SpanQuery(kind="progress"))] == [9.0]
+
+
+def test_attributes_of_every_kind(store):
+    """Attributes come back as they were, spread into one level."""
+    attrs = {"none": None, "bool": True, "int": 2**62 + 1, "float": 0.1, "text": "größe \x00\x1b", "list": [1, {"a": [2]}],
+             "empty": {}, "deep": {"a": {"b": 1}}}  # fmt: skip
+    store.keep([facts(Span("r1", T, kind="run", attrs=attrs))])
+    [row] = store.spans(SpanQuery())
+
+    del attrs["deep"]
+    assert row.attrs == attrs | {"deep.a.b": 1}
+
+
+def test_a_large_config(store):
+    """Five thousand keys in one record are kept whole, and one of them can be changed."""
+    store.keep([facts(Span("r1", T, kind="run", attrs={"config": {f"key{n}": n for n in range(5000)}}))])
+    store.keep([facts(Span("r1", T + 1, attrs={"config": {"key7": "new"}}), first=2)])
+    [row] = store.spans(SpanQuery())
+
+    assert len(row.attrs) == 5000
+    assert (row.attrs["config.key7"], row.attrs["config.key4999"]) == ("new", 4999)
+
+
+@pytest.fixture
+def lines(store):
+    """Events of two runs and a task, with a clock that went back."""
+    store.keep(
+        [
+            facts(
+                Event("r1", T, "mark", 20, "epoch one"),
+                Event("r1", T, "log", 30, "loss is nan"),
+                Event("r10", T, "log", 40, "out of memory"),
+                Event("r1/task", T - 10, "log", 10, "below"),
+            )
+        ]
+    )
+    return store
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        (EventQuery(), ["epoch one", "loss is nan", "out of memory", "below"]),
+        (EventQuery("r1"), ["epoch one", "loss is nan", "below"]),
+        (EventQuery("r10"), ["out of memory"]),
+        (EventQuery("r"), []),
+        (EventQuery(kinds=("mark",)), ["epoch one"]),
+        (EventQuery(kinds=("mark", "log"), level=30), ["loss is nan", "out of memory"]),
+        (EventQuery(search="NAN loss"), ["loss is nan"]),
+        (EventQuery(search="los"), []),
+        (EventQuery(last=2), ["out of memory", "below"]),
+        (EventQuery("r1", last=1), ["below"]),
+        (EventQuery(last=0), []),
+        (EventQuery(level=99), []),
+    ],
+    ids=repr,
+)
+def test_events_by_what_is_asked(lines, query, texts):
+    """Events come in the order they were kept; all conditions that are given hold."""
+    assert texts == [event.text for event in lines.events(query)]
+
+
+def test_events_after_one_that_was_seen(lines):
+    """Reading on behind an id misses nothing and repeats nothing."""
+    seen = lines.events(EventQuery("r1"))
+    lines.keep([facts(Event("r1", T, "log", 20, "later"), first=9)])
+
+    assert [event.text for event in lines.events(EventQuery("r1", after=seen[-1].id))] == ["later"]
+
+
+def test_series_by_what_is_asked(store):
+    """A series is its span, name and tags, whatever order the tags come in."""
+    store.keep([samples([1.0]), samples([2.0], name="acc", first=2), samples([3.0], span="r2", first=3)])
+    store.keep([samples([4.0], tags={"rank": "1", "host": "a"}, first=4)])
+
+    def found(*args, **kwargs):
+        return [(row.span, row.name, row.tags) for row in store.series(*args, **kwargs)]
+
+    tags = {"host": "a", "rank": "1"}
+    assert sorted(found(["r1"]), key=str) == sorted(
+        [("r1", "acc", {}), ("r1", "loss", {}), ("r1", "loss", tags)], key=str
+    )
+    assert len(found()) == 4
+    assert found(["r2", "nobody"]) == [("r2", "loss", {})]
+    assert found(name="acc") == [("r1", "acc", {})]
+    assert len(found(["r1"], "loss")) == 2
+    assert found([]) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "last"),
+    [
+        ([2.0, 3.0, 1.0], 1.0, 3.0, 1.0),
+        ([2**62 + 1, 5], 5.0, float(2**62 + 1), 5),
+        ([True, False], 0.0, 1.0, False),
+        ([math.nan, 1.0], 1.0, 1.0, 1.0),
+        ([1.0, math.nan], 1.0, 1.0, math.nan),
+        ([math.nan], None, None, math.nan),
+        ([1.0, math.inf], 1.0, math.inf, math.inf),
+        ([-math.inf], -math.inf, -math.inf, -math.inf),
+        ([2**63, 0], 0.0, float(2**63), 0),
+    ],
+    ids=repr,
+)
+def test_what_a_series_comes_to(store, values, low, high, last):
+    """Count, min, max and last are those of the numbers that are numbers; the last may be none, and is shown."""
+    store.keep([samples(values)])
+    [row] = store.series()
+
+    assert (row.count, row.min, row.max) == (len(values), low, high)
+    assert row.last == last or (math.isnan(last) and math.isnan(row.last))
+    points = store.points([row.id])[row.id]
+    assert repr([float(value) for value in values]) == repr([float(value) for value in points.value])
+
+
+def test_the_last_value_is_the_newest_by_time(store):
+    """What arrives late does not become the last value."""
+    store.keep([samples([1.0], t=T + US)])
+    store.keep([samples([2.0], t=T, who=origin("o2"))])
+    [row] = store.series()
+
+    assert (row.count, row.last, row.last_t, row.min, row.max) == (2, 1.0, T + US, 1.0, 2.0)
+
+
+def test_times_are_kept_to_the_microsecond(store):
+    """A point's time comes back to the microsecond it was in."""
+    store.keep([samples([1.0], t=T + 1234567)])
+    [row] = store.series()
+
+    assert store.points([row.id])[row.id].t.tolist() == [T + 1234000]
+
+
+def test_points_of_many_series_at_once(store):
+    """Points come for each series that was asked for, also for one that has none."""
+    store.keep([samples([1.0]), samples([2.0, 3.0], name="acc", first=2)])
+    ids = {row.name: row.id for row in store.series()}
+    found = store.points([*ids.values(), 10**6])
+
+    assert found[ids["loss"]].value.tolist() == [1.0]
+    assert found[ids["acc"]].value.tolist() == [2.0, 3.0]
+    assert len(found[10**6]) == 0
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(0, T, [1.0, 2.0]), (2, T + 100, [3.0])],
+        [(2, T, [1.0, 2.0]), (0, T + 100, [3.0, 4.0])],
+        [(0, T, [1.0, 2.0]), (0, T + 100, [3.0, 4.0])],
+        [(0, T + 100 * US, [1.0, 2.0]), (0, T, [3.0, 4.0])],
+        [(5, T + 100 * US, [1.0]), (5, T, [3.0])],
+        [(5, T, [1.0]), (5, T + 100 * US, [3.0]), (4, T, [9.0])],
+    ],
+    ids=range(6),
+)
+def test_points_are_by_step_and_then_time(store, parts):
+    """However points came, from one process or many, they are handed back by step and then time."""
+    expected = []
+    for n, (step, t, values) in enumerate(parts):
+        store.keep([samples(values, step=step, t=t, who=origin(f"o{n}"))])
+        expected += [(step + i, (t + i * US) // US * US, value) for i, value in enumerate(values)]
+    [row] = store.series()
+    points = store.points([row.id])[row.id]
+
+    found = list(zip(points.step.tolist(), points.t.tolist(), points.value.tolist(), strict=True))
+    assert found == sorted(expected)
+
+
+def test_long_series(store):
+    """More points than fit one chunk come back whole, from one batch and from many."""
+    store.keep([samples([float(n) for n in range(10_000)])])
+    for first in range(10_000, 11_000, 100):
+        store.keep(
+            [samples([float(n) for n in range(first, first + 100)], first=first + 1, step=first, t=T + first * US)]
+        )
+    [row] = store.series()
+
+    assert row.count == 11_000
+    assert store.points([row.id])[row.id].value.tolist() == [float(n) for n in range(11_000)]
+
+
+def test_wide_samples(store):
+    """Names that were logged together share their places, and each comes back by itself."""
+    names = tuple(f"m{n}" for n in range(300))
+    columns = Columns(
+        "r1", {}, names, [1, 2], [T, T + US], [0, 1], [tuple(range(300)), tuple(n + 0.5 for n in range(300))]
+    )
+    store.keep([Batch(origin(), LANE_SAMPLES, 2, columns=[columns])])
+    rows = {row.name: row for row in store.series()}
+
+    assert len(rows) == 300
+    assert store.points([rows["m7"].id])[rows["m7"].id].value.tolist() == [7.0, 7.5]
+    assert rows["m299"].last == 299.5
+
+
+def test_tidy_changes_nothing_that_is_seen(store):
+    """Merging short chunks leaves every point, count and mark as it was; a second time finds nothing to do."""
+    for n in range(0, 300, 3):
+        store.keep([samples([0.1 * n, math.nan, -n], first=n + 1, step=n, t=T + n * US)])
+        store.keep([samples([True], name="flag", first=n + 1, step=n, t=T + n * US)])
+    store.keep([samples([7.5], name="flag", first=301, step=301, t=T + 301 * US)])
+    before = everything(store)
+    merged = store.tidy("o1")
+
+    assert merged >= 100
+    assert repr(everything(store)) == repr(before)
+    assert store.tidy("o1") == 0
+    store.keep([samples([1.0], first=400, step=400, t=T + 400 * US)])
+    assert store.series(name="loss")[0].count == 301
+
+
+def test_tidy_keeps_to_one_origin(store):
+    """Other origins are left alone, and their points too."""
+    for n in range(10):
+        store.keep([samples([float(n)], who=origin(f"o{n % 2}"), first=n + 1, step=n, t=T + n * US)])
+
+    assert store.tidy("o0") == 5
+    [row] = store.series()
+    assert store.points([row.id])[row.id].value.tolist() == [float(n) for n in range(10)]
+
+
+def test_sync_returns(store):
+    """sync() can be called at any time, also with nothing new."""
+    store.sync()
+    store.keep(SOME)
+    store.sync()
+    store.sync()
+
+    assert store.series()[0].count == 3
+
+
+def test_names_are_never_code(store):
+    """Ids, names, tags and texts may hold anything that is text."""
+    odd = "'; DROP TABLE spans; -- \" \\ % _ \x00 \x1b[31m größe 日本 \U0001f989"
+    store.keep(
+        [
+            facts(Span(odd, T, state=odd, kind="run", name=odd, parent=odd, cause=odd, attrs={odd: odd})),
+            facts(Event(odd, T, odd, 20, odd, {odd: odd}), first=2),
+            samples([1.0], name=odd, span=odd, tags={odd: odd}),
+        ]
+    )
+
+    [span] = store.spans(SpanQuery(kind="run", name=odd, parent=odd, prefix=odd))
+    assert (span.id, span.state, span.attrs) == (odd, odd, {odd: odd})
+    [event] = store.events(EventQuery(odd, kinds=(odd,)))
+    assert (event.text, event.attrs) == (odd, {odd: odd})
+    [series] = store.series([odd], odd)
+    assert series.tags == {odd: odd}
+    assert store.spans(SpanQuery(where=Compare("name", "=", odd))) == [span]
+
+
+def test_the_newest_is_found_among_many(store):
+    """A limit cuts behind the newest, not behind the first that came."""
+    store.keep([facts(*(Span(f"r{n}", T + (n * 7919) % 1000, kind="run") for n in range(1000)))])
+    store.keep([facts(*(Span(f"r{n}", T + (n * 7919) % 1000, state="running") for n in range(1000)), first=2000)])
+
+    found = store.spans(SpanQuery(kind="run", limit=10))
+    assert [row.start_t for row in found] == [T + n for n in range(999, 989, -1)]
