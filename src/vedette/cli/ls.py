@@ -10,10 +10,10 @@ summary.KEY, tag.NAME and metric.NAME (the last value); operators = != < <= > >=
 """
 
 import argparse
+from collections.abc import Mapping
 
 from vedette.cli.output import open_home, print_json, table
 from vedette.query.runs import RunView, select
-from vedette.store import Reader
 from vedette.views.text import duration, moment, number
 
 _MOST_METRICS = 4
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     found = select(store, args.where, args.project, None if args.state else args.limit or None)
     if args.state:
         found = [view for view in found if view.state == args.state][: args.limit or None]
-    values = _last_values(store, found)
+    values = store.last_values([view.id for view in found])
     if args.json:
         print_json([as_dict(view, values.get(view.id, {})) for view in found])
         return 0
@@ -61,15 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _last_values(store: Reader, views: list[RunView]) -> dict[str, dict[str, object]]:
-    values: dict[str, dict[str, object]] = {}
-    for row in store.series([view.id for view in views]):
-        if not row.tags:
-            values.setdefault(row.span, {})[row.name] = row.last
-    return values
-
-
-def as_dict(view: RunView, summary: dict[str, object]) -> dict[str, object]:
+def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:
     """Return what scripts get to see of a run."""
     return {
         "id": view.id,
@@ -84,5 +76,5 @@ def as_dict(view: RunView, summary: dict[str, object]) -> dict[str, object]:
         "tags": view.tags,
         "notes": view.attrs.get("notes"),
         "config": view.config,
-        "summary": summary | {k[8:]: v for k, v in view.attrs.items() if k.startswith("summary.")},
+        "summary": dict(summary) | {k[8:]: v for k, v in view.attrs.items() if k.startswith("summary.")},
     }

@@ -102,7 +102,7 @@ class RunView:
     @property
     def summary(self) -> dict[str, Value]:
         """The last value of each series, and what the run put into its summary itself."""
-        last: dict[str, Value] = {row.name: row.last for row in self.series() if not row.tags}
+        last = self._store.last_values([self.id]).get(self.id, {})
         return last | {key[8:]: value for key, value in self.attrs.items() if key.startswith("summary.")}
 
     @property

@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True):
     refused: int = 0
 
 
-class SpanRow(Struct, frozen=True):
+class SpanRow(Struct, frozen=True, gc=False):
     """A span as all that was heard of it adds up."""
 
     id: str
@@ -60,7 +60,7 @@ class SpanRow(Struct, frozen=True):
     attrs: dict[str, Value]
 
 
-class EventRow(Struct, frozen=True):
+class EventRow(Struct, frozen=True, gc=False):
     """An event, with the process that it came from."""
 
     id: int
@@ -74,7 +74,7 @@ class EventRow(Struct, frozen=True):
     pid: int
 
 
-class SeriesRow(Struct, frozen=True):
+class SeriesRow(Struct, frozen=True, gc=False):
     """A series, and its newest sealed point."""
 
     id: int
@@ -177,6 +177,9 @@ class Reader(Protocol):
 
     def series(self, spans: Sequence[str] | None = None, name: str = "") -> list[SeriesRow]:
         """Return the series of these spans (None: of all), of this name if one is given."""
+
+    def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
+        """Return the newest sealed value of each series without tags, by span and name: what lists of runs show."""
 
     def points(self, series: Sequence[int]) -> dict[int, Points]:
         """Return all points of these series."""

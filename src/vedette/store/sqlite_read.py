@@ -103,6 +103,18 @@ class SqliteReader:
         )
         return [_series(row) for row in rows]
 
+    def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
+        """Return the newest sealed value of each series without tags, by span and name."""
+        among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"
+        rows = self.connection.execute(
+            f"SELECT span, name, last FROM series WHERE tags = '{{}}'{among} ORDER BY span, name",
+            () if spans is None else (json.dumps(list(spans)),),
+        )
+        values: dict[str, dict[str, float | int]] = defaultdict(dict)
+        for span, name, last in rows:
+            values[span][name] = math.nan if last == "nan" else last
+        return dict(values)
+
     def points(self, series: Sequence[int]) -> dict[int, Points]:
         """Return all points of these series, by step and then time."""
         rows = self.connection.execute(
