@@ -34,6 +34,7 @@ def main() -> int:
         parser.error(f"there is no part {unknown[0]!r}: it is one of {', '.join(PARTS)}")
     for name in [name for name in os.environ if name.startswith("VEDETTE_")]:
         del os.environ[name]
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is imported: its threads are noise here
     begun = time.monotonic()
     for name in said.parts or PARTS:
         module = importlib.import_module(f"bench.{PARTS[name][0]}")

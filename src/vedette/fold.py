@@ -98,8 +98,10 @@ class Folded:
         """Return how far the work has got: the furthest `at`, and all that was added."""
         if not self.progress:
             return None
-        values = self.progress.values()
-        return max((p.at for p in values if p.at is not None), default=0.0) + sum(p.add or 0.0 for p in values)
+        # Sorted, so that the sum is the same to the last bit whatever order they came in; NaN says nothing.
+        furthest = max((p.at for p in self.progress.values() if p.at is not None and p.at == p.at), default=0.0)  # noqa: PLR0124
+        added = sorted(p.add for p in self.progress.values() if p.add is not None and p.add == p.add)  # noqa: PLR0124
+        return furthest + sum(added)
 
 
 def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:

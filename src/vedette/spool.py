@@ -8,6 +8,7 @@ The writer appends with one memory copy and takes no lock; only the change to th
 ever truncates a segment. The reader never raises on what it finds: it waits, or skips and counts.
 """
 
+import errno
 import mmap
 import os
 import struct
@@ -84,7 +85,7 @@ def read_header(fd: int) -> tuple[Header, int]:
         raise FormatError("the segment's header is damaged")
     try:
         return _decode_header(body), _START.size + size
-    except msgspec.DecodeError as error:
+    except wire.UNREADABLE as error:
         raise FormatError(f"the segment's header cannot be read: {error}") from None
 
 
@@ -120,6 +121,7 @@ class _Plain:
     """A segment written by os.write, for file systems on which a mapping is not to be trusted."""
 
     def __init__(self, path: str, size: int) -> None:
+        self._fd = -1
         self._size = size
         self._at = 0
         self._lock = threading.RLock()
@@ -147,7 +149,8 @@ class _Plain:
             self._at = self._size
 
     def __del__(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 def _shut(_data: bytes) -> None:
@@ -261,6 +264,7 @@ class Spool:
         self.dropped = 0  # records in segments that were given up at the cap
         self._cap_bytes = cap_bytes
         self._cap_share = cap_share
+        self._room = threading.RLock()  # one lane at a time may give samples up
         self._mapped = kernel.file_system(root) in kernel.MAPPABLE_FILE_SYSTEMS
         self.facts = Lane(self, LANE_FACTS)
         self.samples = Lane(self, LANE_SAMPLES)
@@ -285,6 +289,7 @@ class Spool:
     def renew(self) -> None:
         """Begin anew under another origin: in a fork child, whose parent goes on with the old one."""
         self._origin = None
+        self._room = threading.RLock()
         self.dropped = 0
         self.trouble = ""
         self.facts.renew()
@@ -302,41 +307,45 @@ class Spool:
         except OSError:
             _unlink(path + ".new")
             raise
-        segment.write(pack_header(header))
+        try:
+            segment.write(pack_header(header))
+        except ValueError:
+            _unlink(path + ".new")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         os.rename(path + ".new", path)
         return segment
 
     def make_room(self, wanted: int, least: int, lane: str) -> int:
         """Keep to the cap: return the size that a segment may have, giving up the oldest samples for it if need be.
 
-        Raise OSError when there is no room even so. The first segment of a lane is always let through.
+        Raise OSError when there is no room even so. A lane of samples is always let through once its older
+        segments are gone, and so is the first segment of any lane: that is what the quarter in reserve is for.
         """
-        used = {
-            (part, place): _size(self._path(part, place))
-            for part in "fs"
-            for place in list_segments(self.directory, part)
-        }
-        total = sum(used.values())
-        try:
-            disk = os.statvfs(self.root)
-            cap = min(self._cap_bytes, int((disk.f_bavail * disk.f_frsize + total) * self._cap_share))
-        except OSError:
-            cap = self._cap_bytes
-        size = max(min(wanted, cap // 8), _LEAST_SIZE, -(-least // 4096) * 4096)
-        samples = sorted(key for key in used if key[0] == LANE_SAMPLES)
-        if lane == LANE_FACTS:
-            samples = samples[:-1]  # the last one is still being written to
-        first = all(part != lane for part, _ in used)
-        if total + size - sum(used[key] for key in samples) > cap and not first:
-            raise OSError("the spool is at its cap")
-        while total + size > cap and samples:
-            oldest = samples.pop(0)
-            path = self._path(*oldest)
-            self.dropped += count_records(path)
-            self.trouble = "the spool was at its cap, so the oldest samples were given up"
-            _unlink(path)
-            total -= used[oldest]
-        return size
+        with self._room:
+            used = {
+                (part, place): _size(self._path(part, place))
+                for part in (LANE_FACTS, LANE_SAMPLES)
+                for place in list_segments(self.directory, part)
+            }
+            total = sum(used.values())
+            try:
+                disk = os.statvfs(self.root)
+                cap = min(self._cap_bytes, int((disk.f_bavail * disk.f_frsize + total) * self._cap_share))
+            except OSError:
+                cap = self._cap_bytes
+            size = max(min(wanted, cap // 8), _LEAST_SIZE, -(-least // 4096) * 4096)
+            soft = cap - cap // 4
+            older = sorted(key for key in used if key[0] == LANE_SAMPLES)[:-1]  # the last is still being written to
+            first = all(part != lane for part, _ in used)
+            if lane == LANE_FACTS and not first and total + size - sum(used[key] for key in older) > soft:
+                raise OSError("the spool is at its cap")
+            while total + size > soft and older:
+                oldest = older.pop(0)
+                self.dropped += count_records(self._path(*oldest))
+                self.trouble = "the spool was at its cap, so the oldest samples were given up"
+                _unlink(self._path(*oldest))
+                total -= used[oldest]
+            return size
 
     def _path(self, lane: str, place: int) -> str:
         return os.path.join(self.directory, segment_name(lane, place))
@@ -463,7 +472,8 @@ class Tail:
                 newest = place == places[-1]
                 if newest and not gone:
                     return False
-                self.damaged += 1
+                if self.place <= place:  # else it was passed over before
+                    self.damaged += 1
                 self.place = max(self.place, place + 1 if newest else places[places.index(place) + 1])
                 continue
             if self.place >= header.place + header.size:
@@ -505,7 +515,7 @@ class Tail:
         size = head(data, 0)[0] if end >= 8 else 0
         if size == 0 and not gone:
             return False
-        if size in (wire.END, wire.CLOSED):
+        if size in (wire.END, wire.CLOSED) and self._is_end():
             self.closed = size == wire.CLOSED
             self.place = segment_end
             return True
@@ -516,6 +526,12 @@ class Tail:
                 keep((self.place, payload))
                 return True
         return self._pass_over(gone)
+
+    def _is_end(self) -> bool:
+        """Tell whether the mark at this place really fills the rest of the segment, and is not damage."""
+        assert self._fd is not None
+        assert self.header is not None
+        return _sound_at(os.pread(self._fd, self.header.size, self.place - self.header.place), 0)
 
     def _pass_over(self, gone: bool) -> bool:
         """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
@@ -530,6 +546,8 @@ class Tail:
         if _sound_at(data, 0):
             return True
         filled = len(data.rstrip(b"\0"))
+        if not gone and filled:  # a writer that has rolled twice since is done with this segment
+            gone = sum(place > base for place in list_segments(self._directory, self._lane)) > 1
         if not gone:
             if self._doubted[0] != self.place:
                 self._doubted = (self.place, time.monotonic(), -1)

@@ -20,6 +20,9 @@ MAX_PAYLOAD = 1 << 20
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
 
+# All that msgspec raises on bytes that are not what they should be (text that is no UTF-8 is a plain ValueError).
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
+
 HEAD = struct.Struct("<II")
 pack_head = HEAD.pack
 unpack_head = HEAD.unpack_from
@@ -50,7 +53,7 @@ def rescue_sample(payload: bytes) -> tuple[Sample | None, int]:
             return None, len(values)
         sample = Sample(t, step, numbers, str(span), {str(k): str(v) for k, v in tags.items()})
         return (sample if numbers else None), len(values) - len(numbers)
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError, msgspec.DecodeError):
+    except (*UNREADABLE, AttributeError):
         return None, 1
 
 
@@ -152,7 +155,7 @@ def unpack_message(payload: bytes) -> Message:
     """Read a message; raise FormatError when it is none of ours."""
     try:
         return _decode_message(payload)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise FormatError(f"not a message of this wire: {error}") from None
 
 

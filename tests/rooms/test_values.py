@@ -325,3 +325,23 @@ def test_the_number_is_the_same_by_every_verb(home):
     )
 
     assert found == f"{{'handle': 1.5, 'log': {2**53 + 1}, 'metric': {2**53 + 1}, 'mixed': {2**53 + 1}}} {{}}"
+
+
+def test_a_handle_counts_by_itself(home):
+    """A handle counts its own steps and leaves the run's count alone: with tags, without, and where a segment ends."""
+    code = """
+import vedette
+for tags, count in ((None, 4), ({"sensor": "a"}, 4), (None, 5000)):
+    run = vedette.init()
+    run.log({"before": 1})
+    handle = run.series("x", tags)
+    for _ in range(count):
+        handle(1.0)
+    handle(1.0, 9000), handle(1.0)
+    run.log({"after": 1})
+    run.finish()
+    view = vedette.get(run.id)
+    print(view.history("x").step[[0, 1, -2, -1]].tolist(), view.history("after").step.tolist())
+"""
+
+    assert python(code).stdout.splitlines() == ["[0, 1, 9000, 9001] [1]"] * 3

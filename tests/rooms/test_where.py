@@ -319,6 +319,14 @@ def test_a_run_that_has_not_ended_can_be_asked_for(found):
     assert {"r3"} == found("end = null")
 
 
+def test_a_run_that_has_just_begun_has_a_duration(store, make):
+    """A run that is a moment old has taken no time or some, never less than none; in SQL too."""
+    make.run("r1", state="running", start_t=time.time_ns())
+
+    assert [view.id for view in select(store, "duration >= 0 and duration < 1h")] == ["r1"]
+    assert store.connection.execute("SELECT duration_s FROM runs").fetchone()[0] >= 0
+
+
 HOSTILE = [
     "x' OR '1'='1",
     'x" OR "1"="1',

@@ -51,7 +51,7 @@ class Speaker:
         for n, payload in self._read(self._facts, LANE_FACTS):
             try:
                 fact = wire.decode_fact(payload)
-            except (msgspec.DecodeError, RecursionError):
+            except wire.UNREADABLE:
                 self._refused_facts += 1
                 continue
             if isinstance(fact, Span) and fact.by != OWNER:
@@ -73,7 +73,7 @@ class Speaker:
         for n, payload in records:
             try:
                 sample = decode(payload)
-            except (msgspec.DecodeError, RecursionError):
+            except wire.UNREADABLE:
                 rescued, refused = wire.rescue_sample(payload)
                 self._refused += refused
                 if rescued is None:
@@ -138,7 +138,7 @@ class Speaker:
         if len(fullest.n) < FULL:
             return None
         cut = fullest.n[len(fullest.n) // FULL * FULL - 1]
-        return self._batch(cut, [part for group in self._columns.values() if (part := _until(group, cut)).n])
+        return self._batch(cut, [part for group in self._columns.values() if (part := group.until(cut)).n])
 
     @property
     def _over(self) -> bool:
@@ -154,7 +154,7 @@ class Speaker:
             self._kept = batch.place
             return
         self._sealed = batch.place
-        rest = {key: _after(group, batch.place) for key, group in self._columns.items()}
+        rest = {key: group.after(batch.place) for key, group in self._columns.items()}
         self._columns = {key: group for key, group in rest.items() if group.n}
         self._oldest = now if self._columns else None
 
@@ -221,32 +221,6 @@ class Speaker:
                 return file.read(200_000)
         except OSError:
             return ""
-
-
-def _until(group: Columns, place: int) -> Columns:
-    count = bisect.bisect_right(group.n, place)
-    return Columns(
-        group.span,
-        group.tags,
-        group.names,
-        group.n[:count],
-        group.t[:count],
-        group.step[:count],
-        group.rows[:count],
-    )
-
-
-def _after(group: Columns, place: int) -> Columns:
-    count = bisect.bisect_right(group.n, place)
-    return Columns(
-        group.span,
-        group.tags,
-        group.names,
-        group.n[count:],
-        group.t[count:],
-        group.step[count:],
-        group.rows[count:],
-    )
 
 
 def _unlink(path: str) -> None:

@@ -3,6 +3,7 @@
 The store keeps and hands back. What it all means is asked in `query/`, never here (law 6).
 """
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,6 +24,19 @@ class Columns(Struct):
     t: list[int] = []
     step: list[int] = []
     rows: list[tuple[float | int | bool, ...]] = []
+
+    def after(self, place: int) -> "Columns":
+        """Return the samples behind a place."""
+        return self._part(slice(bisect.bisect_right(self.n, place), None))
+
+    def until(self, place: int) -> "Columns":
+        """Return the samples up to a place."""
+        return self._part(slice(bisect.bisect_right(self.n, place)))
+
+    def _part(self, part: slice) -> "Columns":
+        if part.start == 0 and part.stop is None:
+            return self
+        return Columns(self.span, self.tags, self.names, self.n[part], self.t[part], self.step[part], self.rows[part])
 
 
 class Batch(Struct):
@@ -193,8 +207,8 @@ class Store(Reader, Protocol):
 
     One process writes to a store, any number read. A method that writes is one transaction: all of it is kept,
     or it raises and nothing is. What was kept survives the death of any process at once, and a power cut after
-    `sync`. The same batch twice is the same as once: facts by (origin, lane, n); samples by the place in the
-    batch, which the caller must hand over in order, from the mark on.
+    `sync`. The same batch twice is the same as once: facts by (origin, lane, n); samples by their place, since an
+    origin's samples come in order, and what lies before its mark is here already.
     """
 
     def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:

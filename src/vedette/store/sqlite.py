@@ -100,12 +100,12 @@ class SqliteStore(SqliteReader):
             for batch in batches:
                 number = self._origin(batch.origin)
                 self._keep_facts(batch.origin.name, number, batch.facts, spans)
-                for columns in batch.columns:
+                for columns in self._new(number, batch):
                     self._keep_columns(number, columns)
                 self.connection.execute(
                     "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
-                    " damaged = excluded.damaged, refused = excluded.refused",
+                    " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
                     (number, batch.lane, batch.place, batch.damaged, batch.refused),
                 )
             self._keep_spans(spans)
@@ -145,6 +145,14 @@ class SqliteStore(SqliteReader):
             number = self._origins[origin.name] = int(row[0])
         return number
 
+    def _new(self, origin: int, batch: Batch) -> list[Columns]:
+        """Return the samples that lie behind the mark; what lies before it is here already."""
+        if not batch.columns:
+            return []
+        row = self.connection.execute("SELECT place FROM marks WHERE origin = ? AND lane = ?", (origin, batch.lane))
+        mark = (row.fetchone() or (0,))[0]
+        return [part for columns in batch.columns if (part := columns.after(mark)).n]
+
     def _keep_facts(
         self,
         origin: str,
@@ -180,10 +188,17 @@ class SqliteStore(SqliteReader):
                 parents[before[1]] = None
             if kind == "try":
                 parents[parent] = None
-        for parent in parents:
-            row = self.connection.execute("SELECT kind FROM spans WHERE id = ?", (parent,)).fetchone()
-            if row is not None:
-                self._settle(parent, self._load(parent).outcome(row[0]))
+        settled: set[str] = set()
+        while parents:  # a try may have tries of its own, so it goes on upwards
+            span = next(iter(parents))
+            del parents[span]
+            row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
+            if row is None or span in settled:
+                continue
+            settled.add(span)
+            self._settle(span, self._load(span).outcome(row[0]))
+            if row[0] == "try":
+                parents[row[1]] = None
 
     def _load(self, span: str) -> Folded:
         run = self.connection.execute

@@ -1,0 +1,180 @@
+"""The public surface: what there is, what it weighs, and that `off` has all of it."""
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import vedette
+from vedette.client.off import OffRun
+from vedette.client.run import Run
+from vedette.home import Home
+from vedette.settings import Settings
+
+HEAVY = ("numpy", "pcodec", "sqlite3", "rich", "argcomplete", "asyncio")
+OURS = ("vedette.store", "vedette.query", "vedette.hub", "vedette.views", "vedette.cli", "vedette.app")
+AT_IMPORT = (
+    *HEAVY, *OURS, "subprocess", "multiprocessing", "concurrent", "logging", "socket", "socketserver", "http", "ssl",
+    "selectors", "threading", "msgspec", "tomllib", "difflib", "hashlib", "uuid", "json", "inspect",
+)  # fmt: skip
+AFTER_WORK = (*HEAVY, *OURS, "subprocess", "multiprocessing", "concurrent", "logging", "socketserver", "http", "ssl",
+              "selectors", "socket", "tomllib", "difflib", "json")  # fmt: skip
+
+
+def in_fresh_python(code, **environ):
+    """Run code in a fresh Python; return what it printed."""
+    environ = {**os.environ, "VEDETTE_HUB_IDLE_S": "5", **environ}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, text=True, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+MODULES = "\nimport sys\nprint(*sys.modules, sep='\\n')"
+
+
+def loaded(code, unwanted, **environ):
+    """Return which of the unwanted modules some code loads."""
+    found = set(in_fresh_python(code + MODULES, **environ)) - set(in_fresh_python(MODULES))
+    return {name for name in found if any(name == word or name.startswith(f"{word}.") for word in unwanted)}
+
+
+def test_all_is_sorted_and_complete():
+    """`__all__` is the surface as it is agreed on, sorted."""
+    assert vedette.__all__ == [
+        "config", "finish", "get", "init", "log", "mark", "metric", "runs", "series", "summary",
+    ]  # fmt: skip
+    assert vedette.__all__ == sorted(vedette.__all__)
+
+
+def test_dir_shows_what_there_is():
+    """`dir(vedette)`, and so TAB in a shell, offers the public names and nothing that is lying about."""
+    shown = in_fresh_python("import vedette\nprint(*dir(vedette), sep='\\n')")
+
+    assert [name for name in shown if not name.startswith("_")] == vedette.__all__
+    assert {"__version__", "__all__", "__doc__"} <= set(shown)
+
+
+def test_every_name_is_there(home):
+    """Each public name can be had, and one that is none is an AttributeError like any other."""
+    code = "import vedette\nfor name in vedette.__all__: print(type(getattr(vedette, name)).__name__)"
+
+    assert in_fresh_python(code, VEDETTE_MODE="off") == [
+        "Attrs" if name in ("config", "summary") else "function" for name in vedette.__all__
+    ]
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = vedette.nonsense
+    assert not hasattr(vedette, "__path_hooks__")
+
+
+def test_looking_begins_no_run(home):
+    """Looking at what there is, or importing all of it, begins no run: only a verb does."""
+    in_fresh_python("import vedette\nfrom vedette import *\ndir(vedette)")
+
+    assert os.listdir(home.root) == []
+
+
+def test_import_is_light():
+    """`import vedette` loads no library, no server and no room of ours: next to nothing."""
+    assert loaded("import vedette", AT_IMPORT) == set()
+    assert loaded("import vedette", ["vedette"]) == {"vedette", "vedette.version"}
+
+
+WORK = """
+import vedette
+run = vedette.init(config={"lr": 0.1}, tags=["a"])
+run.log({"a": 1.0})
+vedette.log({"a": 2.0, "nested": {"b": 1}, "bad": "x"})
+vedette.metric("m", 1, tags={"k": "v"})
+vedette.series("s")(1.0)
+vedette.mark("here")
+vedette.config["x"] = 1
+vedette.summary["y"] = 1
+vedette.finish()
+"""
+
+
+def test_a_user_s_process_stays_light(home):
+    """A process that takes part in a run loads neither numpy, sqlite3, rich nor asyncio, nor any room of the hub's."""
+    assert loaded(WORK, AFTER_WORK) == set()
+
+
+def test_the_check_of_weight_finds_what_is_heavy(home):
+    """The positive control: a process that reads a run does load them, and the check sees it."""
+    heavy = loaded(WORK + "vedette.runs()", (*HEAVY, *OURS))
+
+    assert {"numpy", "sqlite3", "vedette.store", "vedette.query"} <= heavy
+
+
+def test_off_is_light(home):
+    """With VEDETTE_MODE=off nothing is loaded either, and nothing is written."""
+    assert loaded(WORK, AFTER_WORK, VEDETTE_MODE="off") == set()
+    assert os.listdir(home.root) == []
+
+
+@pytest.fixture
+def run(home):
+    """A run of this very process."""
+    begun = Run.begin(
+        Home(home.asked), Settings(), project="p", experiment=None, name="n", config={}, tags=(), notes=""
+    )
+    yield begun
+    begun.finish()
+
+
+def test_off_has_every_attribute_of_a_run(run):
+    """What can be said to a Run can be said to the run of VEDETTE_MODE=off."""
+    public = {name for name in dir(run) if not name.startswith("_")}
+
+    assert public - set(dir(OffRun())) == set()
+
+
+@pytest.mark.parametrize("name", ["log", "metric", "series", "mark", "finish"])
+def test_off_takes_the_same_parameters(name):
+    """With the same parameters, in the same order, with the same defaults."""
+
+    def parameters(cls):
+        return [
+            (item.name, item.kind, item.default) for item in inspect.signature(getattr(cls, name)).parameters.values()
+        ]
+
+    assert parameters(Run) == parameters(OffRun)
+
+
+def test_off_returns_the_same_kinds(run):
+    """And returns things of the same kind: None, a handle that takes the same, itself in a `with`."""
+    off = OffRun()
+    for one in (run, off):
+        assert one.log({"a": 1}, step=1) is None
+        assert one.metric("m", 1, tags={"a": "b"}, step=1) is None
+        assert one.series("s", tags={"a": "b"})(1.0, step=2) is None
+        assert one.mark("a", 1) is None
+        assert isinstance(one.id, str)
+        assert isinstance(one.name, str)
+        assert one.url is None
+        assert one.finished is False
+        assert isinstance(one.summary, dict)
+    with off as same:
+        assert same is off
+    assert off.finish("failed") is None
+
+
+CONFIGS = """
+import argparse, dataclasses, vedette
+@dataclasses.dataclass
+class Options:
+    lr: float = 0.1
+    deep: dict = dataclasses.field(default_factory=lambda: {"depth": 18})
+deep = {"depth": 18}
+configs = [None, {}, {"lr": 0.1, "deep": deep}, Options(), argparse.Namespace(lr=0.1, deep=deep), {1: 2}]
+for config in configs:
+    print(dict(vedette.init(config=config).config))
+"""
+
+
+def test_off_has_the_same_config(home):
+    """A script that reads its run.config finds the same there, recorded or not."""
+    assert in_fresh_python(CONFIGS, VEDETTE_MODE="off") == in_fresh_python(CONFIGS)
