@@ -99,8 +99,8 @@ class Folded:
         if not self.progress:
             return None
         # Sorted, so that the sum is the same to the last bit whatever order they came in; NaN says nothing.
-        furthest = max((p.at for p in self.progress.values() if p.at is not None and p.at == p.at), default=0.0)  # noqa: PLR0124
-        added = sorted(p.add for p in self.progress.values() if p.add is not None and p.add == p.add)  # noqa: PLR0124
+        furthest = max((p.at for p in self.progress.values() if p.at is not None and p.at == p.at), default=0.0)
+        added = sorted(p.add for p in self.progress.values() if p.add is not None and p.add == p.add)
         return furthest + sum(added)
 
 

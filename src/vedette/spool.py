@@ -29,6 +29,8 @@ MAGIC = b"vedette"
 _SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _LEAST_SIZE = 16 << 10
 _RETRY_S = 1.0
+_ARRAYS = {bytes([0x90 + length]) for length in range(16)}  # a record begins as an array in msgpack
+_SEARCH_BYTES = 256 << 20  # to be checksummed at most in search of a sound record
 _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 _START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
 _END_BYTES = wire.END.to_bytes(4, "little")
@@ -494,7 +496,7 @@ class Tail:
         if segment_end - self.place < wire.HEAD.size:
             self.place = segment_end
             return True
-        data = os.pread(self._fd, self._window, self.place - base)
+        data = os.pread(self._fd, min(self._window, segment_end - self.place), self.place - base)
         at, end, head, begin = 0, len(data), wire.unpack_head, self.place
         keep = records.append
         while end - at >= 8:
@@ -531,7 +533,8 @@ class Tail:
         """Tell whether the mark at this place really fills the rest of the segment, and is not damage."""
         assert self._fd is not None
         assert self.header is not None
-        return _sound_at(os.pread(self._fd, self.header.size, self.place - self.header.place), 0)
+        done = self.place - self.header.place
+        return _sound_at(os.pread(self._fd, self.header.size - done, done), 0)
 
     def _pass_over(self, gone: bool) -> bool:
         """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
@@ -542,7 +545,7 @@ class Tail:
         assert self._fd is not None
         assert self.header is not None
         base, segment_end = self.header.place, self.header.place + self.header.size
-        data = os.pread(self._fd, self.header.size, self.place - base)
+        data = os.pread(self._fd, segment_end - self.place, self.place - base)
         if _sound_at(data, 0):
             return True
         filled = len(data.rstrip(b"\0"))
@@ -555,7 +558,7 @@ class Tail:
             if time.monotonic() - since < self._patience_s or searched == filled:
                 return False
             self._doubted = (self.place, since, filled)
-        skip = next((at for at in range(1, filled) if _sound_at(data, at)), None)
+        skip = _find_sound(data, filled)
         if skip is not None:
             self.damaged += 1
             self.place += skip
@@ -566,6 +569,23 @@ class Tail:
             self.damaged += 1
         self.place = segment_end
         return True
+
+
+def _find_sound(data: bytes, filled: int) -> int | None:
+    """Return how far ahead something sound begins, looking into a bounded number of bytes."""
+    budget = _SEARCH_BYTES
+    for at in range(1, min(filled, len(data) - wire.HEAD.size + 1)):
+        size = int.from_bytes(data[at : at + 4], "little")
+        if size < wire.CLOSED:
+            if data[at + wire.HEAD.size : at + wire.HEAD.size + 1] not in _ARRAYS:
+                continue
+            if size <= wire.MAX_PAYLOAD:
+                budget -= size
+        if _sound_at(data, at):
+            return at
+        if budget < 0:
+            return None
+    return None
 
 
 def _sound_at(data: bytes, at: int) -> bool:

@@ -13,14 +13,14 @@ from .oracle import Example, right, violations
 from .sayings import examples, repeatable_examples
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=200)
 @given(examples())
 def test_any_order_parts_and_repetition_give_what_is_right(example: Example):
     """However the records of several origins and spans arrive, they add up to what the oracle reads off them."""
     assert violations(fold, [example]) == []
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=300)
 @given(examples(dense=True, deliveries=3))
 def test_ties_are_broken_alike_in_any_order(example: Example):
     """Claims and writes on one span at one moment by equal voices have one winner, in any order."""

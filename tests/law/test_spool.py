@@ -213,10 +213,10 @@ def test_a_build_without_end_marks_is_caught_by_the_threads(small: None, tmp_pat
     assert complaints(read_all(made.directory, gone=False)[0], said) != []
 
 
-def segment_with(directory: Any, records: bytes, size: int = 8192) -> str:
-    """Write the first segment of a lane by hand."""
-    path = os.path.join(str(directory), spool.segment_name(LANE_SAMPLES, 0))
-    head = spool.pack_header(spool.Header(LANE_SAMPLES, 0, size, Origin("o")))
+def segment_with(directory: Any, records: bytes, size: int = 8192, place: int = 0) -> str:
+    """Write a segment of a lane by hand."""
+    path = os.path.join(str(directory), spool.segment_name(LANE_SAMPLES, place))
+    head = spool.pack_header(spool.Header(LANE_SAMPLES, place, size, Origin("o")))
     with open(path, "wb") as file:
         file.write((head + records).ljust(size, b"\0"))
     return path
@@ -246,46 +246,54 @@ def test_a_torn_record_is_waited_for_or_counted_once(tmp_path):
 
 
 @pytest.mark.parametrize("size", [40, 6000])
-@pytest.mark.parametrize("stale", [False, True], ids=["whole", "stitched"])
-@pytest.mark.parametrize("moment", range(7))
+@pytest.mark.parametrize("rolls", [0, 1, 2, 3])
+@pytest.mark.parametrize("stitched", [False, True], ids=["whole", "stitched"])
 def test_a_record_that_is_being_written_is_not_taken_for_damage(
-    moment: int, stale: bool, size: int, tmp_path, monkeypatch: pytest.MonkeyPatch
+    stitched: bool, rolls: int, size: int, tmp_path, monkeypatch: pytest.MonkeyPatch
 ):
     """Whenever between two reads a record is completed and others follow, it is handed out, and nothing is counted.
 
-    A read beside a writer may also be stitched: its first bytes from before, its last ones from after.
+    A read beside a writer may be stitched: its first bytes from before, its last ones from after. And a reader may
+    be suspended between any two of its steps for as long as its writer needs for several rolls.
     """
     first, second, third = (record(0, number, size) for number in range(3))
-    begin = len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, 1 << 16, Origin("o"))))
+    capacity = 1 << 16
+    begin = len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, capacity, Origin("o"))))
     torn = len(first) + len(second) // 2
-    path = segment_with(tmp_path, (first + second)[:torn], 1 << 16)
-    reads = itertools.count()
     pread = os.pread
+    for moment in range(8):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        path = segment_with(tmp_path, (first + second)[:torn], capacity)
+        reads = itertools.count()
 
-    def complete() -> None:
-        with open(path, "r+b") as file:
-            file.seek(begin)
-            file.write(first + second + third)
+        def complete(path: str = path) -> None:
+            with open(path, "r+b") as file:
+                file.seek(begin)
+                file.write(first + second + third + (b"\xff" * 4 if rolls else b""))
+            for roll in range(1, rolls + 1):
+                segment_with(
+                    tmp_path, record(0, 2 + roll) + (b"\xff" * 4 if roll < rolls else b""), capacity, roll * capacity
+                )
 
-    def read_beside_a_writer(fd: int, size: int, at: int) -> bytes:
-        turn = next(reads)
-        if turn != moment:
-            return pread(fd, size, at)
-        before = pread(fd, size, at)
+        def read_beside_a_writer(fd: int, size: int, at: int, moment: int = moment, reads: Any = reads) -> bytes:
+            before = pread(fd, size, at)
+            if next(reads) != moment:
+                return before
+            complete()
+            seam = max(0, begin + torn + 4 - at)
+            return before[:seam] + pread(fd, size, at)[seam:] if stitched else before
+
+        monkeypatch.setattr(os, "pread", read_beside_a_writer)
+        tail = spool.Tail(str(tmp_path), LANE_SAMPLES)
+        got = [payload for _ in range(4) for _, payload in tail.read()]
+        monkeypatch.undo()
         complete()
-        seam = max(0, begin + torn + 4 - at)
-        return before[:seam] + pread(fd, size, at)[seam:] if stale else before
+        got += [payload for _, payload in drain(tail)]
+        tail.shut()
 
-    monkeypatch.setattr(os, "pread", read_beside_a_writer)
-    tail = spool.Tail(str(tmp_path), LANE_SAMPLES)
-    got = [payload for _ in range(4) for _, payload in tail.read()]
-    monkeypatch.undo()
-    complete()
-    got += [payload for _, payload in tail.read()]
-    tail.shut()
-
-    assert got == [first[8:], second[8:], third[8:]]
-    assert tail.damaged == 0
+        assert complaints(got, {0: 3 + rolls}) == [], moment
+        assert tail.damaged == 0, moment
 
 
 def test_a_reader_beside_another_process_gets_every_record(tmp_path):

@@ -1,6 +1,5 @@
 """One origin as the hub hears it: its two lanes, and the samples that wait to be sealed."""
 
-import bisect
 import itertools
 import os
 
