@@ -128,7 +128,7 @@ def vedette(folder: str) -> Iterator[dict[str, Round]]:
         "vedette-1": round_of_1(run.log),
         "vedette-20": round_of_20(run.log),
         "handle": round_of_values(run.series("train/loss")),
-        "segments": lambda _calls: run.journal.spool.samples._rolls,
+        "segments": lambda _calls: run._journal.spool.samples._rolls,
     }
     run.finish()
 

@@ -66,7 +66,7 @@ def _log(keeper: Keeper, metrics: int, number: int) -> None:
         run.log(dict(zip(names, row, strict=True)), step)
         if step % _SEALED_EVERY == 0:
             keeper.turn(seal={run.id})
-    origin = run.journal.spool.origin.name
+    origin = run._journal.spool.origin.name
     run.finish()
     keeper.turn(seal={""})
     keeper.store.tidy(origin)

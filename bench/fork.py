@@ -118,7 +118,7 @@ class _Threads:
             time.sleep(0.005)
 
     def _hold(self, _name: str) -> None:
-        journal = self._run.journal
+        journal = self._run._journal
         while not self._over.is_set():
             with journal._lock, journal.spool.facts._lock, journal.spool.samples._lock:
                 time.sleep(0.002)

@@ -28,7 +28,6 @@ _HOMES = {
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "config",
     "finish",
     "get",
     "init",
@@ -37,8 +36,8 @@ __all__ = [
     "metric",
     "runs",
     "series",
-    "summary",
 ]
+# `vedette.config` and `vedette.summary` are the current run's; not in __all__, since asking for them begins a run.
 
 
 def __getattr__(name: str) -> Any:
@@ -54,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, "__all__", "__doc__", "__version__", "config", "summary"})

@@ -45,7 +45,7 @@ def get(run: str, home: str | None = None) -> RunView:
     """Return the run with this id, unique prefix of an id, or name."""
     place = Home.of(settings.load({"home": home}))
     store, _ = open_store(place)
-    return RunView(store, query_runs.find(store, run))
+    return query_runs.view(store, run)
 
 
 def ask(home: Home, message: wire.Message) -> wire.Message:
@@ -96,12 +96,14 @@ def _connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]
 
 def _dial(home: Home, peer: socket.socket) -> None:
     deadline = time.monotonic() + _START_PATIENCE_S
+    said = _size(home.log)
     while True:
         try:
             peer.connect(home.socket)
             return
         except OSError as error:
-            if time.monotonic() > deadline:
+            failed = home.hub_pid() is None and _size(home.log) > said  # it started, complained, and left
+            if failed or time.monotonic() > deadline:
                 raise HubError(f"no hub can be started for {home.root}: see {home.log} ({error})") from None
         try:
             home.wake_hub()
@@ -115,3 +117,10 @@ def _receive(peer: socket.socket) -> Iterator[wire.Message]:
     while data := peer.recv(1 << 16):
         for payload in unframer.feed(data):
             yield wire.unpack_message(payload)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

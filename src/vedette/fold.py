@@ -88,7 +88,7 @@ class Folded:
                 if held is None or write[:3] > held[:3]:
                     last[key] = write
         self.writes = {(write.origin, write.n): write for write in last.values()}
-        return {key: last[key].attrs[key] for key in sorted(last)}
+        return {key: last[key].attrs[key] for key in sorted(_standing(last))}
 
     def outcome(self, kind: str) -> Outcome:
         """Return state, cause, start and end as the claims on this span alone give them."""
@@ -102,6 +102,23 @@ class Folded:
         furthest = max((p.at for p in self.progress.values() if p.at is not None and p.at == p.at), default=0.0)
         added = sorted(p.add for p in self.progress.values() if p.add is not None and p.add == p.add)
         return furthest + sum(added)
+
+
+def _standing(last: Mapping[str, Write]) -> set[str]:
+    """Return the keys that stand: no later write put a value in place of their branch, or a branch in their place."""
+    newest_below: dict[str, tuple[int, str, int]] = {}
+    above: dict[str, list[str]] = {}
+    for key, write in last.items():
+        parts = key.split(".")
+        above[key] = [".".join(parts[:depth]) for depth in range(1, len(parts))]
+        for branch in above[key]:
+            newest_below[branch] = max(newest_below.get(branch, write[:3]), write[:3])
+    return {
+        key
+        for key, write in last.items()
+        if newest_below.get(key, write[:3]) <= write[:3]
+        and all(branch not in last or last[branch][:3] <= write[:3] for branch in above[key])
+    }
 
 
 def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:

@@ -47,7 +47,7 @@ class Home:
         """Make the directories, for their owner alone."""
         for path in (self.root, self.spool, os.path.dirname(self.socket)):
             if not os.path.isdir(path):
-                os.makedirs(path, mode=0o700, exist_ok=True)
+                os.makedirs(path, mode=0o700, exist_ok=True)  # the mode is the last one's alone: hence one by one
             if os.path.dirname(path) in _PUBLIC:
                 _refuse_stranger(path)
 
@@ -140,6 +140,6 @@ def _refuse_stranger(path: str) -> None:
     """Refuse a directory in a public place that somebody else has made ready for us."""
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise HubError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")
+        raise PermissionError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import struct
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -12,6 +13,7 @@ MAPPABLE_FILE_SYSTEMS = frozenset("ext2 ext3 ext4 xfs tmpfs overlay".split())
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes): Linux 6.13, the exit status since 6.15
 _PIDFD_INFO_EXIT = 1 << 3
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 
 def host() -> str:
@@ -75,7 +77,7 @@ def file_system(path: str) -> str:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
                 before, _, after = line.partition(" - ")
-                point = before.split()[4].replace("\\040", " ")
+                point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), before.split()[4])
                 inside = path == point or path.startswith(point.rstrip("/") + "/")
                 if inside and len(point) >= len(best):
                     best, kind = point, after.split()[0]

@@ -6,29 +6,31 @@ sets `spool.cap_bytes`; VEDETTE_HUB sets `upstream`.
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from vedette.errors import SettingError
+
+Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class Spool(Struct, frozen=True, forbid_unknown_fields=True):
     """How much one process may leave on disk while no hub takes it away."""
 
-    cap_bytes: int = 1 << 30
-    cap_share: float = 0.1  # of the free disk
+    cap_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 1 << 30
+    cap_share: Annotated[float, Meta(ge=0, le=1)] = 0.1  # of the free disk
 
 
 class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     """The pace of the hub."""
 
-    turn_s: float = 0.1  # between two looks at the spools
-    sync_s: float = 1.0  # between two flushes to disk: what a power cut may cost
-    seal_s: float = 60.0  # how old points grow in the spool before they are sealed into chunks
-    idle_s: float = 60.0  # how long it stays when nobody speaks
+    turn_s: Seconds = 0.1  # between two looks at the spools
+    sync_s: Seconds = 1.0  # between two flushes to disk: what a power cut may cost
+    seal_s: Seconds = 60.0  # how old points grow in the spool before they are sealed into chunks
+    idle_s: Seconds = 60.0  # how long it stays when nobody speaks
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,7 +38,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     home: str = "~/.vedette"
     upstream: str = ""
-    mode: str = "on"
+    mode: Literal["on", "off"] = "on"
     spool: Spool = Spool()
     hub: Hub = Hub()
 
@@ -80,13 +82,25 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
         raise SettingError(f"a setting has a bad value: {error}") from None
 
 
-def _check(key: str, source: str) -> None:
-    known = names()
-    if key not in known:
-        import difflib  # noqa: PLC0415 - only on the way to an error
+def fallback(home: str | None, upstream: str | None) -> Settings:
+    """Return the defaults, with what must hold even when something else is set wrongly: home, hub and mode."""
+    off = os.environ.get("VEDETTE_MODE") == "off"
+    return Settings(
+        home=home or os.environ.get("VEDETTE_HOME") or Settings().home,
+        upstream=upstream or os.environ.get("VEDETTE_HUB") or "",
+        mode="off" if off else "on",
+    )
 
-        near = difflib.get_close_matches(key, known, 1, 0.0)
-        raise SettingError(f"{source} sets {key!r}, which is no setting; did you mean {near[0]!r}?")
+
+def _check(key: str, source: str) -> None:
+    if key not in names():
+        raise SettingError(f"{source} sets {key!r}, which is no setting; did you mean {_nearest(key, names())!r}?")
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - only on the way to an error
+
+    return difflib.get_close_matches(word, known, 1, 0.0)[0]
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -95,10 +109,13 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     variables["VEDETTE_HUB"] = "upstream"
     found = {}
     for name, value in environ.items():
-        if not name.startswith("VEDETTE_") or name in _OTHER_VARIABLES:
+        if not name.startswith("VEDETTE_") or name in _OTHER_VARIABLES or not value:
             continue
-        found[variables.get(name, name)] = value
-    return {key: value for key, value in found.items() if value != "" or key != "mode"}
+        if name not in variables:
+            near = _nearest(name, [*variables, *_OTHER_VARIABLES])
+            raise SettingError(f"the environment has {name}, which means nothing to vedette; did you mean {near}?")
+        found[variables[name]] = value
+    return found
 
 
 def _from_file(path: str, table: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
@@ -117,6 +134,8 @@ def _from_file(path: str, table: tuple[str, ...] = ()) -> tuple[str, dict[str, A
         raise SettingError(f"{path} is not TOML: {error}") from None
     for key in table:
         tree = tree.get(key, {})
+        if not isinstance(tree, dict):
+            raise SettingError(f"{path} has {'.'.join(table)} as something else than a table")
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, dict) else {key: value}

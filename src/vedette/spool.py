@@ -256,9 +256,20 @@ class Lane:
 class Spool:
     """What one process has to say: a directory with two lanes. `on_roll` is called when a segment was begun."""
 
-    def __init__(self, root: str, make_origin: Callable[[], Origin], cap_bytes: int, cap_share: float) -> None:
-        """Touch nothing yet: the directory, and who speaks there, are made with the first record."""
+    def __init__(
+        self,
+        root: str,
+        make_origin: Callable[[], Origin],
+        cap_bytes: int,
+        cap_share: float,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Touch nothing yet: the directory, and who speaks there, are made with the first record.
+
+        `prepare` makes what the root lies in, or raises OSError.
+        """
         self.root = root
+        self._prepare = prepare
         self._make_origin = make_origin
         self._origin: Origin | None = None
         self.trouble = ""
@@ -304,6 +315,7 @@ class Spool:
         try:
             segment = make(path + ".new", header.size)
         except FileNotFoundError:
+            self._prepare()
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             segment = make(path + ".new", header.size)
         except OSError:

@@ -49,8 +49,7 @@ def rescue_sample(payload: bytes) -> tuple[Sample | None, int]:
         numbers = {str(k): v for k, v in values.items() if isinstance(v, float | int)}
         span, tags = rest or ("", {})
         t, step = int(t), int(step)
-        if not (0 <= t < 1 << 63 and -(1 << 63) <= step < 1 << 63):
-            return None, len(values)
+        t, step = max(0, min(t, (1 << 63) - 1)), max(-(1 << 63), min(step, (1 << 63) - 1))
         sample = Sample(t, step, numbers, str(span), {str(k): str(v) for k, v in tags.items()})
         return (sample if numbers else None), len(values) - len(numbers)
     except (*UNREADABLE, AttributeError):

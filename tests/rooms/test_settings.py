@@ -259,6 +259,6 @@ def test_off_is_off_whatever_else_is_wrong(environ, home):
 
 def test_a_wrong_variable_leaves_the_others_in_force(home):
     """One variable that is wrong does not undo the home that another one names."""
-    done = python("import vedette; print(vedette.init().journal.home.root)", environ={"VEDETTE_NONSENSE": "1"})
+    done = python("import vedette; print(vedette.init()._journal.home.root)", environ={"VEDETTE_NONSENSE": "1"})
 
     assert done.stdout == f"{home.root}\n"

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -9,12 +10,13 @@ from collections.abc import Sequence
 from vedette.errors import VedetteError
 from vedette.settings import load
 from vedette.version import __version__
+from vedette.views.text import clean
 
 COMMANDS = ("ls", "show", "points", "logs", "sql", "hub", "doctor", "completion")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of the command line, or of some of its commands: importing them all takes its time."""
     parser = argparse.ArgumentParser(
         prog="vedette",
         description="What are my jobs doing, how do they compare, and why did that one die?",
@@ -22,7 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"vedette {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in names:
         module = importlib.import_module(f"vedette.cli.{name}")
         summary, _, example = (module.__doc__ or "").partition("\n")
         command = commands.add_parser(
@@ -43,20 +45,26 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
-    parser = build_parser()
+    words = sys.argv[1:] if argv is None else argv
+    completing = "_ARGCOMPLETE" in os.environ
+    parser = build_parser(words[:1] if words[:1] and words[0] in COMMANDS and not completing else COMMANDS)
     try:
         import argcomplete
 
         argcomplete.autocomplete(parser)
     except ImportError:
         pass
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     args = parser.parse_args(argv)
     try:
+        _check_text(words)
         args.settings = load({"home": args.home, **dict(_setting(text) for text in args.set)})
         code = args.run(args)
         sys.stdout.flush()
     except VedetteError as error:
-        sys.stderr.write(f"vedette: {error}\n")
+        sys.stderr.write(f"vedette: {clean(str(error), one_line=True)}\n")
         code = 2
     except BrokenPipeError:  # the reader of our pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,6 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)
+
+
+def _check_text(argv: Sequence[str]) -> None:
+    for word in argv:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise VedetteError(f"an argument is not UTF-8 text: {word.encode(errors='replace').decode()}") from None
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -149,6 +149,10 @@ def _spool(home: Home) -> list[tuple[str, str, str]]:
     return [("spool", f"{len(names)} processes, {size(total)}", "")]
 
 
+def _bytes(path: str) -> int:
+    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+
+
 def _store(home: Home) -> list[tuple[str, str, str]]:
     if not os.path.exists(home.store):
         return [("store", f"{home.store} does not exist yet", "")]
@@ -161,9 +165,7 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
         lost = losses(store)
     except (sqlite3.Error, VedetteError) as error:
         return [("store", f"{home.store}: {error}", f"move it away, and a new one is begun: {home.store}")]
-    found = (
-        f"{size(os.path.getsize(home.store))}, {count['runs']} runs, {count['series']} series, {count['events']} events"
-    )
+    found = f"{size(_bytes(home.store))}, {count['runs']} runs, {count['series']} series, {count['events']} events"
     checks = [("store", found, "" if wrong == "ok" else f"it is damaged ({wrong}): move {home.store} away")]
     dropped = "; ".join(lost.reasons)
     checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),

@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import Any
 
-from vedette.cli.output import complete_runs, json_line, open_home
+from vedette.cli.output import complete_runs, count, json_line, open_home
 from vedette.home import Home
 from vedette.query.logs import LEVELS, lines
 from vedette.query.runs import find
@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
     parser.add_argument("--search", default="", help="only lines with all these words, by the full-text index")
     parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
-    parser.add_argument("-n", "--last", type=int, help="only the last so many")
+    parser.add_argument("-n", "--last", type=count, help="only the last so many")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -79,8 +79,9 @@ def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
 
         console = Console(highlight=False, soft_wrap=True)
     for event in events:
-        head = f"{moment(event.t, exact=True)}  {names.get(event.level, str(event.level)):<8}  {event.kind:<9}"
-        where = f"  {event.span}" if with_run else ""
+        level, kind = names.get(event.level, str(event.level)), clean(event.kind, one_line=True)
+        head = f"{moment(event.t, exact=True)}  {level:<8}  {kind:<9}"
+        where = f"  {clean(event.span, one_line=True)}" if with_run else ""
         text = clean(event.text).rstrip("\n").replace("\n", "\n    ")
         if console is None:
             print(f"{head}{where}  {text}")

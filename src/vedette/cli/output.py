@@ -9,7 +9,7 @@ from typing import Any
 from vedette.home import Home
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
-from vedette.views.text import clean
+from vedette.views.text import CONTROLS, clean
 
 _COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "yellow", "lost": "magenta"}
 
@@ -24,6 +24,14 @@ def open_home(settings: Settings, run: str = "") -> SqliteReader:
     return store
 
 
+def count(text: str) -> int:
+    """Read a number of things from the command line."""
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return min(number, 1 << 40)
+
+
 def table(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -36,6 +44,7 @@ def table(
 
     On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order.
     """
+    headers = [clean(header, one_line=True) for header in headers]
     rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
     widths = {header: max(len(row[i]) for row in [list(headers), *rows]) for i, header in enumerate(headers)}
     if not sys.stdout.isatty():
@@ -90,12 +99,17 @@ def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequen
 
 def print_json(value: Any) -> None:
     """Print JSON; numbers that JSON has not are text."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False))
+    print(_harmless(json.dumps(_plain(value), indent=2, ensure_ascii=False)))
 
 
 def json_line(value: Any) -> str:
     """Return JSON on one line."""
-    return json.dumps(_plain(value), ensure_ascii=False)
+    return _harmless(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _harmless(text: str) -> str:
+    """Escape what JSON lets through and a terminal might obey: the text means the same."""
+    return CONTROLS.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:

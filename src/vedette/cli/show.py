@@ -9,7 +9,7 @@ import argparse
 from vedette.cli.ls import as_dict
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.fold import flatten
-from vedette.query.runs import RunView, find, select
+from vedette.query.runs import view as find_view
 from vedette.store import SeriesRow
 from vedette.views.text import clean, duration, moment, number
 
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show a run."""
     store = open_home(args.settings)
-    [view] = select(store, f'id = "{find(store, args.RUN).id}"') or [RunView(store, find(store, args.RUN))]
+    view = find_view(store, args.RUN)
     series = view.series()
     if args.json:
         shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         )
     wrong = view.logs(level=30)
     if wrong:
-        print(f"\n{len(wrong)} warnings and errors; the last one:")
+        print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}; the last one:")
         print("\n".join("  " + line for line in clean(wrong[-1].text).rstrip().splitlines()[-12:]))
         print(f"see them all: vedette logs {view.id} --level warning")
     return 0

@@ -16,6 +16,7 @@ from typing import Any
 from vedette.cli.output import open_home, print_json, table
 from vedette.errors import VedetteError
 from vedette.store.points_view import add_points_view
+from vedette.views.text import clean
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a query."""
     store = open_home(args.settings)
     add_points_view(store.connection)
+    store.connection.set_authorizer(_allow)
     query = args.QUERY
     if query.strip() == ".tables":
         query = (
@@ -45,15 +47,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _allow(action: int, *_: object) -> int:
+    """Refuse to open other files, which a read-only connection would still write to."""
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+
+
 def _print(headers: list[str], rows: Any, form: str) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
+        if sys.stdout.isatty():
+            headers, rows = [clean(name) for name in headers], ([_clean(cell) for cell in row] for row in rows)
         writer.writerow(headers)
         writer.writerows(rows)
     elif form == "json":
         print_json([dict(zip(headers, map(_text, row), strict=True)) for row in rows])
     elif headers:
         table(headers, [["" if cell is None else str(_text(cell)) for cell in row] for row in rows])
+
+
+def _clean(cell: Any) -> Any:
+    return clean(cell) if isinstance(cell, str) else cell
 
 
 def _text(cell: Any) -> Any:

@@ -57,15 +57,13 @@ def _init(
         chosen = settings.load({"home": home, "upstream": hub})
     except VedetteError as error:
         guard.say_once(f"{error} (the defaults are used)")
-        chosen = settings.load({"home": home or os.environ.get("VEDETTE_HOME")}, environ={})
+        chosen = settings.fallback(home, hub)
     if chosen.mode == "off":
         return OffRun(config)
-    if chosen.mode != "on":
-        guard.say_once(f"VEDETTE_MODE={chosen.mode!r} means nothing; it is 'on' or 'off'")
     tags = [tags] if isinstance(tags, str) else tags
     before = _current if isinstance(_current, Run) and not _current.finished else None
-    if before is not None and not before.journal.main and resume is not False:
-        before.merge(config)  # a fork child, or one that has joined already
+    if before is not None and not before._journal.main and resume is not False:
+        before._merge(config)  # a fork child, or one that has joined already
         return before
     if before is not None:
         before.finish()
@@ -73,9 +71,9 @@ def _init(
     above = os.environ.get("VEDETTE_RUN", "")
     if above and resume is not False:
         attempt = os.environ.get("VEDETTE_TRY", "1")
-        run = Run.join(place, chosen, above, int(attempt) if attempt.isdigit() else 1, config)
+        run = Run._join(place, chosen, above, int(attempt) if attempt.isdigit() else 1, config)
     else:
-        run = Run.begin(
+        run = Run._begin(
             place, chosen, project=project, experiment=experiment, name=name, config=config, tags=tags, notes=notes,
             parent=above,
         )  # fmt: skip
@@ -99,7 +97,7 @@ def _export(run: Run, home: Home) -> None:
             else:
                 os.environ[key] = value
 
-    run.on_end.append(restore)
+    run._on_end.append(restore)
 
 
 def current() -> Run | OffRun:

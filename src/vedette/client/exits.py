@@ -19,9 +19,9 @@ def watch(run: Run) -> None:
     """See to it that the end of this process is on the run's record, and that a fork begins its own spool."""
     global _installed
     _open.append(run)
-    run.on_end.append(lambda: _open.remove(run))
-    run.journal.on_announce = lambda: _watch_worker(run)
-    if not run.journal.silent:
+    run._on_end.append(lambda: _open.remove(run))
+    run._journal.on_announce = lambda: _watch_worker(run)
+    if not run._journal.silent:
         _watch_worker(run)
     if not _installed:
         _installed = True
@@ -39,11 +39,11 @@ def _each(doing: str, act: Any) -> None:
 
 
 def _leave() -> None:
-    _each("the end of the run", Run.leave)
+    _each("the end of the run", Run._leave)
 
 
 def _after_fork() -> None:
-    _each("the fork of the run", Run.after_fork)
+    _each("the fork of the run", Run._after_fork)
 
 
 def _watch_worker(run: Run) -> None:
@@ -58,9 +58,9 @@ def _watch_worker(run: Run) -> None:
         if run.finished:
             return
         if error is None:
-            run.leave()
+            run._leave()
         else:
-            run.fail(error)
+            run._fail(error)
 
     Finalize(None, end, exitpriority=-1000)
 
@@ -69,14 +69,14 @@ def _hook_exceptions() -> None:
     previous, previous_in_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        _each("the record of an exception", lambda run: run.fail(error))
+        _each("the record of an exception", lambda run: run._fail(error))
         previous(kind, error, trace)
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
             text = "".join(traceback.format_exception(args.exc_value))
             attrs = {"thread": args.thread.name if args.thread else ""}
-            _each("the record of an exception", lambda run: run.journal.event("exception", text, 40, attrs))
+            _each("the record of an exception", lambda run: run._journal.event("exception", text, 40, attrs))
         previous_in_thread(args)
 
     sys.excepthook = hook

@@ -44,7 +44,8 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self._stacks: object = None
-        self.spool = Spool(home.spool, self._make_origin, settings.spool.cap_bytes, settings.spool.cap_share)
+        cap = settings.spool
+        self.spool = Spool(home.spool, self._make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
         self.spool.on_roll = self._rolled
 
     def _make_origin(self) -> Origin:

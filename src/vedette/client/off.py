@@ -1,9 +1,9 @@
 """The run of `VEDETTE_MODE=off`: it has every verb of a Run, and none does anything."""
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 from vedette.client.attrs import Attrs
+from vedette.client.values import as_config
 
 
 class OffRun:
@@ -15,7 +15,7 @@ class OffRun:
     finished = False
 
     def __init__(self, config: Any = None) -> None:
-        self.config = Attrs(None, "config", config if isinstance(config, Mapping) else {})
+        self.config = Attrs(None, "config", as_config(config))
         self.summary = Attrs(None, "summary", {})
 
     def log(self, values: Any, step: Any = None) -> None:

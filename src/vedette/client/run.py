@@ -16,13 +16,14 @@ from vedette.client.guard import guarded
 from vedette.client.journal import Journal
 from vedette.client.names import new_name
 from vedette.client.series import Handle, bind
-from vedette.client.values import encode_sample, numbers_in, plain
+from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
 from vedette.home import Home
 from vedette.model import new_id
 from vedette.settings import Settings
 
 _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
+_MOST_STEP = 1 << 62
 _MOST_REFUSED = 100  # names that are remembered
 
 
@@ -30,21 +31,21 @@ class Run:
     """What is going on. Every method returns at once and never raises for a fault of ours."""
 
     def __init__(self, journal: Journal, name: str, config: Mapping[str, Any]) -> None:
-        """Take part in a run; `begin` opens a new one, `join` enters one that another process began."""
+        """Take part in a run; `_begin` opens a new one, `_join` enters one that another process began."""
         self.id = journal.run
         self.name = name
         self.url: str | None = None  # until a page is served
         self.config = Attrs(journal, "config", config)
         self.summary = Attrs(journal, "summary", {})
         self.finished = False
-        self.journal = journal
-        self.on_end: list[Callable[[], None]] = []  # called once, before the last words
+        self._journal = journal
+        self._on_end: list[Callable[[], None]] = []  # called once, before the last words
         self._samples = journal.spool.samples
         self._step = 0  # the next one
         self._refused: dict[str, int] = {}
 
     @classmethod
-    def begin(
+    def _begin(
         cls,
         home: Home,
         settings: Settings,
@@ -59,14 +60,13 @@ class Run:
     ) -> "Run":
         """Open a new run, whose end is the end of this process unless it is finished before."""
         journal = Journal(home, settings, new_id(), 1, main=True)
-        config = plain(config or {})
-        run = cls(journal, name or new_name(), config if isinstance(config, dict) else {"value": config})
+        run = cls(journal, text_of(name) if name else new_name(), as_config(config))
         attrs = {
             "project": project,
             "experiment": experiment,
             "notes": notes,
             "script": os.path.basename(sys.argv[0]) if sys.argv else "",
-            "tag": dict.fromkeys(tags, True),
+            "tag": {text_of(tag): True for tag in tags},
             "config": dict(run.config),
         }
         attrs = {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
@@ -76,19 +76,17 @@ class Run:
         return run
 
     @classmethod
-    def join(cls, home: Home, settings: Settings, run: str, attempt: int, config: Any) -> "Run":
+    def _join(cls, home: Home, settings: Settings, run: str, attempt: int, config: Any) -> "Run":
         """Take part in a run that another process began; its end is not the run's end."""
         journal = Journal(home, settings, run, attempt, main=False)
         joined = cls(journal, "", {})
-        joined.merge(config)
+        joined._merge(config)
         journal.wake_hub()
         return joined
 
-    def merge(self, config: Any) -> None:
+    def _merge(self, config: Any) -> None:
         """Add what another process of the run says of its config."""
-        values = plain(config or {})
-        if isinstance(values, dict):
-            self.config.update(values)
+        self.config.update(as_config(config))
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Log named numbers at a step; without one, at the step after the last."""
@@ -106,8 +104,8 @@ class Run:
         except Exception:
             self._log_carefully(values, step)
             return
-        if t > self.journal.wake_at:
-            self.journal.wake_hub()
+        if t > self._journal.wake_at:
+            self._journal.wake_hub()
 
     @guarded
     def metric(self, name: str, value: Any, tags: Mapping[str, str] | None = None, step: int | None = None) -> None:
@@ -119,13 +117,13 @@ class Run:
     @guarded
     def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
         """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
-        return bind(self.journal, str(name), _text_tags(tags), self._log_carefully)
+        return bind(self._journal, text_of(name), _text_tags(tags), self._log_apart)
 
     @guarded
     def mark(self, *labels: Any) -> None:
         """Put a mark on the timeline."""
-        words = [str(plain(label)) for label in labels]
-        self.journal.event("mark", " ".join(words), attrs={"labels": words})
+        words = [text_of(label) for label in labels]
+        self._journal.event("mark", " ".join(words), attrs={"labels": words})
 
     @guarded
     def finish(self, state: str | None = None) -> None:
@@ -141,26 +139,26 @@ class Run:
             guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'done'")
             state = "done"
         self._tell_refused()
-        if self.journal.main:
-            self.journal.claim(self.journal.attempt, state, cause)
-        self.journal.claim(self.journal.process, state, cause)
-        self.journal.close()
+        if self._journal.main:
+            self._journal.claim(self._journal.attempt, state, cause)
+        self._journal.claim(self._journal.process, state, cause)
+        self._journal.close()
 
     def _ending(self) -> None:
-        while self.on_end:
-            self.on_end.pop()()
+        while self._on_end:
+            self._on_end.pop()()
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """The interpreter ends: say so. How it ended is the exit code's to tell, and the hub reads that."""
         if not self.finished:
             self.finished = True
             self._ending()
-            if self.journal.main or not self.journal.silent:
+            if self._journal.main or not self._journal.silent:
                 self._tell_refused()
-                self.journal.claim(self.journal.process, "leaving")
-            self.journal.close()
+                self._journal.claim(self._journal.process, "leaving")
+            self._journal.close()
 
-    def fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         """An exception ends the program, or this run's `with` block."""
         kind = type(error)
         if issubclass(kind, KeyboardInterrupt):
@@ -174,12 +172,12 @@ class Run:
         text = "".join(traceback.format_exception(error))
         if not self.finished:
             last = traceback.format_exception_only(kind, error)[-1].strip()
-            self.journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
+            self._journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
             self._end("failed", last)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
-        self.journal.after_fork()
+        self._journal.after_fork()
         self._refused = {}
 
     def __enter__(self) -> Self:
@@ -192,14 +190,31 @@ class Run:
             if error is None:
                 self._end("done", "")
             else:
-                self.fail(error)
+                self._fail(error)
         except Exception as trouble:
             guard.swallow(trouble, "the end of the run")
 
     def __repr__(self) -> str:
         return f"<vedette run {self.name or self.id} ({self.id})>"
 
-    def _log_carefully(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
+    def _log_apart(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
+        """Log for a handle, which has a count of steps of its own."""
+        self._log_carefully(values, step, tags, counted=False)
+
+    def _sound_step(self, step: Any) -> int:
+        """Return a step that can be kept: the one that was given, or the next."""
+        for candidate in (step, self._step):
+            try:
+                number = int(candidate)
+            except Exception:  # noqa: S112 - whatever a stranger's __int__ raises
+                continue
+            if -_MOST_STEP <= number < _MOST_STEP:
+                return number
+        return 0
+
+    def _log_carefully(
+        self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None, *, counted: bool = True
+    ) -> None:
         """Log what can be logged of anything at all; turn the rest away, once per name with a word."""
         try:
             if not isinstance(values, Mapping):
@@ -211,11 +226,9 @@ class Run:
                     self._refuse(name, "is not a number")
                 else:
                     numbers[name] = number
-            try:
-                step = int(step)
-            except (TypeError, ValueError, OverflowError):
-                step = self._step if isinstance(self._step, int) else 0
-            self._step = step + 1
+            step = self._sound_step(step)
+            if counted:
+                self._step = step + 1
             if numbers:
                 self._write(numbers, step, _text_tags(tags))
         except Exception as error:
@@ -243,10 +256,10 @@ class Run:
         if self._refused:
             count = sum(self._refused.values())
             names = ", ".join(list(self._refused)[:10])
-            self.journal.event(
+            self._journal.event(
                 "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
             )
 
 
 def _text_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
-    return {str(plain(str(key))): str(plain(str(value))) for key, value in (tags or {}).items()}
+    return {text_of(key): text_of(value) for key, value in (tags or {}).items()}

@@ -19,32 +19,53 @@ def to_number(value: Any) -> float | int | bool:
         item = getattr(value, "item", None)  # numpy, torch, jax, cupy: one element, as Python's own
         if item is not None:
             number = item()
-        elif isinstance(value, int):  # an IntEnum, say
-            number = int(value)
-        elif hasattr(value, "__float__"):
-            number = float(value)
+        if isinstance(number, int) and not isinstance(number, bool):  # an IntEnum, say
+            number = int(number)
+        elif type(number) not in (float, bool) and hasattr(number, "__float__"):  # Fraction, longdouble
+            number = float(number)
     if type(number) not in (float, int, bool):
         raise TypeError(f"{type(value).__name__} is not a number")
     if type(number) is int and not -(1 << 63) <= number < 1 << 63:
-        return float(number) if abs(number) < 1 << 1023 else math.copysign(math.inf, number)
+        try:
+            return float(number)
+        except OverflowError:
+            return math.inf if number > 0 else -math.inf
     return number  # type: ignore[no-any-return]
 
 
 encode_sample = msgspec.msgpack.Encoder(enc_hook=to_number, decimal_format="number").encode
 
 
+class Budget:
+    """How many parts of a user's value are looked at: things that hold each other must cost no time."""
+
+    def __init__(self, items: int = 100_000) -> None:
+        self.left = items
+
+    def take(self) -> bool:
+        """Use one up; tell whether there was one."""
+        self.left -= 1
+        return self.left >= 0
+
+
 def numbers_in(
-    values: Mapping[Any, Any], prefix: str = "", above: tuple[int, ...] = ()
+    values: Mapping[Any, Any], prefix: str = "", above: tuple[int, ...] = (), budget: Budget | None = None
 ) -> Iterator[tuple[str, float | int | bool | None]]:
     """Yield (name, number) for all that `values` holds, nested names joined by `/`; a refused value comes as None.
 
     `above` are the ids of the dicts that this one lies in: one that holds itself is refused.
     """
     above = (*above, id(values))
+    budget = budget or Budget()
     for key, value in values.items():
-        name = f"{prefix}{key}"
+        if not budget.take():
+            return
+        name = prefix + text_of(key)
         if isinstance(value, Mapping) and id(value) not in above and len(above) < _MOST_DEPTH:
-            yield from numbers_in(value, f"{name}/", above)
+            try:
+                yield from numbers_in(value, f"{name}/", above, budget)
+            except Exception:  # whatever the mapping's own methods raise
+                yield name, None
             continue
         try:
             yield name, to_number(value)
@@ -52,32 +73,52 @@ def numbers_in(
             yield name, None
 
 
-def plain(value: Any, above: tuple[int, ...] = ()) -> Value:
+def plain(value: Any, above: tuple[int, ...] = (), budget: Budget | None = None) -> Value:
     """Return a value that can be kept as an attribute: itself, its parts, or as a last resort its text."""
+    try:
+        return _plain(value, above, budget or Budget())
+    except Exception:  # whatever the value's own methods raise
+        return text_of(value)
+
+
+def _plain(value: Any, above: tuple[int, ...], budget: Budget) -> Value:
     if value is None or type(value) in (bool, float):
         return value
     if type(value) is int:
-        return value if -(1 << 63) <= value < 1 << 63 else str(value)
+        return value if -(1 << 63) <= value < 1 << 63 else text_of(value)
     if isinstance(value, str):
-        return str(value)[:_MOST_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
-    if id(value) not in above and len(above) < _MOST_DEPTH:
+        return text_of(value)
+    if budget.take() and id(value) not in above and len(above) < _MOST_DEPTH:
         above = (*above, id(value))
         if isinstance(value, Mapping):
-            return {plain(_text(key)): plain(inner, above) for key, inner in value.items()}
+            return {text_of(key): plain(inner, above, budget) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [plain(inner, above) for inner in value]
+            return [plain(inner, above, budget) for inner in value]
         if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-            return {name: plain(getattr(value, name, None), above) for name in value.__dataclass_fields__}
+            fields = value.__dataclass_fields__
+            return {name: plain(getattr(value, name, None), above, budget) for name in fields}
         if type(value).__name__ == "Namespace":
-            return {name: plain(inner, above) for name, inner in vars(value).items()}
+            return {name: plain(inner, above, budget) for name, inner in vars(value).items()}
+    elif isinstance(value, Mapping | list | tuple | set | frozenset):
+        return f"<{type(value).__name__}>"  # its text could be as large as what it holds
     try:
         return to_number(value)
     except Exception:
-        return plain(_text(value))
+        return text_of(value)
 
 
-def _text(value: Any) -> str:
+def as_config(value: Any) -> dict[str, Value]:
+    """Return a config as it is kept: a dict of plain values, whatever the user gave."""
+    values = plain(value)
+    if values is None:
+        return {}
+    return values if isinstance(values, dict) else {"value": values}
+
+
+def text_of(value: Any) -> str:
+    """Return a value's text, short enough to keep and fit to be written; never raise."""
     try:
-        return str(value)
+        text = str.__str__(value) if isinstance(value, str) else str(value)
+        return text[:_MOST_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
     except Exception:
         return f"<{type(value).__name__}>"

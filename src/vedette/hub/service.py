@@ -31,6 +31,9 @@ class _Asked(NamedTuple):
 
 def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, int], int] | None = None) -> int:
     """Be the hub of a home until nobody needs one; return the exit code."""
+    if quiet and not os.path.isdir(home.root):  # it was removed since somebody asked for us
+        return 0
+    os.umask(0o077)
     home.prepare()
     lock = home.take_lock()
     if lock is None:

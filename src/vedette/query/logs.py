@@ -27,20 +27,21 @@ def lines(
         pattern = re.compile(grep) if grep else None
     except re.error as error:
         raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
-    query = EventQuery(run, after, (), least, search, last if pattern is None else None)
-    found = store.events(query)
+    if search and not search.split():
+        raise WhereError("--search takes words, and there are none")
+    found = store.events(EventQuery(run, after, (), least, search, last if pattern is None else None))
     if pattern is not None:
         found = [event for event in found if pattern.search(event.text)]
-        found = found[-last:] if last else found
+        found = found[len(found) - min(last, len(found)) :] if last is not None else found
     return found
 
 
 def level_number(level: int | str) -> int:
     """Return a level's number; raise WhereError when there is no such level."""
+    if isinstance(level, str) and level.isascii() and level.isdigit():
+        level = int(level[:10])
     if isinstance(level, int):
-        return level
-    if level.isdigit():
-        return int(level)
+        return max(0, min(level, 1 << 31))
     if level.lower() not in LEVELS:
         raise WhereError(f"there is no level {level!r}: it is one of {', '.join(LEVELS)}, or a number")
     return LEVELS[level.lower()]

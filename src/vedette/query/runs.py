@@ -8,7 +8,18 @@ from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import KINDS, Value
 from vedette.query import logs, series
 from vedette.query.where import parse
-from vedette.store import EventRow, Points, Reader, SeriesRow, SpanQuery, SpanRow
+from vedette.store import (
+    Both,
+    Compare,
+    EventRow,
+    Not,
+    Points,
+    Reader,
+    SeriesRow,
+    SpanQuery,
+    SpanRow,
+    Where,
+)
 
 _SILENT_S = 60.0
 
@@ -18,7 +29,8 @@ def find(store: Reader, text: str) -> SpanRow:
     known: list[SpanRow] = []
     if text:
         by_id = store.spans(SpanQuery(kind="run", prefix=text, limit=50))
-        found = [run for run in by_id if run.id == text] or by_id or store.spans(SpanQuery(kind="run", name=text))
+        by_name = store.spans(SpanQuery(kind="run", name=text, limit=50))
+        found = [run for run in by_id if run.id == text] or by_name or by_id
         if not found:
             known = store.spans(SpanQuery(kind="run", limit=10_000))
             found = [run for run in known if run.name.startswith(text)]
@@ -35,15 +47,20 @@ def find(store: Reader, text: str) -> SpanRow:
 
 def select(store: Reader, where: str = "", project: str = "", limit: int | None = None) -> "list[RunView]":
     """Return runs, the newest first."""
-    conditions = [part for part in (where, f"project = {_quote(project)}" if project else "") if part]
-    text = " and ".join(f"({part})" for part in conditions)
-    rows = store.spans(SpanQuery(kind="run", where=parse(text) if text else None, limit=limit))
+    conditions: list[Where] = [Not(Compare("removed", "=", True))]
+    if where:
+        conditions.append(parse(where))
+    if project:
+        conditions.append(Compare("project", "=", project))
+    rows = store.spans(SpanQuery(kind="run", where=Both(tuple(conditions)), limit=limit))
     heard = _heard(store) if any(row.end_t is None for row in rows) else {}
-    return [RunView(store, row, heard.get(row.id)) for row in rows if not row.attrs.get("removed")]
+    return [RunView(store, row, heard.get(row.id)) for row in rows]
 
 
-def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def view(store: Reader, text: str) -> "RunView":
+    """Return one run, found as by `find`."""
+    row = find(store, text)
+    return RunView(store, row, _heard(store).get(row.id) if row.end_t is None else None)
 
 
 def _heard(store: Reader) -> dict[str, int]:

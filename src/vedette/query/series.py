@@ -9,8 +9,12 @@ from vedette.store import Points, Reader
 def history(store: Reader, run: str, name: str, tags: dict[str, str] | None = None) -> Points:
     """Return the points of one series of a run; raise when it is not there, or is more than one by its tags."""
     rows = store.series([run], name)
-    if tags is not None:
-        rows = [row for row in rows if row.tags == {str(key): str(value) for key, value in tags.items()}]
+    if rows and tags is not None:
+        wanted = {str(key): str(value) for key, value in tags.items()}
+        some = "; ".join(str(row.tags) for row in rows[:5])
+        rows = [row for row in rows if row.tags == wanted]
+        if not rows:
+            raise NotFoundError(f"series {name!r} of run {run} has no tags {wanted}; it has {some}")
     if not rows:
         names = sorted({row.name for row in store.series([run])})
         near = difflib.get_close_matches(name, names, 1)

@@ -22,6 +22,7 @@ from vedette.store import Both, Compare, Either, Not, Where
 FIELDS = (
     "state", "name", "id", "cause", "project", "experiment", "notes", "script", "start", "end", "duration", "parent",
 )  # fmt: skip
+_TIMES = ("start", "end", "duration")  # the other fields are text
 FAMILIES = ("config.", "summary.", "tag.", "metric.")
 
 _TOKEN = re.compile(
@@ -132,11 +133,12 @@ class _Parser:
         self._at += 1
         if kind == "text":
             text = re.sub(r"\\(.)", r"\1", text[1:-1])
-        if field in ("start", "end"):
-            return _time(text)
-        if field == "duration":
-            return _seconds(text)
-        return text if kind == "text" else _word(text)
+        bare = kind == "word"
+        if field in _TIMES:
+            if bare and text.lower() in ("null", "none"):
+                return None
+            return _seconds(text) if field == "duration" else _time(text)
+        return text if not bare or field in FIELDS else _word(text)
 
 
 def _field(name: str) -> str:

@@ -189,7 +189,7 @@ class Reader(Protocol):
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events."""
 
-    def series(self, spans: Sequence[str] | None = None, name: str = "") -> list[SeriesRow]:
+    def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
         """Return the series of these spans (None: of all), of this name if one is given."""
 
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:

@@ -1,5 +1,6 @@
 """Columns of numbers <-> bytes. Long ones are compressed by pcodec; short ones would only grow."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,14 +46,14 @@ def pack(array: NDArray[Any], *, tight: bool = False) -> bytes:
 def unpack(data: bytes) -> NDArray[Any]:
     """Return the column that `pack` was given; raise FormatError when the bytes are not such."""
     code = data[:1]
-    if code in _DTYPES:
-        return np.frombuffer(data, dtype=_DTYPES[code], offset=1)
     try:
-        array = standalone.simple_decompress(data[1:])
-    except (RuntimeError, ValueError) as error:
+        if code in _DTYPES:
+            return np.frombuffer(data, dtype=_DTYPES[code], offset=1)
+        array = standalone.simple_decompress(data[1:]) if code in (_PCO, _PCO_BOOL) else None
+    except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise FormatError(f"a chunk cannot be read: {error}") from None
     if array is None:
-        raise FormatError("a chunk is empty")
+        raise FormatError("a chunk is of no kind that is known")
     return np.asarray(array).astype(bool) if code == _PCO_BOOL else np.asarray(array)
 
 
@@ -62,6 +63,8 @@ def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:
     with np.errstate(invalid="ignore", over="ignore"):
         low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))
         total = float(numbers.sum())
-    if low != low:  # all are NaN  # noqa: PLR0124
+        if math.isnan(total):
+            total = float(np.nansum(numbers))
+    if math.isnan(low):  # all are
         return None, None, 0.0
-    return low, high, total if total == total else float(np.nansum(numbers))  # noqa: PLR0124
+    return low, high, total

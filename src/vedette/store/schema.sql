@@ -144,7 +144,7 @@ CREATE VIEW runs AS SELECT
   json_extract(attrs, '$.project') AS project,
   json_extract(attrs, '$.experiment') AS experiment,
   datetime(start_t / 1000000000, 'unixepoch') AS started,
-  (coalesce(end_t, unixepoch() * 1000000000) - start_t) / 1e9 AS duration_s,
+  max(0, coalesce(end_t / 1e9, (julianday('now') - 2440587.5) * 86400) - start_t / 1e9) AS duration_s,
   attrs
 FROM spans WHERE kind = 'run';
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from vedette import wire
-from vedette.errors import NotFoundError, VersionError
+from vedette.errors import FormatError, NotFoundError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
 from vedette.store import Batch, Columns, chunks
@@ -31,12 +31,16 @@ def open_reader(path: str) -> SqliteReader:
     if not os.path.exists(path):
         raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
     connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10)
+    ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-    except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
-        connection.close()
-        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        try:
+            version = connection.execute(ask_version).fetchone()[0]
+        except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
+            connection.close()
+            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
+            version = connection.execute(ask_version).fetchone()[0]
+    except sqlite3.Error as error:
+        raise FormatError(f"{path} cannot be read as a store: {error}") from None
     _check_version(path, version)
     return SqliteReader(connection)
 
@@ -57,6 +61,7 @@ class SqliteStore(SqliteReader):
 
     def __init__(self, path: str, steps: Sequence[str] = STEPS) -> None:
         """Open a store, made or brought up to date if need be; `steps` is for tests of that."""
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its log the same mode
         connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
         super().__init__(connection)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:

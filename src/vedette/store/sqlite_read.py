@@ -87,13 +87,13 @@ class SqliteReader:
         found = [_event(row) for row in rows]
         return found[::-1] if query.last is not None else found
 
-    def series(self, spans: Sequence[str] | None = None, name: str = "") -> list[SeriesRow]:
+    def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
         """Return the series of these spans, of this name if one is given."""
         terms, values = ["1"], []
         if spans is not None:
             terms.append("span IN (SELECT value FROM json_each(?))")
             values.append(json.dumps(list(spans)))
-        if name:
+        if name is not None:
             terms.append("name = ?")
             values.append(name)
         rows = self.connection.execute(

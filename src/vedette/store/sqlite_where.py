@@ -10,7 +10,7 @@ _COLUMNS = {"id", "kind", "name", "parent", "state", "cause"}
 _TIMES = {
     "start": "start_t / 1e9",
     "end": "end_t / 1e9",
-    "duration": "(coalesce(end_t, unixepoch() * 1000000000) - start_t) / 1e9",
+    "duration": "max(0, coalesce(end_t / 1e9, (julianday('now') - 2440587.5) * 86400) - start_t / 1e9)",
 }
 FIELDS = sorted({*_COLUMNS, *_TIMES})
 _OPERATORS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -23,17 +23,23 @@ def to_sql(where: Where) -> tuple[str, list[Any]]:
     if isinstance(where, Not):
         sql, values = to_sql(where.part)
         return f"NOT coalesce({sql}, 0)", values
-    word = " AND " if isinstance(where, Both) else " OR "
     assert isinstance(where, Both | Either)
-    parts = [to_sql(part) for part in where.parts]
-    return "(" + word.join(sql for sql, _ in parts) + ")", [value for _, values in parts for value in values]
+    return _join(" AND " if isinstance(where, Both) else " OR ", [to_sql(part) for part in where.parts])
+
+
+def _join(word: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
+    """Join conditions as a balanced tree: SQLite takes any number of them, but only so deep."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    (left, bound), (right, more) = _join(word, parts[:half]), _join(word, parts[half:])
+    return f"({left}{word}{right})", [*bound, *more]
 
 
 def _compare(where: Compare) -> tuple[str, list[Any]]:
     column, bound = _column(where.field)
     if where.op == "in":
-        parts = [_compare(Compare(where.field, "=", value)) for value in where.value]
-        return "(" + " OR ".join(sql for sql, _ in parts) + ")", [v for _, values in parts for v in values]
+        return _join(" OR ", [_compare(Compare(where.field, "=", value)) for value in where.value])
     if where.op == "~":
         return f"instr(lower({column}), lower(?)) > 0", [*bound, str(where.value)]
     if where.op not in _OPERATORS:
@@ -41,12 +47,19 @@ def _compare(where: Compare) -> tuple[str, list[Any]]:
     operator = _OPERATORS[where.op]
     value = where.value
     if value is None:
-        return f"{column} IS {'NOT ' if operator == '<>' else ''}NULL", bound
+        if where.field in _COLUMNS or where.field in _TIMES:
+            return f"{column} IS {'NOT ' if operator == '<>' else ''}NULL", bound
+        return f"json_type(attrs, ?) {operator} 'null'", [_path(where.field)]
     if isinstance(value, bool):
         value = int(value)
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        value = float(value) if abs(value) < 1 << 1023 else float("inf") * (1 if value > 0 else -1)
     # SQLite sorts every text above every number: compare like with like only.
     types = "('text')" if isinstance(value, str) else "('integer', 'real')"
     return f"(typeof({column}) IN {types} AND {column} {operator} ?)", [*bound, *bound, value]
+
+
+_LAST = "(SELECT last FROM series WHERE series.span = spans.id AND series.name = ? AND series.tags = '{}')"
 
 
 def _column(field: str) -> tuple[str, list[Any]]:
@@ -55,5 +68,11 @@ def _column(field: str) -> tuple[str, list[Any]]:
     if field in _TIMES:
         return f"({_TIMES[field]})", []
     if field.startswith("metric."):
-        return "(SELECT last FROM series WHERE series.span = spans.id AND series.name = ? LIMIT 1)", [field[7:]]
-    return "json_extract(attrs, ?)", ["$." + json.dumps(field)]
+        return _LAST, [field.removeprefix("metric.")]
+    if field.startswith("summary."):  # what the run put there itself, or the last value of the series
+        return f"coalesce(json_extract(attrs, ?), {_LAST})", [_path(field), field.removeprefix("summary.")]
+    return "json_extract(attrs, ?)", [_path(field)]
+
+
+def _path(field: str) -> str:
+    return "$." + json.dumps(field, ensure_ascii=False)

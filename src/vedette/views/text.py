@@ -11,12 +11,12 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]",
     re.DOTALL,
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
     """Return text that can do nothing to a terminal but be read."""
-    text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    text = CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return " ".join(text.split()) if one_line else text
 
 
@@ -31,9 +31,11 @@ def duration(seconds: float | None) -> str:
     """Return a length of time, in its two largest units."""
     if seconds is None:
         return ""
-    if seconds < 60:
-        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
-    whole = int(seconds)
+    if round(seconds, 1) < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
     for unit, size, lower, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
             return f"{whole // size}{unit}{whole % size // small:02d}{lower}"
@@ -51,7 +53,8 @@ def moment(t: int | None, *, exact: bool = False) -> str:
 def size(count: float) -> str:
     """Return a number of bytes with its unit."""
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        text = f"{count:.0f}" if unit == "B" else f"{count:.1f}"
+        if float(text) < 1000:
+            return f"{text} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
