@@ -8,6 +8,7 @@ VedetteError            the root; the command line prints its sentence and exits
     FormatError         bytes that are not what they should be
         VersionError    bytes written by a newer vedette than this one
     HubError            the hub cannot be started or does not answer
+        StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
 
 The client raises none of these into the user's code: see `client/guard.py`.
 """
@@ -43,3 +44,7 @@ class VersionError(FormatError):
 
 class HubError(VedetteError):
     """The hub cannot be started, or does not answer."""
+
+
+class StrangerError(HubError, PermissionError):
+    """A directory that should be ours is somebody else's."""

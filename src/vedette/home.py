@@ -12,7 +12,7 @@ import sys
 import time
 
 from vedette import kernel
-from vedette.errors import HubError
+from vedette.errors import HubError, StrangerError
 from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
@@ -140,6 +140,6 @@ def _refuse_stranger(path: str) -> None:
     """Refuse a directory in a public place that somebody else has made ready for us."""
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")
+        raise StrangerError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)

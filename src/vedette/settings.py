@@ -112,8 +112,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         if not name.startswith("VEDETTE_") or name in _OTHER_VARIABLES or not value:
             continue
         if name not in variables:
-            near = _nearest(name, [*variables, *_OTHER_VARIABLES])
-            raise SettingError(f"the environment has {name}, which means nothing to vedette; did you mean {near}?")
+            near = _nearest(name, [*variables, *_OTHER_VARIABLES]) if name != "VEDETTE_UPSTREAM" else "VEDETTE_HUB"
+            raise SettingError(f"the environment has {name}, which means nothing to vedette; did you mean {near!r}?")
         found[variables[name]] = value
     return found
 

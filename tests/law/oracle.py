@@ -56,16 +56,22 @@ def right(records: Iterable[Record]) -> dict[str, Row]:
 
 
 def _last_written(words: list[tuple[int, str, int, Span]]) -> dict[str, Any]:
+    """Apply each record to what stood before it: a value takes the place of a branch, and a branch that of a value."""
     attrs: dict[str, Any] = {}
     for *_, span in words:
+        said: dict[str, Any] = {}
         todo: list[tuple[tuple[str, ...], Any]] = [((key,), value) for key, value in span.attrs.items()]
         while todo:
             path, value = todo.pop(0)
             if isinstance(value, dict) and value:
                 todo = [((*path, key), inner) for key, inner in value.items()] + todo
             else:
-                attrs[".".join(path)] = value
-        attrs |= {key: getattr(span, key) for key in ("kind", "name", "parent") if getattr(span, key)}
+                said[".".join(path)] = value
+        said |= {key: getattr(span, key) for key in ("kind", "name", "parent") if getattr(span, key)}
+        for old in list(attrs):
+            if any(old.startswith(f"{new}.") or new.startswith(f"{old}.") for new in said):
+                del attrs[old]
+        attrs |= said
     return attrs
 
 

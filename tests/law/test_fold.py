@@ -120,3 +120,15 @@ def test_none_is_a_value():
 
     assert violations(fold, [example]) == []
     assert right(example.records)["r"].attrs == {"a.b": None}
+
+
+def test_a_value_takes_the_place_of_a_branch_and_a_branch_that_of_a_value():
+    """Of a value and of what was below it, the one that was written last stands; what is beside them stays."""
+    example = told(
+        ("a", 1, Span("r", 1, attrs={"model": {"depth": 3, "kind": {"x": 1}}, "seed": 1})),
+        ("b", 1, Span("r", 2, attrs={"model": "small"})),
+        ("a", 2, Span("r", 3, attrs={"seed": {"data": 1}})),
+    )
+
+    assert violations(fold, [example]) == []
+    assert right(example.records)["r"].attrs == {"model": "small", "seed.data": 1}

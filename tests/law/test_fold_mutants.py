@@ -238,6 +238,21 @@ def empty_dicts_vanish(attrs: Any, prefix: str = ""):
     return flat
 
 
+@mutant(fold, "_standing")
+def a_value_stands_beside_its_branch(last: Any):
+    return set(last)
+
+
+@mutant(fold, "_standing")
+def a_branch_never_gives_way(last: Any):
+    return {key for key in last if not any(other.startswith(f"{key}.") for other in last)}
+
+
+@mutant(fold, "_standing")
+def a_value_never_gives_way(last: Any):
+    return {key for key in last if not any(key.startswith(f"{other}.") for other in last)}
+
+
 MUTANTS["purge_is_no_end"] = [(fold, "PURGED", "no such state")]
 MUTANTS["kinds_do_not_matter"] = [(fold, "KINDS", {})]
 MUTANTS["no_kind_has_no_states"] = [(fold, "UNKNOWN_KIND", Kind((), ()))]

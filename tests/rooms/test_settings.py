@@ -52,6 +52,7 @@ def test_defaults():
 def test_every_setting_can_be_set_from_everywhere(key, work):
     """Each setting is taken from a file, from its environment variable, and from the call."""
     value = {str: "other", int: 7, float: 7.5}[type(settings.names()[key])]
+    value = {"mode": "off", "spool.cap_share": 0.5}.get(key, value)
     section, _, name = key.rpartition(".")
     variable = "VEDETTE_HUB" if key == "upstream" else "VEDETTE_" + key.replace(".", "_").upper()
 
@@ -173,7 +174,6 @@ def test_variables_that_say_something_else(variable):
         ("hub.turn_s", "0.1s"),
         ("spool.cap_bytes", "1.5"),
         ("spool.cap_bytes", "1GB"),
-        ("hub.idle_s", ""),
     ],
 )
 def test_a_bad_value_names_its_setting(key, value):

@@ -18,6 +18,7 @@ from vedette.query.runs import RunView, select
 from vedette.views.text import duration, moment, number
 
 _MOST_METRICS = 4
+_MOST_RUNS = 50
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", default="", help="only runs for which this holds")
     parser.add_argument("--project", default="", help="only runs of this project")
     parser.add_argument("--state", default="", help="only runs in this state")
-    parser.add_argument("--limit", type=count, default=50, help="at most so many (default 50; 0 for all)")
+    parser.add_argument("--limit", type=count, default=_MOST_RUNS, help="at most so many (default 50; 0 for all)")
     parser.add_argument("--json", action="store_true", help="as JSON, with everything that is known")
 
 
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([as_dict(view, values.get(view.id, {})) for view in found])
         return 0
-    if args.limit and len(found) == args.limit:
+    if args.limit == _MOST_RUNS and len(found) == args.limit:
         sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
     if not found:
         print("no run fits" if args.where or args.project or args.state else "no runs yet")

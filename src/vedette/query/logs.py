@@ -28,7 +28,7 @@ def lines(
     except re.error as error:
         raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
     if search and not search.split():
-        raise WhereError("--search takes words, and there are none")
+        return []
     found = store.events(EventQuery(run, after, (), least, search, last if pattern is None else None))
     if pattern is not None:
         found = [event for event in found if pattern.search(event.text)]

@@ -34,6 +34,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def parse(text: str) -> Where:
     """Read an expression; raise WhereError, naming the place, when it is none."""
+    if not text.isascii() and text.encode(errors="replace").decode() != text:
+        raise WhereError("the expression is not UTF-8 text")
     return _Parser(text).parse()
 
 

@@ -136,8 +136,7 @@ def _join(parts: list[tuple[Any, Any, Any]]) -> Points:
         empty = np.empty(0, dtype=np.int64)
         return Points(empty, empty, np.empty(0))
     t, step, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
-    stride = np.diff(step)
-    if np.any(stride < 0) or np.any(np.diff(t)[stride == 0] < 0):
+    if np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))):
         order = np.lexsort((t, step))
         t, step, value = t[order], step[order], value[order]
     return Points(step, t * 1000, value)

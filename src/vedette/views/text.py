@@ -33,7 +33,7 @@ def duration(seconds: float | None) -> str:
         return ""
     if round(seconds, 1) < 10:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
+    whole = int(seconds)
     if whole < 60:
         return f"{whole}s"
     for unit, size, lower, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
