@@ -46,7 +46,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
         part.judge(f"{method}, {count} children: hung, failed, with points missing or misplaced", figure, "0, 0, 0", ok)
         part.judge(f"{method}: points lost or doubled of the parent's threads", f"{lost}", "0", lost == 0)
         part.know(f"{method}: time per child", f"{tally.took_s / count * 1e3:.0f} ms")
-    with patch.object(Run, "after_fork", lambda _run: None):
+    with patch.object(Run, "_after_fork", lambda _run: None):
         tally, _ = _start_many("fork", _BATCH, 3.0)
     figure = f"{tally.hung}, {tally.failed}, {tally.wrong}"
     caught = tally.hung + tally.wrong > 0

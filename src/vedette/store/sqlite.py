@@ -193,16 +193,16 @@ class SqliteStore(SqliteReader):
                 parents[before[1]] = None
             if kind == "try":
                 parents[parent] = None
-        settled: set[str] = set()
-        while parents:  # a try may have tries of its own, so it goes on upwards
+        rounds = len(spans) + 100  # enough for any tree; spans that are each other's parents must not hold us up
+        while parents and rounds:
+            rounds -= 1
             span = next(iter(parents))
             del parents[span]
             row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
-            if row is None or span in settled:
+            if row is None:
                 continue
-            settled.add(span)
-            self._settle(span, self._load(span).outcome(row[0]))
-            if row[0] == "try":
+            changed = self._settle(span, self._load(span).outcome(row[0]))
+            if changed and row[0] == "try":  # a try may have tries of its own, so it goes on upwards
                 parents[row[1]] = None
 
     def _load(self, span: str) -> Folded:
@@ -252,17 +252,20 @@ class SqliteStore(SqliteReader):
         )
         return kind, parent, state.outcome(kind)
 
-    def _settle(self, span: str, own: Outcome) -> None:
-        """Write the outcome of a span: its own, or that of its highest try."""
+    def _settle(self, span: str, own: Outcome) -> bool:
+        """Write the outcome of a span: its own, or that of its highest try; tell whether that is news."""
         tries = self.connection.execute(
             "SELECT coalesce(json_extract(attrs, '$.n'), 0), id, state, cause, start_t, end_t FROM spans"
             " WHERE parent = ? AND kind = 'try'",
             (span,),
         )
         outcome = settle(own, [(n if isinstance(n, int) else 0, id, Outcome(*rest)) for n, id, *rest in tries])  # noqa: A001
-        self.connection.execute(
-            "UPDATE spans SET state = ?, cause = ?, start_t = ?, end_t = ? WHERE id = ?", (*outcome, span)
+        cursor = self.connection.execute(
+            "UPDATE spans SET state = ?1, cause = ?2, start_t = ?3, end_t = ?4 WHERE id = ?5"
+            " AND (state, cause, start_t, end_t) IS NOT (?1, ?2, ?3, ?4)",
+            (*outcome, span),
         )
+        return cursor.rowcount > 0
 
     def _keep_columns(self, origin: int, columns: Columns) -> None:
         tags = to_json(columns.tags)
