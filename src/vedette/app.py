@@ -15,6 +15,7 @@ from vedette.errors import FormatError, HubError, NotFoundError
 from vedette.home import Home
 from vedette.query import runs as query_runs
 from vedette.query.runs import RunView
+from vedette.spool import file_size
 from vedette.store.sqlite import open_reader
 from vedette.store.sqlite_read import SqliteReader
 
@@ -96,13 +97,13 @@ def _connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]
 
 def _dial(home: Home, peer: socket.socket) -> None:
     deadline = time.monotonic() + _START_PATIENCE_S
-    said = _size(home.log)
+    said = file_size(home.log)
     while True:
         try:
             peer.connect(home.socket)
             return
         except OSError as error:
-            failed = home.hub_pid() is None and _size(home.log) > said  # it started, complained, and left
+            failed = home.hub_pid() is None and file_size(home.log) > said  # it started, complained, and left
             if failed or time.monotonic() > deadline:
                 raise HubError(f"no hub can be started for {home.root}: see {home.log} ({error})") from None
         try:
@@ -117,10 +118,3 @@ def _receive(peer: socket.socket) -> Iterator[wire.Message]:
     while data := peer.recv(1 << 16):
         for payload in unframer.feed(data):
             yield wire.unpack_message(payload)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0

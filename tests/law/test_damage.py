@@ -12,6 +12,7 @@ import pytest
 from vedette import spool, wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Sample, Span
+from vedette.tail import Tail
 
 RECORDS = 400  # in a segment
 MUTATED = 1_000_000  # in all of them, of both lanes
@@ -44,7 +45,7 @@ def write_segment(directory: str, lane: str, place: int, size: int, records: byt
     return path
 
 
-def read_all(tail: spool.Tail, *, gone: bool = True) -> list[bytes]:
+def read_all(tail: Tail, *, gone: bool = True) -> list[bytes]:
     """Read until the reader moves no more."""
     got, before = [], -1
     while tail.place != before:
@@ -159,7 +160,7 @@ def test_a_million_mutated_records(part: int, tmp_path):
     while mutated < MUTATED // PARTS:
         pieces, touched = damage(chance, frames)
         path = write_segment(str(tmp_path), lane, 0, size, b"".join(pieces))
-        tail = spool.Tail(str(tmp_path), lane)
+        tail = Tail(str(tmp_path), lane)
         before = time.process_time()
         got = read_all(tail)
         slowest = max(slowest, time.process_time() - before)
@@ -189,8 +190,8 @@ def test_a_build_without_checksums_is_caught(tmp_path, monkeypatch: pytest.Monke
     written = payloads_of(LANE_FACTS, chance)
     pieces, touched = damage(chance, [wire.frame(payload) for payload in written])
     write_segment(str(tmp_path), LANE_FACTS, 0, 1 << 20, b"".join(pieces))
-    monkeypatch.setattr(spool, "crc32", lambda *_: Any())
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    monkeypatch.setattr("vedette.tail.crc32", lambda *_: Any())
+    tail = Tail(str(tmp_path), LANE_FACTS)
     got = read_all(tail)
 
     assert faults(written, touched, got, tail.damaged, runs_in(touched))["altered"] > 0
@@ -210,7 +211,7 @@ def test_a_segment_that_was_cut_off_gives_what_was_before_the_cut(lane: str, tmp
     for cut in [*range(begin, begin + 300), *chance.sample(range(begin, ends[-1]), 300)]:
         with open(path, "wb") as file:
             file.write(whole[:cut])
-        tail = spool.Tail(str(tmp_path), lane)
+        tail = Tail(str(tmp_path), lane)
         sound = sum(1 for end in ends[1:] if end <= cut)
 
         assert read_all(tail) == written[:sound]
@@ -230,7 +231,7 @@ def test_the_other_segments_survive_one_that_is_damaged(tmp_path):
         some = frames[number * 100 : number * 100 + 100]
         pieces = damage(chance, some).pieces if number == 1 else some
         write_segment(str(tmp_path), LANE_FACTS, number * size, size, b"".join(pieces))
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
     got = read_all(tail)
 
     assert got[:100] == written[:100]
@@ -253,7 +254,7 @@ def test_a_segment_full_of_junk_is_passed_over_in_bounded_time(junk: str, size: 
     written = payloads_of(LANE_FACTS, random.Random(14))[:100]
     frames = [wire.frame(payload) for payload in written]
     write_segment(str(tmp_path), LANE_FACTS, 0, size, frames[0] + JUNK[junk](size - 65_536) + b"".join(frames[1:]))
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
     started = time.process_time()
 
     assert read_all(tail) == written
@@ -274,7 +275,7 @@ def test_a_file_longer_than_its_segment_is_no_trap(beyond: int, large: bool, tmp
     with open(os.path.join(tmp_path, spool.segment_name(LANE_FACTS, 0)), "wb") as file:
         file.write(header(LANE_FACTS, 0, size) + records + wire.frame(b"never") + bytes(100))
     for gone in (True, False):
-        tail = spool.Tail(str(tmp_path), LANE_FACTS, patience_s=0)
+        tail = Tail(str(tmp_path), LANE_FACTS, patience_s=0)
 
         assert read_all(tail, gone=gone) == written
         tail.shut()
@@ -287,7 +288,7 @@ def test_a_false_end_mark_takes_no_neighbour_with_it(filling: bytes, tmp_path):
     frames = [wire.frame(payload) for payload in written]
     frames[50] = (filling * len(frames[50]))[: len(frames[50])]
     write_segment(str(tmp_path), LANE_FACTS, 0, 1 << 16, b"".join(frames))
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
 
     assert read_all(tail) == written[:50] + written[51:]
     assert tail.damaged == 1
@@ -310,7 +311,7 @@ def test_damage_at_a_segments_end_does_not_hold_up_a_living_lane(left: int, newe
     write_segment(str(tmp_path), LANE_FACTS, size, 1 << 16, b"".join(frames[20:40]), end=END if newer == 2 else b"")
     if newer == 2:
         write_segment(str(tmp_path), LANE_FACTS, size + (1 << 16), 1 << 16, b"".join(frames[40:]), end=b"")
-    tail = spool.Tail(str(tmp_path), LANE_FACTS, patience_s=0)
+    tail = Tail(str(tmp_path), LANE_FACTS, patience_s=0)
 
     assert read_all(tail, gone=False) == written[:19] + written[20 : 20 + 20 * newer]
     assert tail.damaged == 1
@@ -323,7 +324,7 @@ def test_damage_in_a_living_lane_is_passed_over(tmp_path):
     for number in (0, 50, 51, 98):
         frames[number] = _flipped(frames[number], 77)
     write_segment(str(tmp_path), LANE_SAMPLES, 0, 1 << 16, b"".join(frames), end=b"")
-    tail = spool.Tail(str(tmp_path), LANE_SAMPLES, patience_s=0)
+    tail = Tail(str(tmp_path), LANE_SAMPLES, patience_s=0)
 
     assert read_all(tail, gone=False) == [w for n, w in enumerate(written) if n not in {0, 50, 51, 98}]
     assert tail.damaged == 3
@@ -367,7 +368,7 @@ def test_a_segment_whose_header_is_damaged_is_counted_once_and_passed_over(which
             overwrite(path, 0, _flipped(file.read(), 40 * 8))
     elif harm == "huge":
         overwrite(path, 8, b"\xff\xff\xff\xff")
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
     got = read_all(tail)
     for _ in range(3):
         got += read_all(tail)
@@ -385,7 +386,7 @@ def test_a_flipped_bit_in_a_header_is_never_believed(tmp_path):
         if bit >> 3 == 7:
             continue
         overwrite(paths[1], 0, _flipped(head, bit))
-        tail = spool.Tail(str(tmp_path), LANE_FACTS)
+        tail = Tail(str(tmp_path), LANE_FACTS)
 
         assert read_all(tail) == written[:10] + written[20:]
         assert tail.damaged == 1
@@ -398,7 +399,7 @@ def test_the_newest_segment_of_a_living_writer_may_have_no_header_yet(tmp_path):
     with open(paths[2], "rb") as file:
         head = file.read(100)
     overwrite(paths[2], 0, bytes(100))
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
     got = read_all(tail, gone=False) + read_all(tail, gone=False)
     assert got == written[:20]
     overwrite(paths[2], 0, head)
@@ -414,7 +415,7 @@ def test_a_missing_segment_is_stepped_over(missing: set[int], gone: bool, tmp_pa
     written, paths = three_segments(str(tmp_path))
     for number in missing:
         os.unlink(paths[number])
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
 
     assert read_all(tail, gone=gone) == [p for number, p in enumerate(written) if number // 10 not in missing]
     assert tail.damaged == 0
@@ -424,7 +425,7 @@ def test_a_segment_of_a_newer_version_is_refused(tmp_path):
     """A segment that a newer vedette wrote is not guessed at, and a sentence says what to do."""
     _, paths = three_segments(str(tmp_path))
     overwrite(paths[1], 7, bytes([wire.VERSION + 1]))
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
     with pytest.raises(VersionError, match="upgrade"):
         tail.read(gone=True)
     with open(paths[1], "rb") as file, pytest.raises(VersionError, match="upgrade"):
@@ -448,7 +449,7 @@ def test_names_that_are_no_segments_are_left_alone(tmp_path):
     written, _ = three_segments(str(tmp_path))
     for name in ("f.0000000000099999.new", "s.0000000000000000", "f.", "f.x", "stacks", "f.-1"):
         (tmp_path / name).write_bytes(b"\xff" * 100)
-    tail = spool.Tail(str(tmp_path), LANE_FACTS)
+    tail = Tail(str(tmp_path), LANE_FACTS)
 
     assert read_all(tail) == written
     assert tail.damaged == 0

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from vedette import spool, wire
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
+from vedette.tail import Tail
 
 THREADS = 8
 BOTH = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "plain"])
@@ -47,15 +48,15 @@ def name_of(payload: bytes) -> tuple[int, int]:
     return int(who), int(number)
 
 
-def read_all(directory: str, lane: str = LANE_SAMPLES, *, gone: bool = True) -> tuple[list[bytes], spool.Tail]:
+def read_all(directory: str, lane: str = LANE_SAMPLES, *, gone: bool = True) -> tuple[list[bytes], Tail]:
     """Read a lane to its end with a reader of its own."""
-    tail = spool.Tail(directory, lane)
+    tail = Tail(directory, lane)
     got = [payload for _, payload in drain(tail, gone=gone)]
     tail.shut()
     return got, tail
 
 
-def drain(tail: spool.Tail, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
+def drain(tail: Tail, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
     """Read until the reader moves no more: it may step into the next segment without a record to show for it."""
     got, before = [], -1
     while tail.place != before:
@@ -140,7 +141,7 @@ def test_a_reader_beside_eight_threads_gets_every_record(mapped: bool, small: No
     made = new_spool(tmp_path, mapped=mapped)
     made.samples.append(record(99, 0))
     got: list[bytes] = []
-    tail = spool.Tail(made.directory, LANE_SAMPLES)
+    tail = Tail(made.directory, LANE_SAMPLES)
     over = threading.Event()
 
     def follow() -> None:
@@ -227,7 +228,7 @@ def test_a_torn_record_is_waited_for_or_counted_once(tmp_path):
     first, second, third = (record(0, number, 40) for number in range(3))
     for cut in range(1, len(second)):
         path = segment_with(tmp_path, first + second[:cut])
-        tail = spool.Tail(str(tmp_path), LANE_SAMPLES, patience_s=0)
+        tail = Tail(str(tmp_path), LANE_SAMPLES, patience_s=0)
         assert [p for _, p in tail.read()] == [first[8:]]
         assert tail.read() == tail.read() == []
         dead, dead_tail = read_all(str(tmp_path))
@@ -285,7 +286,7 @@ def test_a_record_that_is_being_written_is_not_taken_for_damage(
             return before[:seam] + pread(fd, size, at)[seam:] if stitched else before
 
         monkeypatch.setattr(os, "pread", read_beside_a_writer)
-        tail = spool.Tail(str(tmp_path), LANE_SAMPLES)
+        tail = Tail(str(tmp_path), LANE_SAMPLES)
         got = [payload for _ in range(4) for _, payload in tail.read()]
         monkeypatch.undo()
         complete()
@@ -310,7 +311,7 @@ def test_a_reader_beside_another_process_gets_every_record(tmp_path):
         finally:
             os._exit(0)
     got, deadline = [], time.monotonic() + 60
-    tail = spool.Tail(directory, LANE_SAMPLES)
+    tail = Tail(directory, LANE_SAMPLES)
     while not tail.closed and time.monotonic() < deadline:
         got += [payload[:20] for _, payload in tail.read()]
         tail.sync()
@@ -344,7 +345,7 @@ def test_a_reader_that_starts_again_anywhere_sees_the_rest_once(sizes, mapped, l
             made.samples.append(one)
         if closed:
             made.close()
-        tail = spool.Tail(made.directory, LANE_SAMPLES)
+        tail = Tail(made.directory, LANE_SAMPLES)
         places = drain(tail, limit=limit)
         assert [payload for _, payload in places] == [one[8:] for one in written]
         at = data.draw(st.integers(0, len(places) - 1))
@@ -352,7 +353,7 @@ def test_a_reader_that_starts_again_anywhere_sees_the_rest_once(sizes, mapped, l
             for place, following in itertools.pairwise(spool.list_segments(made.directory, LANE_SAMPLES)):
                 if following <= places[at][0]:
                     os.unlink(os.path.join(made.directory, spool.segment_name(LANE_SAMPLES, place)))
-        again = spool.Tail(made.directory, LANE_SAMPLES, places[at][0])
+        again = Tail(made.directory, LANE_SAMPLES, places[at][0])
 
         assert drain(again, limit=limit) == places[at + 1 :]
         assert again.damaged == tail.damaged == 0
@@ -516,7 +517,7 @@ def test_what_is_appended_after_closing_is_read_too(mapped: bool, tmp_path):
     made.samples.append(record(0, 0))
     made.close()
     made.close()
-    tail = spool.Tail(made.directory, LANE_SAMPLES)
+    tail = Tail(made.directory, LANE_SAMPLES)
     assert len(tail.read()) == 1
     assert tail.closed
     made.samples.append(record(0, 1))
@@ -628,7 +629,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_segment_loses_nothing(tmp_path):
 def test_a_segment_without_an_end_does_not_hold_up_a_living_lane(torn: bool, tmp_path):
     """Where a segment could not be ended and its writer has since rolled more than once, a reader goes on."""
     directory, _ = fill_half_segments(tmp_path, torn=torn)
-    living = spool.Tail(directory, LANE_SAMPLES, patience_s=0)
+    living = Tail(directory, LANE_SAMPLES, patience_s=0)
     got = [payload for _, payload in drain(living)]
     place = spool.list_segments(directory, LANE_SAMPLES)[-2]
     living.shut()

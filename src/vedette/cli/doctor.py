@@ -16,7 +16,7 @@ from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.query.losses import losses
 from vedette.settings import Settings
-from vedette.spool import list_segments
+from vedette.spool import file_size, list_segments, segment_name
 from vedette.store.sqlite import VERSION, open_reader
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size
@@ -137,20 +137,13 @@ def _last_line(path: str) -> str:
 
 def _spool(home: Home) -> list[tuple[str, str, str]]:
     names = os.listdir(home.spool) if os.path.isdir(home.spool) else []
-    total = 0
-    for name in names:
-        folder = os.path.join(home.spool, name)
-        for lane in "fs":
-            for place in list_segments(folder, lane):
-                try:
-                    total += os.stat(os.path.join(folder, f"{lane}.{place:016d}")).st_size
-                except OSError:
-                    continue
+    total = sum(
+        file_size(os.path.join(home.spool, name, segment_name(lane, place)))
+        for name in names
+        for lane in "fs"
+        for place in list_segments(os.path.join(home.spool, name), lane)
+    )
     return [("spool", f"{len(names)} processes, {size(total)}", "")]
-
-
-def _bytes(path: str) -> int:
-    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
 
 
 def _store(home: Home) -> list[tuple[str, str, str]]:
@@ -165,7 +158,8 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
         lost = losses(store)
     except (sqlite3.Error, VedetteError) as error:
         return [("store", f"{home.store}: {error}", f"move it away, and a new one is begun: {home.store}")]
-    found = f"{size(_bytes(home.store))}, {count['runs']} runs, {count['series']} series, {count['events']} events"
+    used = size(file_size(home.store) + file_size(home.store + "-wal"))
+    found = f"{used}, {count['runs']} runs, {count['series']} series, {count['events']} events"
     checks = [("store", found, "" if wrong == "ok" else f"it is damaged ({wrong}): move {home.store} away")]
     dropped = "; ".join(lost.reasons)
     checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),

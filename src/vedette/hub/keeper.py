@@ -151,7 +151,7 @@ class Keeper:
 
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
         batches = []
-        for speaker in self.speakers.values():
+        for speaker in list(self.speakers.values()):
             wanted = bool(asked) and ("" in asked or bool(speaker.spans & asked))
             if wanted or speaker.due(now, self.pace.seal_s) or speaker.gone:
                 batch = speaker.sealing(now, self.pace.seal_s, all_of_it=wanted)
@@ -165,11 +165,29 @@ class Keeper:
                     self.store.tidy(speaker.name)
 
     def _commit(self, batches: list[tuple[Speaker, Batch]], now: float, change: wire.Change) -> None:
-        self.store.keep([batch for _, batch in batches])
-        self._unsynced = True
-        for speaker, batch in batches:
-            speaker.kept(batch, now)
-            _note(change, batch)
+        for group in self._keep(batches):
+            self._unsynced = True
+            for speaker, batch in group:
+                speaker.kept(batch, now)
+                _note(change, batch)
+
+    def _keep(self, batches: list[tuple[Speaker, Batch]]) -> list[list[tuple[Speaker, Batch]]]:
+        """Keep batches, all in one transaction; return those that were kept.
+
+        A batch that cannot be kept for what is in it must not hold up the others: its speaker is set aside, whole.
+        """
+        try:
+            self.store.keep([batch for _, batch in batches])
+        except (sqlite3.OperationalError, OSError):
+            raise  # disk or lock: to be tried again
+        except Exception as error:
+            if len(batches) > 1:
+                return [group for item in batches for group in self._keep([item])]
+            name = batches[0][0].name
+            self.set_aside[name] = f"it cannot be kept: {type(error).__name__}: {error}"
+            self.forget(name)
+            return []
+        return [batches]
 
     def _bury(self, change: wire.Change) -> None:
         """Say how those ended who did not say it themselves, and remove their spools."""

@@ -104,7 +104,7 @@ class _Service:
                 failure = ""
                 if change.spans or change.events or change.points:
                     self._loop.call_soon_threadsafe(self._publish, change)
-            except (sqlite3.Error, OSError) as error:
+            except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
                 self._keeper.start_over(error)
                 failure = self._keeper.trouble
                 sys.stderr.write(f"vedette hub: {failure}; trying again\n")

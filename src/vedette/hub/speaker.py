@@ -7,9 +7,10 @@ import msgspec
 
 from vedette import wire
 from vedette.model import LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
-from vedette.spool import Tail, list_segments, segment_name
+from vedette.spool import list_segments, segment_name
 from vedette.store import Batch, Columns, Mark
 from vedette.store.chunks import FULL
+from vedette.tail import Tail
 
 _HOLD_BYTES = 16 << 20
 

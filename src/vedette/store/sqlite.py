@@ -373,7 +373,14 @@ WHERE id = ?7
 
 
 def to_json(value: Value) -> str:
-    """Return JSON that SQLite can query; numbers that JSON has not are text."""
+    """Return JSON that SQLite can query; numbers that JSON has not are text, and what is nested too deep is gone."""
+    try:
+        return _dump(value)
+    except RecursionError:
+        return "{}"
+
+
+def _dump(value: Value) -> str:
     return json.dumps(_finite(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
 
 

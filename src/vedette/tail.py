@@ -1,0 +1,227 @@
+"""The reader of a spool's lane. It never raises on what it finds: it waits, or skips and counts."""
+
+import os
+import time
+from zlib import crc32
+
+from vedette import wire
+from vedette.errors import FormatError, VersionError
+from vedette.spool import Header, file_size, list_segments, read_header, segment_name
+
+_ARRAYS = {bytes([0x90 + length]) for length in range(16)}  # a record begins as an array in msgpack
+_SEARCH_BYTES = 256 << 20  # to be checksummed at most in search of a sound record
+_LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
+
+
+class Tail:
+    """Reads one lane of a spool from a place on.
+
+    A torn record at the end of a living writer's lane is waited for; what is damaged is skipped and counted.
+    `place` is always such that all before it has been handed out or counted.
+    """
+
+    def __init__(self, directory: str, lane: str, place: int = 0, patience_s: float = 0.2) -> None:
+        """Begin at a place; `patience_s`: how long a record of a living writer may look damaged."""
+        self.place = place
+        self.damaged = 0
+        self.closed = False
+        self.header: Header | None = None
+        self._directory = directory
+        self._lane = lane
+        self._fd: int | None = None
+        self._passed: list[int] = []  # segments read to their end, not yet flushed
+        self._synced = -1
+        self._window = _LEAST_WINDOW  # how much to read at once: little from a quiet lane
+        self._doubted = (-1, 0.0, -1)  # a place that looks damaged, since when, and how much was searched in vain
+        self._patience_s = patience_s
+
+    def read(self, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
+        """Return records as (place behind, payload); `gone`: the writer is dead, so nothing is on its way.
+
+        Raise VersionError when the lane was written by a newer vedette.
+        """
+        records: list[tuple[int, bytes]] = []
+        start = self.place
+        while self.place - start < limit and self._open(gone):
+            if not self._read_some(records, gone):
+                break
+        return records
+
+    def sync(self) -> None:
+        """Flush what has been read to disk: any descriptor of a file flushes all its pages."""
+        for fd in self._passed:
+            os.fdatasync(fd)
+            os.close(fd)
+        self._passed.clear()
+        if self._fd is not None and self._synced != self.place:
+            os.fdatasync(self._fd)
+            self._synced = self.place
+
+    def shut(self) -> None:
+        """Let go of the open segments."""
+        for fd in (*self._passed, *(() if self._fd is None else (self._fd,))):
+            os.close(fd)
+        self._passed.clear()
+        self._fd = None
+
+    def end(self) -> int:
+        """Return a place that all which is written by now lies before."""
+        places = list_segments(self._directory, self._lane)
+        if not places:
+            return self.place
+        return places[-1] + file_size(os.path.join(self._directory, segment_name(self._lane, places[-1])))
+
+    def _open(self, gone: bool) -> bool:
+        """Make sure that the segment holding `place` is open; step over what is missing or has no header."""
+        if self._fd is not None and self.header is not None:
+            if self.place < self.header.place + self.header.size:
+                return True
+            self._passed.append(self._fd)
+            self._fd = None
+        places = list_segments(self._directory, self._lane)
+        behind = [place for place in places if place > self.place]
+        at = max((place for place in places if place <= self.place), default=None)
+        for place in ([] if at is None else [at]) + behind:
+            path = os.path.join(self._directory, segment_name(self._lane, place))
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                header, begin = read_header(fd)
+            except VersionError as error:
+                os.close(fd)
+                raise VersionError(f"{path}: {error}") from None
+            except FormatError:
+                os.close(fd)
+                newest = place == places[-1]
+                if newest and not gone:
+                    return False
+                if self.place <= place:  # else it was passed over before
+                    self.damaged += 1
+                self.place = max(self.place, place + 1 if newest else places[places.index(place) + 1])
+                continue
+            if self.place >= header.place + header.size:
+                os.close(fd)
+                continue
+            self._fd, self.header = fd, header
+            self.place = max(self.place, header.place + begin)
+            self.closed = False
+            return True
+        return False
+
+    def _read_some(self, records: list[tuple[int, bytes]], gone: bool) -> bool:
+        """Read on in the open segment; return whether there may be more to read at once."""
+        assert self._fd is not None
+        assert self.header is not None
+        base = self.header.place
+        segment_end = base + self.header.size
+        if segment_end - self.place < wire.HEAD.size:
+            self.place = segment_end
+            return True
+        data = os.pread(self._fd, min(self._window, segment_end - self.place), self.place - base)
+        at, end, head, begin = 0, len(data), wire.unpack_head, self.place
+        keep = records.append
+        while end - at >= 8:
+            size, crc = head(data, at)
+            stop = at + 8 + size
+            if size == 0 or stop > end:
+                break
+            payload = data[at + 8 : stop]
+            if crc32(payload, size) != crc:
+                break
+            keep((begin + stop, payload))
+            at = stop
+        self.place = begin + at
+        if at:
+            self._window = min(self._window * 2, _MOST_WINDOW)
+            return True
+        self._window = _LEAST_WINDOW
+        size = head(data, 0)[0] if end >= 8 else 0
+        if size == 0 and not gone and (end >= wire.HEAD.size or not self._rolled_past()):
+            return False
+        if size in (wire.END, wire.CLOSED) and self._is_end():
+            self.closed = size == wire.CLOSED
+            self.place = segment_end
+            return True
+        if 0 < size <= segment_end - self.place - 8 and 8 + size > end:  # larger than what was read
+            payload = os.pread(self._fd, 8 + size, self.place - base)[8:]
+            if len(payload) == size and crc32(payload, size) == head(data, 0)[1]:
+                self.place += 8 + size
+                keep((self.place, payload))
+                return True
+        return self._pass_over(gone)
+
+    def _is_end(self) -> bool:
+        """Tell whether the mark at this place really fills the rest of the segment, and is not damage."""
+        assert self._fd is not None
+        assert self.header is not None
+        done = self.place - self.header.place
+        return _sound_at(os.pread(self._fd, self.header.size - done, done), 0)
+
+    def _rolled_past(self) -> bool:
+        """Tell whether the writer has rolled twice since this segment, and so is done with it."""
+        assert self.header is not None
+        return sum(place > self.header.place for place in list_segments(self._directory, self._lane)) > 1
+
+    def _pass_over(self, gone: bool) -> bool:
+        """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
+
+        While the writer lives, what looks damaged may be on its way: it must look so for a while, and be followed
+        by something sound, before it counts as damaged.
+        """
+        assert self._fd is not None
+        assert self.header is not None
+        base, segment_end = self.header.place, self.header.place + self.header.size
+        gone = gone or self._rolled_past()  # asked before reading, so that what is read then is all there will be
+        data = os.pread(self._fd, segment_end - self.place, self.place - base)
+        if _sound_at(data, 0):
+            return True
+        filled = len(data.rstrip(b"\0"))
+        if not gone:
+            if self._doubted[0] != self.place:
+                self._doubted = (self.place, time.monotonic(), -1)
+            _, since, searched = self._doubted
+            if time.monotonic() - since < self._patience_s or searched == filled:
+                return False
+            self._doubted = (self.place, since, filled)
+        skip = _find_sound(data, filled)
+        if skip is not None:
+            self.damaged += 1
+            self.place += skip
+            return True
+        if not gone:
+            return False
+        if filled:
+            self.damaged += 1
+        self.place = segment_end
+        return True
+
+
+def _find_sound(data: bytes, filled: int) -> int | None:
+    """Return how far ahead something sound begins, looking into a bounded number of bytes."""
+    budget = _SEARCH_BYTES
+    for at in range(1, min(filled, len(data) - wire.HEAD.size + 1)):
+        size = int.from_bytes(data[at : at + 4], "little")
+        if size < wire.CLOSED:
+            if data[at + wire.HEAD.size : at + wire.HEAD.size + 1] not in _ARRAYS:
+                continue
+            if size <= wire.MAX_PAYLOAD:
+                budget -= size
+        if _sound_at(data, at):
+            return at
+        if budget < 0:
+            return None
+    return None
+
+
+def _sound_at(data: bytes, at: int) -> bool:
+    """Tell whether a whole record, or the mark that fills the rest of a segment, begins here."""
+    if at + wire.HEAD.size > len(data):
+        return False
+    size, crc = wire.unpack_head(data, at)
+    if size in (wire.END, wire.CLOSED):
+        return not data[at + 4 :].strip(b"\0")
+    if not 2 < size <= min(wire.MAX_PAYLOAD, len(data) - at - wire.HEAD.size):
+        return False
+    return bool(crc32(data[at + wire.HEAD.size : at + wire.HEAD.size + size], size) == crc)
