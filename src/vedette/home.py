@@ -33,6 +33,7 @@ class Home:
         self.store = os.path.join(self.root, "store.db")
         self.spool = os.path.join(self.root, "spool")
         self.lock = os.path.join(self.root, "hub.lock")
+        self.waking = os.path.join(self.root, "hub.waking")  # when a hub was last asked for that is not yet here
         self.log = os.path.join(self.root, "hub.log")
         self.socket = os.path.join(self.root, "hub.sock")
         if len(os.fsencode(self.socket)) > _SOCKET_PATH_LIMIT:
@@ -69,6 +70,10 @@ class Home:
                 time.sleep(0.02)
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
+        try:
+            os.unlink(self.waking)  # here it is: should it die, the next one need not wait
+        except OSError:
+            pass
         return fd
 
     def hub_pid(self) -> int | None:
@@ -91,14 +96,13 @@ class Home:
         if self.hub_pid() is not None:
             return
         self.prepare()
-        stamp = os.path.join(self.root, "hub.waking")
         try:
-            if 0 <= time.time() - os.stat(stamp).st_mtime < _WAKE_PAUSE_S:
+            if 0 <= time.time() - os.stat(self.waking).st_mtime < _WAKE_PAUSE_S:
                 return
         except OSError:
             pass
-        os.close(os.open(stamp, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        os.utime(stamp)
+        os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.utime(self.waking)
         self._spawn()
 
     def _spawn(self) -> None:

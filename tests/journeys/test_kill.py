@@ -142,7 +142,6 @@ def test_nothing_is_lost_or_doubled_when_the_hub_is_killed(home, start):
         time.sleep(random.random() * 0.3)
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: home.hub_pid() is None)
-        os.unlink(os.path.join(home.root, "hub.waking"))
         home.wake_hub()
     totals = {f"job{index}": int(job.communicate("stop")[0]) for index, job in enumerate(jobs)}
 
@@ -188,6 +187,39 @@ def _free_all_samples(speaker):
     for name in os.listdir(speaker.directory):
         if name.startswith("s."):
             os.unlink(os.path.join(speaker.directory, name))
+
+
+def test_a_slow_program_is_not_taken_for_dead_by_a_new_hub(home, start):
+    """A hub that starts while a program has been quiet for minutes leaves its spool alone, and hears it later."""
+    job = start(
+        """
+        import sys, vedette
+        run = vedette.init(name="slow")
+        run.log({"x": 0.0}, step=0)
+        print("ready", flush=True)
+        for step in range(1, 1001):
+            if step % 100 == 0:
+                sys.stdin.readline()
+            run.log({"x": float(step)}, step=step)
+        """,
+        stdin=-1,
+    )
+    assert job.stdout.readline() == "ready\n"
+    read_runs(home)
+    for _ in range(10):
+        end_hub(home)
+        for folder, _, names in os.walk(home.spool):
+            for name in ["", *names]:
+                os.utime(os.path.join(folder, name), (1, 1))
+        read_runs(home)
+        read_runs(home)
+        job.stdin.write("go\n")
+        job.stdin.flush()
+    job.communicate()
+
+    [run] = eventually(lambda: (r := read_runs(home)) and r[0].end_t and r)
+    assert run.state == "done"
+    assert np.array_equal(run.history("x").value, np.arange(1001))
 
 
 def test_a_live_client_brings_the_hub_back(home, start, monkeypatch):

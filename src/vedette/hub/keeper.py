@@ -103,8 +103,9 @@ class Keeper:
         """Mark the speakers whose processes have died; they are read to the end, then buried."""
         for name, speaker in self.speakers.items():
             if speaker.origin is None:  # it is about to write its first segment, unless it is long dead
-                speaker.gone = speaker.gone or _age_s(speaker.directory) > _STILLBORN_S
+                speaker.gone = speaker.was_read and _age_s(speaker.directory) > _STILLBORN_S
             elif name not in self._watches:
+                speaker.gone = False  # until its own watch says so
                 watch = self._watches[name] = Watch(speaker.origin, self._handed)
                 if (fd := watch.fileno()) is not None:
                     self._by_fd[fd] = name

@@ -22,6 +22,7 @@ class Speaker:
         self.name = os.path.basename(directory)
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
+        self.was_read = False
         self.origin: Origin | None = None
         self.heard_t = 0  # the newest time that it spoke of
         none = Mark()
@@ -99,6 +100,7 @@ class Speaker:
         return len(records)
 
     def _read(self, tail: Tail, lane: str) -> list[tuple[int, bytes]]:
+        self.was_read = True
         before = tail.place
         records = tail.read(gone=self.gone)
         self._dry[lane] = self.gone and tail.place == before
