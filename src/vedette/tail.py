@@ -1,6 +1,7 @@
 """The reader of a spool's lane. It never raises on what it finds: it waits, or skips and counts."""
 
 import os
+import stat
 import time
 from zlib import crc32
 
@@ -84,10 +85,14 @@ class Tail:
         for place in ([] if at is None else [at]) + behind:
             path = os.path.join(self._directory, segment_name(self._lane, place))
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(
+                    path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                )  # a pipe must not hold us
             except OSError:
                 continue
             try:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise FormatError("not a file")
                 header, begin = read_header(fd)
             except VersionError as error:
                 os.close(fd)

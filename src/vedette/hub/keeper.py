@@ -89,7 +89,8 @@ class Keeper:
 
     def _discover(self) -> None:
         try:
-            names = os.listdir(self.home.spool)
+            with os.scandir(self.home.spool) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
         new = [name for name in names if name not in self.speakers and name not in self.set_aside]
@@ -139,10 +140,9 @@ class Keeper:
             try:
                 batch = speaker.read_facts()
                 more = speaker.read_samples(now) > 0 or more
-            except FormatError as error:  # of a newer version: leave it alone, whole
-                speaker.shut()
+            except (FormatError, OSError) as error:  # of a newer version, or unreadable: leave it alone, whole
                 self.set_aside[name] = str(error)
-                del self.speakers[name]
+                self.forget(name)
                 continue
             if batch is not None:
                 batches.append((speaker, batch))
@@ -233,7 +233,8 @@ class Keeper:
             facts.append(Event(origin.span, t, "stacks", 40, stacks))
         facts.append(Span(process.id, t, state=state, cause=cause, by=HUB))
         if process.attrs.get("main"):
-            facts.append(Span(process.parent, t, state=state, cause=cause, by=HUB))
+            # With kind and parent: it may have died before it could say them.
+            facts.append(Span(process.parent, t, state, cause, HUB, kind="try", parent=origin.span))
         batch = Batch(self._me, LANE_FACTS, 0, facts=[(self._next_n(), fact) for fact in facts])
         self.store.keep([batch])
         self._unsynced = True

@@ -1,0 +1,82 @@
+"""One pass of the hub, without its threads and sockets."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vedette import spool
+from vedette.hub.keeper import Keeper
+from vedette.settings import Hub
+
+
+@pytest.fixture
+def keeper(home):
+    """The keeper of a home that no hub keeps."""
+    home.prepare()
+    lock = home.take_lock()
+    keeper = Keeper(home, Hub(sync_s=0))
+    yield keeper
+    keeper.close()
+    os.close(lock)
+
+
+def log(name):
+    code = f"import vedette\nrun = vedette.init(name={name!r})\nrun.log({{'x': 1.0}})\nrun.mark('m')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_cannot_be_kept_holds_up_nobody_else(keeper, monkeypatch):
+    """A process whose records the store refuses is set aside, whole and by name; the others are kept."""
+    for name in ("good", "bad", "fine"):
+        log(name)
+    keep = keeper.store.keep
+
+    def refuse_bad(batches, heard=None):
+        batches = list(batches)
+        if any(getattr(fact, "name", "") == "bad" for batch in batches for _, fact in batch.facts):
+            raise ValueError("poison")
+        keep(batches, heard)
+
+    monkeypatch.setattr(keeper.store, "keep", refuse_bad)
+    for _ in range(5):
+        keeper.turn(seal={""})
+
+    names = {row[0] for row in keeper.store.connection.execute("SELECT name FROM runs")}
+    assert names == {"good", "fine"}
+    [(name, why)] = keeper.set_aside.items()
+    assert "poison" in why
+    assert spool.list_segments(os.path.join(keeper.home.spool, name), "f")
+
+
+def test_spools_of_the_dead_are_removed_once_they_are_kept(keeper):
+    """When all that a dead process said is in the store, nothing of its spool is left."""
+    log("one")
+    for _ in range(5):
+        keeper.turn()
+
+    assert os.listdir(keeper.home.spool) == []
+    assert keeper.idle
+    assert keeper.store.connection.execute("SELECT state FROM runs").fetchall() == [("done",)]
+
+
+def test_strange_things_in_the_spool_hurt_nobody(keeper):
+    """Files, links, pipes and empty directories among the spools are passed by."""
+    root = keeper.home.spool
+    os.mkdir(os.path.join(root, "empty"))
+    with open(os.path.join(root, "a file"), "w") as file:
+        file.write("hello")
+    os.symlink("/proc", os.path.join(root, "link"))
+    os.mkfifo(os.path.join(root, "pipe"))
+    os.mkdir(os.path.join(root, "odd"))
+    os.mkfifo(os.path.join(root, "odd", spool.segment_name("f", 0)))
+    os.mkdir(os.path.join(root, "odd", spool.segment_name("s", 0)))
+    os.utime(os.path.join(root, "empty"), (1, 1))
+    log("one")
+    for _ in range(5):
+        keeper.turn(seal={""})
+
+    assert {row[0] for row in keeper.store.connection.execute("SELECT name FROM runs")} == {"one"}
+    assert os.path.exists(os.path.join(root, "a file"))
+    assert not os.path.exists(os.path.join(root, "empty"))

@@ -1,0 +1,63 @@
+"""The SQLite store's own business: its versions."""
+
+import sqlite3
+
+import pytest
+
+from vedette.errors import VersionError
+from vedette.model import LANE_FACTS, Event, Origin
+from vedette.store import Batch, EventQuery
+from vedette.store.sqlite import STEPS, VERSION, SqliteStore, open_reader
+
+
+@pytest.fixture
+def old(tmp_path):
+    """The path of a store of today's version, with an event in it."""
+    path = str(tmp_path / "store.db")
+    store = SqliteStore(path)
+    store.keep([Batch(Origin("a"), LANE_FACTS, 9, facts=[(9, Event("run", 1, "log", text="kept"))])])
+    store.close()
+    return path
+
+
+def test_a_store_is_brought_forward_step_by_step(old, tmp_path):
+    """A store of an older version is migrated when it is opened, once, and keeps what it had."""
+    steps = list(STEPS)
+    for number in (1, 2):
+        step = tmp_path / f"step{number}.sql"
+        step.write_text(f"CREATE TABLE new{number} (id INTEGER); INSERT INTO new{number} VALUES ({number});")
+        steps.append(str(step))
+    for _ in range(2):
+        store = SqliteStore(old, steps)
+        rows = store.connection.execute("SELECT id FROM new1 UNION ALL SELECT id FROM new2").fetchall()
+        texts = [event.text for event in store.events(EventQuery())]
+        version = store.connection.execute("PRAGMA user_version").fetchone()[0]
+        store.close()
+
+        assert rows == [(1,), (2,)]
+        assert texts == ["kept"]
+        assert version == VERSION + 2
+
+
+def test_a_store_of_the_future_is_left_alone(old, tmp_path):
+    """A store that a newer vedette has migrated is refused, for reading and writing, with what to do."""
+    step = tmp_path / "step.sql"
+    step.write_text("CREATE TABLE future (id INTEGER);")
+    SqliteStore(old, [*STEPS, str(step)]).close()
+
+    for opening in (SqliteStore, open_reader):
+        with pytest.raises(VersionError, match="upgrade vedette"):
+            opening(old)
+
+
+def test_a_step_that_fails_changes_nothing(old, tmp_path):
+    """A migration that fails in the middle leaves the store at its version, and readable."""
+    step = tmp_path / "step.sql"
+    step.write_text("CREATE TABLE half (id INTEGER); INSERT INTO nowhere VALUES (1);")
+    with pytest.raises(sqlite3.Error):
+        SqliteStore(old, [*STEPS, str(step)])
+
+    reader = open_reader(old)
+    assert reader.connection.execute("SELECT name FROM sqlite_schema WHERE name = 'half'").fetchall() == []
+    assert [event.text for event in reader.events(EventQuery())] == ["kept"]
+    SqliteStore(old).close()
