@@ -12,6 +12,7 @@ from vedette.client.current import init
 from vedette.home import Home
 from vedette.hub.keeper import Keeper
 from vedette.settings import Hub
+from vedette.store.sqlite import SqliteStore
 
 _POINTS = 10_000  # of each series
 _SEALED_EVERY = 600  # points: ten a second, sealed once a minute
@@ -38,7 +39,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
 
 def _weigh(home: Home, metrics: int, runs: int) -> tuple[float, float]:
     """Return bytes per point as the hub leaves the file, and after a vacuum."""
-    keeper = Keeper(home, Hub())
+    keeper = Keeper(home, SqliteStore(home.store), Hub())
     clock = _clock()
     with patch("vedette.client.run.time_ns", lambda: next(clock)):
         for number in range(runs):

@@ -7,6 +7,7 @@ reads what is there, and says so.
 import os
 import socket
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,33 +21,38 @@ from vedette.store.sqlite import open_reader
 from vedette.store.sqlite_read import SqliteReader
 
 _START_PATIENCE_S = 10.0
-_ANSWER_PATIENCE_S = 60.0
+_HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
+_ANSWER_PATIENCE_S = 60.0  # it may have much to seal
 
 
-def open_store(home: Home, *, run: str = "", fresh: bool = True) -> tuple[SqliteReader, str]:
+def open_store(home: Home) -> tuple[SqliteReader, str]:
     """Open the store to read; return it and, when it may be behind, a sentence that says why."""
     warning = ""
     if not os.path.exists(home.spool) and not os.path.exists(home.store):
         raise NotFoundError(f"nothing has been logged to {home.root} yet: `vedette.init()` in a script begins a run")
-    if fresh:
-        try:
-            ask(home, wire.Seal(run))
-        except HubError as error:
-            warning = f"{error}; what you see may be behind"
+    try:
+        ask(home, wire.Seal())
+    except HubError as error:
+        warning = f"{error}; what you see may be behind"
     return open_reader(home.store), warning
 
 
 def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
     """Return the runs that fit, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
-    store, _ = open_store(Home.of(settings.load({"home": home})))
+    store = _open(home)
     return query_runs.select(store, where or "", project or "")
 
 
 def get(run: str, home: str | None = None) -> RunView:
     """Return the run with this id, unique prefix of an id, or name."""
-    place = Home.of(settings.load({"home": home}))
-    store, _ = open_store(place)
-    return query_runs.view(store, run)
+    return query_runs.view(_open(home), run)
+
+
+def _open(home: str | None) -> SqliteReader:
+    store, warning = open_store(Home.of(settings.load({"home": home})))
+    if warning:
+        warnings.warn(warning, stacklevel=3)
+    return store
 
 
 def ask(home: Home, message: wire.Message) -> wire.Message:
@@ -75,7 +81,7 @@ def follow(home: Home, run: str) -> Iterator[wire.Change]:
 @contextmanager
 def _connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]]:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    peer.settimeout(_ANSWER_PATIENCE_S)
+    peer.settimeout(_HELLO_PATIENCE_S)
     messages = _receive(peer)
     try:
         _dial(home, peer)
@@ -86,6 +92,7 @@ def _connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]
         if not isinstance(hello, wire.Hello):
             raise HubError("the hub does not answer as one")
         wire.check_version(hello)
+        peer.settimeout(_ANSWER_PATIENCE_S)
         yield peer, messages
     except TimeoutError:
         raise HubError(f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?") from None

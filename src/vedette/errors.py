@@ -7,6 +7,7 @@ VedetteError            the root; the command line prints its sentence and exits
     AmbiguousError      more than one run does
     FormatError         bytes that are not what they should be
         VersionError    bytes written by a newer vedette than this one
+    StoreError          the store cannot be written to now: its disk is full, or another holds it
     HubError            the hub cannot be started or does not answer
         StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
 
@@ -40,6 +41,10 @@ class FormatError(VedetteError):
 
 class VersionError(FormatError):
     """Bytes of a newer format than this vedette reads."""
+
+
+class StoreError(VedetteError):
+    """The store cannot be written to now; nothing of what was to be kept is."""
 
 
 class HubError(VedetteError):

@@ -27,6 +27,7 @@ class Home:
     def __init__(self, root: str) -> None:
         """Work out the paths; touch nothing."""
         self.asked = os.path.abspath(os.path.expanduser(root))
+        self.hub_settings: tuple[str, ...] = ()
         self.file_system = kernel.file_system(self.asked)
         self.moved = self.file_system in kernel.NETWORK_FILE_SYSTEMS
         self.root = _own_directory(_PUBLIC[1], self.asked) if self.moved else self.asked
@@ -41,8 +42,13 @@ class Home:
 
     @classmethod
     def of(cls, settings: Settings) -> "Home":
-        """Return the home that the settings name."""
-        return cls(settings.home)
+        """Return the home that the settings name; a hub that is started for it gets their `hub.*` too."""
+        home = cls(settings.home)
+        for name in settings.hub.__struct_fields__:
+            value = getattr(settings.hub, name)
+            if value != getattr(Settings().hub, name):
+                home.hub_settings += ("--set", f"hub.{name}={value}")
+        return home
 
     def prepare(self) -> None:
         """Make the directories, for their owner alone."""
@@ -119,7 +125,7 @@ class Home:
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
         environ["OPENBLAS_NUM_THREADS"] = "1"
         script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
-        hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked)
+        hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked, *self.hub_settings)
         me = kernel.open_self()
         handed = () if me is None else ("--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid())}")
         actions = [] if me is None else [(os.POSIX_SPAWN_DUP2, me, HANDED_FD)]

@@ -13,6 +13,7 @@ MAPPABLE_FILE_SYSTEMS = frozenset("ext2 ext3 ext4 xfs tmpfs overlay".split())
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes): Linux 6.13, the exit status since 6.15
 _PIDFD_INFO_EXIT = 1 << 3
+_IN_CREATE = 0x100
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 
@@ -84,3 +85,22 @@ def file_system(path: str) -> str:
     except (OSError, IndexError):
         return ""
     return kind
+
+
+def watch_directory(path: str) -> int | None:
+    """Return a descriptor that becomes readable when something is made in a directory; None where there is none.
+
+    By inotify, which the standard library does not have.
+    """
+    import ctypes  # noqa: PLC0415 - for the hub alone
+
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if fd >= 0 and libc.inotify_add_watch(fd, os.fsencode(path), _IN_CREATE) >= 0:
+            return int(fd)
+        if fd >= 0:
+            os.close(fd)
+    except (OSError, AttributeError):
+        pass
+    return None

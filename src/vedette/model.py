@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 Value = Any  # None, bool, int, float, str, and lists and string-keyed dicts of these
 
-Id = Annotated[str, Meta(min_length=1, max_length=512)]
+Id = Annotated[str, Meta(min_length=1, max_length=128)]
 Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 

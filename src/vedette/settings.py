@@ -79,7 +79,8 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
     try:
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingError(f"a setting has a bad value: {error}") from None
+        what, _, key = str(error).partition(" - at `$.")
+        raise SettingError(f"the setting {key.rstrip('`')} has a bad value: {what[:1].lower()}{what[1:]}") from None
 
 
 def fallback(home: str | None, upstream: str | None) -> Settings:

@@ -126,7 +126,7 @@ class Done(Struct, frozen=True, tag="done"):
     """The answer to Seal."""
 
 
-class Change(Struct, frozen=True, tag="change"):
+class Change(Struct, tag="change"):
     """What was committed just now: spans by id, and in which of them there are new events or points."""
 
     spans: list[str] = []

@@ -136,3 +136,18 @@ def test_an_exception_in_a_thread_is_recorded_and_does_not_end_the_run(home, fin
     assert run.state == "done"
     assert "ZeroDivisionError" in next(e for e in run.logs() if e.kind == "exception").text
     assert run.history("x").value.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("ending", "state", "cause"),
+    [("sys.exit(3)", "failed", "exit code 3"), ("sys.exit('bad')", "failed", "exit code 1"), ("", "done", "")],
+)
+def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, finish, ending, state, cause):
+    """A script that dies right after its first word is not taken for another's end, nor for a good one."""
+    finish(PRELUDE)
+    ended(home)
+    for _ in range(5):
+        finish("import sys, vedette\nvedette.init()\n" + ending)
+
+    runs = eventually(lambda: (r := read_runs(home)) and all(run.end_t for run in r) and r)[1:]
+    assert [(run.state, run.cause) for run in runs] == [(state, cause)] * 5

@@ -223,7 +223,7 @@ def test_show(camp):
         "main \\d+ +done",
     ):
         assert re.search(words, done), words
-    assert "temp {'sensor': 'a'}" in done
+    assert "temp sensor=a" in done
     assert re.search("state +failed: ValueError: it broke", broken)
     assert "vedette logs" in broken
     told = json.loads(call("show", "alpha", "--json", home=camp).stdout)
@@ -338,7 +338,7 @@ def test_doctor(camp):
 
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
-        "versions", "home", "disk", "hub", "spool", "store", "dropped", "damaged", "refused",
+        "versions", "home", "disk", "hub", "spool", "store", "dropped", "damaged", "swallowed", "refused", "all",
     ]  # fmt: skip
     assert "2 runs" in done.stdout
 
@@ -443,8 +443,9 @@ def test_a_reader_that_has_seen_enough(camp):
         (("sql", "SELECT * FROM nowhere"), ["nowhere"]),
         (("sql", "SELECT 1; SELECT 2"), ["one statement"]),
         (("sql", "SELECT CAST(x'ff' AS TEXT)"), ["UTF-8"]),
-        (("nonsense",), ["invalid choice", "'nonsense'"]),
-        ((), ["COMMAND"]),
+        (("nonsense",), ["no command", "'nonsense'"]),
+        (("shwo", "x"), ["did you mean show?"]),
+        (("ls", "--were", "x"), ["did you mean --where?"]),
         (("show",), ["RUN"]),
         (("ls", "--nonsense"), ["--nonsense"]),
         (("ls", "--limit", "many"), ["--limit", "'many'"]),

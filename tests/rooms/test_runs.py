@@ -32,7 +32,7 @@ def test_found_by_id_prefix_and_name(three, text):
 @pytest.mark.parametrize(
     ("text", "ids"),
     [("2pg", ["2pg66a5z1b", "2pg66a7777", "2pg7000000"]), ("2pg66", ["2pg66a5z1b", "2pg66a7777"]),
-     ("twin", ["2pg66a7777", "2pg7000000"])],
+     ("twi", ["2pg66a7777", "2pg7000000"])],
 )  # fmt: skip
 def test_more_than_one(three, text, ids):
     """What fits more than one run is refused, with all of them and how to go on."""
@@ -41,6 +41,11 @@ def test_more_than_one(three, text, ids):
 
     assert all(run in str(caught.value) for run in ids)
     assert "more of" in str(caught.value)
+
+
+def test_a_name_is_that_of_the_newest(three):
+    """A whole name that several runs have means the newest of them: scripts are run again and again."""
+    assert find(three, "twin").id == "2pg7000000"
 
 
 def test_very_many(store, make):

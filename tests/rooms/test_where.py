@@ -419,4 +419,4 @@ def test_an_error_shows_what_the_user_wrote(store, make, project):
     with pytest.raises(WhereError) as caught:
         select(store, "config.lr >", project)
 
-    assert "at 'the end' in --where 'config.lr >'" in str(caught.value)
+    assert "at the end of --where 'config.lr >'" in str(caught.value)

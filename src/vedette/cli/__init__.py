@@ -1,11 +1,14 @@
 """The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does)."""
 
 import argparse
+import difflib
 import importlib
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from vedette.errors import VedetteError
 from vedette.settings import load
@@ -15,9 +18,30 @@ from vedette.views.text import clean
 COMMANDS = ("ls", "show", "points", "logs", "sql", "hub", "doctor", "completion")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in a sentence, with the nearest right word, instead of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2."""
+        wrong = re.search(r"(?:unrecognized arguments: |invalid choice: ')(\S+?)'?(?: |$)", message)
+        words = [*COMMANDS, *(option for action in self._actions for option in action.option_strings)]
+        near = difflib.get_close_matches(wrong[1], words, 1) if wrong else []
+        if wrong and message.startswith("argument COMMAND"):
+            message = f"there is no command {wrong[1]!r}"
+        hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows what there is"
+        self.exit(2, f"vedette: {clean(message, one_line=True)}; {hint}\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Have a command complain about its own arguments, with its own options as hints."""
+        parsed, rest = self.parse_known_args(args, namespace)
+        if rest:
+            parsed.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        return parsed
+
+
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of the command line, or of some of its commands: importing them all takes its time."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="vedette",
         description="What are my jobs doing, how do they compare, and why did that one die?",
         epilog="example: vedette ls --where 'config.lr > 0.1 and state = failed'",
@@ -37,15 +61,19 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         module.add(command)
         command.add_argument("--home", help="the home to work on (default: VEDETTE_HOME, or ~/.vedette)")
         command.add_argument(
-            "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, such as hub.idle_s=5"
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a setting, such as hub.idle_s=5 for a hub that this starts",
         )
-        command.set_defaults(run=module.run)
+        command.set_defaults(run=module.run, parser=command)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
-    words = sys.argv[1:] if argv is None else argv
+    words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     completing = "_ARGCOMPLETE" in os.environ
     parser = build_parser(words[:1] if words[:1] and words[0] in COMMANDS and not completing else COMMANDS)
     try:
@@ -57,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    args = parser.parse_args(argv)
+    args = parser.parse_args(words)
     try:
         _check_text(words)
         args.settings = load({"home": args.home, **dict(_setting(text) for text in args.set)})

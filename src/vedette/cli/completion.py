@@ -11,7 +11,13 @@ from argcomplete.shell_integration import shellcode
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
-    parser.add_argument("SHELL", nargs="?", default="bash", choices=("bash", "zsh", "fish", "tcsh", "powershell"))
+    parser.add_argument(
+        "SHELL",
+        nargs="?",
+        default="bash",
+        choices=("bash", "zsh", "fish", "tcsh", "powershell"),
+        help="which shell (default bash)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""look at home, hub, disk and versions, say what is wrong and what to do
+"""look at home, hub (started if need be), disk and versions, say what is wrong and what to do
 examples:
   vedette doctor
   vedette doctor --json
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"{'!' if advice else ' '} {what:<10} {clean(found)}")
             if advice:
                 print(f"             -> {clean(advice)}")
+        print("all is well" if not any(advice for _, _, advice in checks) else "see the lines with a !")
     return 1 if any(advice for _, _, advice in checks) else 0
 
 
@@ -108,7 +109,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         return [("hub", "answers something else than its health", "vedette hub --stop")]
     checks = [
         ("hub", (f"pid {health.pid}, version {health.version}, up {duration(health.up_s)}, {health.living} living "
-         f"processes, {size(health.waiting_bytes)} waiting to be sealed"),
+            f"{'process' if health.living == 1 else 'processes'}, {size(health.waiting_bytes)} waiting to be sealed"),
          f"it cannot commit: {health.trouble}" if health.trouble else ""),
     ]  # fmt: skip
     checks += [
@@ -143,7 +144,7 @@ def _spool(home: Home) -> list[tuple[str, str, str]]:
         for lane in "fs"
         for place in list_segments(os.path.join(home.spool, name), lane)
     )
-    return [("spool", f"{len(names)} processes, {size(total)}", "")]
+    return [("spool", f"of {len(names)} {'process' if len(names) == 1 else 'processes'}, {size(total)}", "")]
 
 
 def _store(home: Home) -> list[tuple[str, str, str]]:
@@ -165,5 +166,6 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
     checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),
                    "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
     checks.append(("damaged", f"{lost.damaged} records", ""))
+    checks.append(("swallowed", f"{lost.swallowed} calls", "please report what stderr said" if lost.swallowed else ""))
     checks.append(("refused", f"{lost.refused} values that were no numbers", ""))
     return checks

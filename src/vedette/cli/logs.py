@@ -1,4 +1,4 @@
-"""print what happened in a run: marks, warnings, exceptions, log lines
+"""print what happened in a run: marks, warnings, exceptions
 examples:
   vedette logs brisk-otter-417
   vedette logs brisk-otter-417 -f

@@ -14,9 +14,11 @@ import sys
 from collections.abc import Mapping
 
 from vedette.cli.output import count, open_home, print_json, table
+from vedette.model import KINDS
 from vedette.query.runs import RunView, select
 from vedette.views.text import duration, moment, number
 
+STATES = (*KINDS["run"].climbing, *KINDS["run"].ends, "lost")
 _MOST_METRICS = 4
 _MOST_RUNS = 50
 
@@ -25,7 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("--where", default="", help="only runs for which this holds")
     parser.add_argument("--project", default="", help="only runs of this project")
-    parser.add_argument("--state", default="", help="only runs in this state")
+    parser.add_argument(
+        "--state", default="", choices=STATES, metavar="STATE", help=f"only runs in this state: {', '.join(STATES)}"
+    )
     parser.add_argument("--limit", type=count, default=_MOST_RUNS, help="at most so many (default 50; 0 for all)")
     parser.add_argument("--json", action="store_true", help="as JSON, with everything that is known")
 
@@ -59,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         headers,
         rows,
         right=["TOOK"],
-        shrink=["LAST VALUES", "CAUSE"],
+        shrink=["LAST VALUES", "CAUSE", "NAME", "PROJECT"],
         drop=["STARTED", "PROJECT", "TOOK", "ID", "LAST VALUES"],
     )
     return 0

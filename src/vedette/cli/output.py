@@ -1,5 +1,6 @@
 """How a command answers: a table on a terminal, plain text in a pipe, JSON for scripts. Not a command itself."""
 
+import argparse
 import json
 import math
 import sys
@@ -14,11 +15,11 @@ from vedette.views.text import CONTROLS, clean
 _COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "yellow", "lost": "magenta"}
 
 
-def open_home(settings: Settings, run: str = "") -> SqliteReader:
+def open_home(settings: Settings) -> SqliteReader:
     """Open the home's store, up to date if a hub can be had; a warning goes to stderr."""
     from vedette.app import open_store
 
-    store, warning = open_store(Home.of(settings), run=run)
+    store, warning = open_store(Home.of(settings))
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
     return store
@@ -26,10 +27,9 @@ def open_home(settings: Settings, run: str = "") -> SqliteReader:
 
 def count(text: str) -> int:
     """Read a number of things from the command line."""
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return min(number, 1 << 40)
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return min(int(text[:20]), 1 << 40)
 
 
 def table(
@@ -74,7 +74,9 @@ def table(
     for row in rows:
         shown = [cell for header, cell in zip(headers, row, strict=True) if header in widths]
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in shown))
-    console.print(drawn)
+    with console.capture() as captured:
+        console.print(drawn)
+    print(captured.get().strip("\n").replace(" \n", "\n"))
 
 
 _GAP = 3

@@ -5,10 +5,13 @@ examples:
 """
 
 import argparse
+import time
+from typing import Any
 
 from vedette.cli.ls import as_dict
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.fold import flatten
+from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.store import SeriesRow
 from vedette.views.text import clean, duration, moment, number
@@ -35,57 +38,80 @@ def run(args: argparse.Namespace) -> int:
         ]  # fmt: skip
         print_json(shown)
         return 0
-    print(f"{clean(view.name, one_line=True)}  ({view.id})")
-    facts = [
-        ("project", view.project),
-        ("experiment", str(view.attrs.get("experiment") or "")),
-        ("state", view.state + (f": {view.cause}" if view.cause else "")),
-        ("started", moment(view.start_t)),
-        ("took", duration(view.duration_s)),
-        ("tags", ", ".join(view.tags)),
-        ("notes", str(view.attrs.get("notes") or "")),
-    ]
-    for label, text in facts:
-        if text:
-            print(f"  {label:<11}{clean(text, one_line=True)}")
-    if config := flatten(view.config):
-        print("\nconfig")
-        width = min(40, max(len(key) for key in config))
-        for key, value in config.items():
-            print(f"  {clean(key, one_line=True):<{width}}  {clean(str(value), one_line=True)}")
+    _print_head(view)
+    _print_values("config", flatten(view.config))
+    _print_values("summary", {k.removeprefix("summary."): v for k, v in view.attrs.items() if k.startswith("summary.")})
     if series:
         print("\nseries")
         _series_table(series)
-    if processes := view.processes():
+    _print_processes(view)
+    _print_trouble(view)
+    return 0
+
+
+def _print_head(view: RunView) -> None:
+    print(f"{clean(view.name, one_line=True)}  ({view.id})")
+    facts = {
+        "project": view.project,
+        "experiment": str(view.attrs.get("experiment") or ""),
+        "state": view.state + (f": {view.cause}" if view.cause else ""),
+        "started": moment(view.start_t),
+        "took": duration(view.duration_s),
+        "tags": ", ".join(view.tags),
+        "notes": str(view.attrs.get("notes") or ""),
+    }
+    for label, text in facts.items():
+        if text:
+            print(f"  {label:<12}{clean(text, one_line=True)}")
+
+
+def _print_values(title: str, values: dict[str, Any]) -> None:
+    if values:
+        print(f"\n{title}")
+        width = min(40, max(len(key) for key in values))
+        for key, value in values.items():
+            print(f"  {clean(key, one_line=True):<{width}}  {clean(str(value), one_line=True)}")
+
+
+def _print_processes(view: RunView) -> None:
+    rows = [
+        [
+            row.name,
+            row.state,
+            str(row.attrs.get("host", "")),
+            moment(row.start_t),
+            duration(((row.end_t or time.time_ns()) - row.start_t) / 1e9 if row.start_t else None),
+            row.cause,
+        ]
+        for row in view.processes()
+    ]
+    if rows:
         print("\nprocesses")
-        rows = [
-            [row.name, row.state, str(row.attrs.get("host", "")), moment(row.start_t),
-             duration((row.end_t - row.start_t) / 1e9 if row.end_t and row.start_t else None), row.cause]
-            for row in processes
-        ]  # fmt: skip
-        table(
-            ["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"],
-            rows,
-            right=["TOOK"],
-            shrink=["CAUSE"],
-            drop=["STARTED", "HOST"],
-        )
+        headers = ["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"]
+        table(headers, rows, right=["TOOK"], shrink=["CAUSE"], drop=["STARTED", "HOST"])
+
+
+def _print_trouble(view: RunView) -> None:
+    """Show the worst that happened, and of that the last."""
     wrong = view.logs(level=30)
     if wrong:
-        print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}; the last one:")
-        print("\n".join("  " + line for line in clean(wrong[-1].text).rstrip().splitlines()[-12:]))
+        worst = max(wrong, key=lambda event: (event.level, event.id))
+        print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}; the worst:")
+        print("\n".join("  " + line for line in clean(worst.text).rstrip().splitlines()[-12:]))
         print(f"see them all: vedette logs {view.id} --level warning")
-    return 0
 
 
 def _series_table(series: list[SeriesRow]) -> None:
     rows = [
-        [row.name + (f" {row.tags}" if row.tags else ""), str(row.count), number(row.last), number(row.min),
-         number(row.max), str(row.last_step)]
+        [_full_name(row), str(row.count), number(row.last), number(row.min), number(row.max), str(row.last_step)]
         for row in series
-    ]  # fmt: skip
+    ]
     headers = ["NAME", "POINTS", "LAST", "MIN", "MAX", "LAST STEP"]
     table(headers, rows, right=headers[1:], shrink=["NAME"], drop=["LAST STEP", "MIN", "MAX"])
+
+
+def _full_name(row: SeriesRow) -> str:
+    return row.name + "".join(f" {key}={value}" for key, value in row.tags.items())
 
 
 def _series_dict(row: SeriesRow) -> dict[str, object]:

@@ -60,6 +60,8 @@ def _init(
         chosen = settings.fallback(home, hub)
     if chosen.mode == "off":
         return OffRun(config)
+    if resume not in (None, False):
+        guard.say_once(f"init(resume={resume!r}): resuming a run is not there yet; a run of its own is begun or joined")
     tags = [tags] if isinstance(tags, str) else tags
     before = _current if isinstance(_current, Run) and not _current.finished else None
     if before is not None and not before._journal.main and resume is not False:

@@ -1,18 +1,20 @@
 """How a process ends, as seen from inside: an exception, the interpreter's end, the end of a worker; and forks."""
 
 import atexit
+import functools
 import os
 import sys
 import threading
 import traceback
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from vedette.client.guard import swallow
 from vedette.client.run import Run
 
 _open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
 _installed = False
+_exit_code = 0  # what sys.exit was last called with: a hint, for when nobody sees the real one
 
 
 def watch(run: Run) -> None:
@@ -28,6 +30,20 @@ def watch(run: Run) -> None:
         atexit.register(_leave)
         os.register_at_fork(after_in_child=_after_fork)
         _hook_exceptions()
+        _hook_exit()
+
+
+def _hook_exit() -> None:
+    """Note what sys.exit is called with: atexit cannot tell, and a short process may be gone before the hub looks."""
+    leave = sys.exit
+
+    @functools.wraps(leave)
+    def leave_with(status: Any = None, /) -> NoReturn:
+        global _exit_code
+        _exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
+        leave(status)
+
+    sys.exit = leave_with
 
 
 def _each(doing: str, act: Any) -> None:
@@ -39,7 +55,7 @@ def _each(doing: str, act: Any) -> None:
 
 
 def _leave() -> None:
-    _each("the end of the run", Run._leave)
+    _each("the end of the run", lambda run: run._leave(_exit_code))
 
 
 def _after_fork() -> None:
@@ -58,7 +74,7 @@ def _watch_worker(run: Run) -> None:
         if run.finished:
             return
         if error is None:
-            run._leave()
+            run._leave(0)
         else:
             run._fail(error)
 

@@ -29,13 +29,12 @@ _WAKE_EVERY_NS = 60 * 10**9
 class Journal:
     """What one process says of one run. Nothing here raises for want of disk or hub."""
 
-    def __init__(self, home: Home, settings: Settings, run: str, attempt: int, *, main: bool) -> None:
+    def __init__(self, home: Home, settings: Settings, run: str, try_n: int, *, main: bool) -> None:
         """Open nothing yet; `main`: this process began the run, so its end is the run's end."""
         self.home = home
         self.run = run
-        self.attempt = f"{run}/{attempt}"
+        self.try_id = f"{run}/{try_n}"
         self.main = main
-        self.pid = os.getpid()
         self.on_announce: Callable[[], None] = lambda: None
         self.wake_at = 0  # when to look after the hub again; compared in hot paths
         self._upstream = settings.upstream
@@ -57,7 +56,7 @@ class Journal:
             pid=os.getpid(),
             started=kernel.start_ticks(os.getpid()) or 0,
             span=self.run,
-            process=f"{self.attempt}/{name}",
+            process=f"{self.try_id}/{name}",
             upstream=self._upstream,
         )
 
@@ -73,7 +72,6 @@ class Journal:
 
     def after_fork(self) -> None:
         """Become the journal of a child process."""
-        self.pid = os.getpid()
         self.main = False
         self._lock = threading.RLock()
         self._announced = False
@@ -109,6 +107,8 @@ class Journal:
             self._keep(Event(self.run, self.now(), kind, level, text, attrs or {}))
 
     def _keep(self, fact: Fact) -> None:
+        if fact.t > self.wake_at and self._announced:
+            self.wake_hub()
         with self._lock:
             payload = wire.encode(fact)
             if len(payload) <= wire.MAX_PAYLOAD:
@@ -140,7 +140,7 @@ class Journal:
             "python": platform.python_version(),
         }
         name = f"{'main' if self.main else 'child'} {os.getpid()}"
-        self.begin(self.process, "process", name, self.attempt, "running", attrs)
+        self.begin(self.process, "process", name, self.try_id, "running", attrs)
         self._watch_for_sigterm()
         self.on_announce()
 
@@ -160,7 +160,7 @@ class Journal:
         new = lost - self._told_lost
         if new > 0:
             self._told_lost = lost
-            why = self.spool.trouble or "the disk was full"
+            why = self._why_lost()
             self.event("dropped", f"{new} records could not be kept: {why}", 40, {"count": new, "why": why})
 
     def wake_hub(self) -> None:
@@ -177,8 +177,10 @@ class Journal:
             self.tell_losses()
             self.spool.close()
         if self.spool.lost:
-            trouble = self.spool.trouble or "the disk was full"
-            say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {trouble}")
+            say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
+
+    def _why_lost(self) -> str:
+        return self.spool.trouble or "the disk was full"
 
 
 def _guess(ask: Callable[[], str]) -> str:

@@ -71,14 +71,14 @@ class Run:
         }
         attrs = {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
         journal.begin(run.id, "run", run.name, parent, "created", attrs)
-        journal.begin(journal.attempt, "try", "", run.id, "running", {"n": 1})
+        journal.begin(journal.try_id, "try", "", run.id, "running", {"n": 1})
         journal.wake_hub()
         return run
 
     @classmethod
-    def _join(cls, home: Home, settings: Settings, run: str, attempt: int, config: Any) -> "Run":
+    def _join(cls, home: Home, settings: Settings, run: str, try_n: int, config: Any) -> "Run":
         """Take part in a run that another process began; its end is not the run's end."""
-        journal = Journal(home, settings, run, attempt, main=False)
+        journal = Journal(home, settings, run, try_n, main=False)
         joined = cls(journal, "", {})
         joined._merge(config)
         journal.wake_hub()
@@ -136,11 +136,11 @@ class Run:
         self.finished = True
         self._ending()
         if state not in ("done", "failed", "cancelled"):
-            guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'done'")
-            state = "done"
+            guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
+            state, cause = "failed", f"finished as {text_of(state)}"
         self._tell_refused()
         if self._journal.main:
-            self._journal.claim(self._journal.attempt, state, cause)
+            self._journal.claim(self._journal.try_id, state, cause)
         self._journal.claim(self._journal.process, state, cause)
         self._journal.close()
 
@@ -148,13 +148,15 @@ class Run:
         while self._on_end:
             self._on_end.pop()()
 
-    def _leave(self) -> None:
-        """The interpreter ends: say so. How it ended is the exit code's to tell, and the hub reads that."""
+    def _leave(self, exit_code: int) -> None:
+        """The interpreter ends: say so. How it ended the kernel tells the hub; `exit_code` is a guess, should it not."""
         if not self.finished:
             self.finished = True
             self._ending()
             if self._journal.main or not self._journal.silent:
                 self._tell_refused()
+                if exit_code:
+                    self._journal.set(self._journal.process, {"exit_code": exit_code})
                 self._journal.claim(self._journal.process, "leaving")
             self._journal.close()
 
@@ -202,14 +204,17 @@ class Run:
         self._log_carefully(values, step, tags, counted=False)
 
     def _sound_step(self, step: Any) -> int:
-        """Return a step that can be kept: the one that was given, or the next."""
+        """Return a step that can be kept: the one that was given, or the next, and then say so."""
         for candidate in (step, self._step):
             try:
                 number = int(candidate)
-            except Exception:  # noqa: S112 - whatever a stranger's __int__ raises
+            except Exception:  # whatever a stranger's __int__ raises
+                if step is not None:
+                    self._refuse("step", "is not a step that can be kept, so the next one is taken")
                 continue
             if -_MOST_STEP <= number < _MOST_STEP:
                 return number
+            self._refuse("step", "is not a step that can be kept, so the next one is taken")
         return 0
 
     def _log_carefully(
@@ -249,10 +254,14 @@ class Run:
         if len(self._refused) >= _MOST_REFUSED and name not in self._refused:
             name = "others"
         if name not in self._refused:
-            guard.say_once(f"{name} {why}; turned away")
+            guard.say_once(f"{name!r} {why}; turned away")
         self._refused[name] = self._refused.get(name, 0) + 1
 
     def _tell_refused(self) -> None:
+        if guard.swallowed:
+            text = f"{guard.swallowed} calls failed by a fault of vedette's own and were passed over"
+            self._journal.event("swallowed", text, 40, {"count": guard.swallowed})
+            guard.swallowed = 0
         if self._refused:
             count = sum(self._refused.values())
             names = ", ".join(list(self._refused)[:10])

@@ -5,18 +5,16 @@
 
 import os
 import select
-import sqlite3
 import time
 
 from vedette import wire
-from vedette.errors import FormatError
+from vedette.errors import FormatError, StoreError
 from vedette.home import Home
 from vedette.hub.liveness import Watch, verdict
 from vedette.hub.speaker import Speaker
 from vedette.model import HUB, LANE_FACTS, Event, Fact, Origin, Span, new_id
 from vedette.settings import Hub as Pace
-from vedette.store import Batch, SpanQuery
-from vedette.store.sqlite import SqliteStore
+from vedette.store import Batch, SpanQuery, Store
 
 _HEARD_EVERY_S = 10.0
 _SHORT_CHUNKS = 64
@@ -26,16 +24,15 @@ _STILLBORN_S = 60.0
 class Keeper:
     """Keeps one home. All that it knows can be found again from the store's marks and the spools."""
 
-    def __init__(self, home: Home, pace: Pace, handed: dict[tuple[int, int], int] | None = None) -> None:
-        """Open the store; `handed`: pidfds by (pid, start time) that this hub was given at its birth."""
+    def __init__(self, home: Home, store: Store, pace: Pace, handed: dict[tuple[int, int], int] | None = None) -> None:
+        """Keep this store; `handed`: pidfds by (pid, start time) that this hub was given at its birth."""
         self._handed = handed or {}
         self.home = home
         self.pace = pace
-        self.store = SqliteStore(home.store)
+        self.store = store
         self.speakers: dict[str, Speaker] = {}
         self.set_aside: dict[str, str] = {}
         self.trouble = ""
-        self.last_alive = time.monotonic()
         self._watches: dict[str, Watch] = {}
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
@@ -179,7 +176,7 @@ class Keeper:
         """
         try:
             self.store.keep([batch for _, batch in batches])
-        except (sqlite3.OperationalError, OSError):
+        except (StoreError, OSError):
             raise  # disk or lock: to be tried again
         except Exception as error:
             if len(batches) > 1:
@@ -226,7 +223,8 @@ class Keeper:
             return
         process = found[0]
         stacks = speaker.stacks()
-        state, cause = verdict(death, process.state, stacks)
+        code = process.attrs.get("exit_code")
+        state, cause = verdict(death, process.state, code if isinstance(code, int) else 0, stacks)
         t = death.t or max(speaker.heard_t, process.start_t or 0)
         facts: list[Fact] = []
         if stacks and state != "done":
@@ -264,7 +262,7 @@ class Keeper:
         try:
             self.turn(seal={""})
             self.flush()
-        except (sqlite3.Error, OSError) as error:
+        except (StoreError, OSError) as error:
             self.trouble = str(error)
         for name in list(self.speakers):
             self.forget(name)

@@ -79,16 +79,16 @@ class Watch:
             self._fd = None
 
 
-def verdict(death: Death, state: str, stacks: str) -> tuple[str, str]:
+def verdict(death: Death, state: str, exit_code: int, stacks: str) -> tuple[str, str]:
     """Return the end state and its cause for a process that has not said how it ended.
 
-    `state` is the last that it said of itself: one that was leaving ended in good order unless its exit code
-    says otherwise.
+    `state` and `exit_code` are the last that it said of itself: one that was leaving ended in good order unless its
+    exit status, or where nobody saw that the code that it was leaving with, says otherwise.
     """
     status = death.status
+    if status is None and state == "leaving":
+        status = exit_code << 8
     if status is None:
-        if state == "leaving":
-            return "done", ""
         if stacks:
             return "cancelled", "SIGTERM"
         return "failed", "died without a word; nobody saw how" if death.t is None else "died without a word"

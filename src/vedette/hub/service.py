@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import select
 import signal
 import socket
 import sqlite3
@@ -13,11 +14,12 @@ import threading
 import time
 from typing import NamedTuple
 
-from vedette import wire
+from vedette import kernel, wire
 from vedette.errors import FormatError, VedetteError
 from vedette.home import Home
 from vedette.hub.keeper import Keeper
 from vedette.settings import Settings
+from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
 
 _MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
@@ -42,7 +44,7 @@ def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, 
         return 0
     _trim(home.log)
     try:
-        keeper = Keeper(home, settings.hub, handed)
+        keeper = Keeper(home, SqliteStore(home.store), settings.hub, handed)
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
@@ -59,6 +61,27 @@ def _trim(log: str) -> None:
             os.truncate(log, 0)
 
 
+class _Alarm:
+    """Wakes the keeper: when it is asked to, and at once when a process begins to speak, which may not live long."""
+
+    def __init__(self, spool: str) -> None:
+        self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._asked, select.POLLIN)
+        if (fd := kernel.watch_directory(spool)) is not None:
+            self._poll.register(fd, select.POLLIN)
+
+    def set(self) -> None:
+        """Wake it."""
+        os.eventfd_write(self._asked, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until the time is over or something is up."""
+        for fd, _ in self._poll.poll(seconds * 1000):
+            with contextlib.suppress(BlockingIOError):
+                os.read(fd, 1 << 16)
+
+
 class _Service:
     def __init__(self, home: Home, keeper: Keeper, settings: Settings) -> None:
         self._home = home
@@ -66,7 +89,7 @@ class _Service:
         self._pace = settings.hub
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
-        self._wake = threading.Event()
+        self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
         self._followers: dict[asyncio.Queue[bytes], str] = {}
 
@@ -118,7 +141,6 @@ class _Service:
                 break
             if not more:
                 self._wake.wait(self._pace.turn_s)
-                self._wake.clear()
         self._keeper.close()
         for item in self._take_asked():
             self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")

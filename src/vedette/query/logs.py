@@ -5,6 +5,7 @@ import re
 from vedette.errors import WhereError
 from vedette.store import EventQuery, EventRow, Reader
 
+_ALIASES = {"warn": "warning", "fatal": "critical"}
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
@@ -42,6 +43,7 @@ def level_number(level: int | str) -> int:
         level = int(level[:10])
     if isinstance(level, int):
         return max(0, min(level, 1 << 31))
+    level = _ALIASES.get(level.lower(), level)
     if level.lower() not in LEVELS:
         raise WhereError(f"there is no level {level!r}: it is one of {', '.join(LEVELS)}, or a number")
     return LEVELS[level.lower()]

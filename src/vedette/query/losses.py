@@ -11,6 +11,7 @@ class Losses(Struct, frozen=True):
     dropped: int  # records given up by their own process: disk full, or the spool at its cap
     damaged: int  # records that could not be read
     refused: int  # values that were no numbers
+    swallowed: int  # calls that failed by a fault of ours
     reasons: list[str] = []
 
 
@@ -20,7 +21,8 @@ def losses(store: Reader) -> Losses:
     for event in store.events(EventQuery(kinds=("dropped",))):
         dropped += int(event.attrs.get("count", 0))
         reasons.append(f"run {event.span}: {event.text}")
+    swallowed = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("swallowed",))))
     turned_away = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
     damaged = sum(row.damaged for row in origins)
-    return Losses(dropped, damaged, turned_away + sum(row.refused for row in origins), reasons[-5:])
+    return Losses(dropped, damaged, turned_away + sum(row.refused for row in origins), swallowed, reasons[-5:])

@@ -25,12 +25,12 @@ _SILENT_S = 60.0
 
 
 def find(store: Reader, text: str) -> SpanRow:
-    """Return the run with this id or name, or the one that begins so; raise when it is none or more than one."""
+    """Return the run with this id, the newest of this name, or the one that begins so; raise when none or many do."""
     known: list[SpanRow] = []
     if text:
         by_id = store.spans(SpanQuery(kind="run", prefix=text, limit=50))
-        by_name = store.spans(SpanQuery(kind="run", name=text, limit=50))
-        found = [run for run in by_id if run.id == text] or by_name or by_id
+        newest_by_name = store.spans(SpanQuery(kind="run", name=text, limit=1))
+        found = [run for run in by_id if run.id == text] or newest_by_name or by_id
         if not found:
             known = store.spans(SpanQuery(kind="run", limit=10_000))
             found = [run for run in known if run.name.startswith(text)]

@@ -63,11 +63,6 @@ class _Parser:
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._at][:2] if self._at < len(self._tokens) else ("end", "")
 
-    def _next(self) -> tuple[str, str]:
-        token = self._peek()
-        self._at += 1
-        return token
-
     def _takes(self, word: str) -> bool:
         kind, text = self._peek()
         if kind in ("word", "mark") and text.lower() == word:
@@ -76,8 +71,8 @@ class _Parser:
         return False
 
     def _error(self, what: str) -> WhereError:
-        rest = self._text[self._tokens[self._at][2] :] if self._at < len(self._tokens) else "the end"
-        return WhereError(f"{what} at {rest!r} in --where {self._text!r}")
+        place = "the end of" if self._at >= len(self._tokens) else f"{self._text[self._tokens[self._at][2] :]!r} in"
+        return WhereError(f"{what} at {place} --where {self._text!r}")
 
     def _either(self) -> Where:
         parts = [self._both()]

@@ -66,7 +66,7 @@ CREATE TABLE progress (     -- how far each origin says it has got
   PRIMARY KEY (span, origin)
 ) WITHOUT ROWID;
 
-CREATE TABLE events (       -- what happened: log lines, marks, exceptions
+CREATE TABLE events (       -- what happened: marks, exceptions, warnings
   id       INTEGER PRIMARY KEY,
   span     TEXT NOT NULL,
   t        INTEGER NOT NULL,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from vedette import wire
-from vedette.errors import FormatError, NotFoundError, VersionError
+from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
 from vedette.store import Batch, Columns, chunks
@@ -87,16 +87,18 @@ class SqliteStore(SqliteReader):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self.connection.execute("BEGIN IMMEDIATE")
         try:
+            self.connection.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
+            self.connection.execute("COMMIT")
+        except BaseException as error:
             self._origins.clear()
             self._series.clear()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.OperationalError):
+                raise StoreError(f"the store cannot be written to: {error}") from error
             raise
-        self.connection.execute("COMMIT")
 
     def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:
         """Keep batches and their marks in one transaction."""

@@ -12,7 +12,6 @@ _TIMES = {
     "end": "end_t / 1e9",
     "duration": "max(0, coalesce(end_t / 1e9, (julianday('now') - 2440587.5) * 86400) - start_t / 1e9)",
 }
-FIELDS = sorted({*_COLUMNS, *_TIMES})
 _OPERATORS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
