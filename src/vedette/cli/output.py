@@ -76,7 +76,7 @@ def table(
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in shown))
     with console.capture() as captured:
         console.print(drawn)
-    print(captured.get().strip("\n").replace(" \n", "\n"))
+    print("\n".join(line for line in captured.get().splitlines() if Text.from_ansi(line).plain.strip()))
 
 
 _GAP = 3

@@ -149,7 +149,7 @@ class Run:
             self._on_end.pop()()
 
     def _leave(self, exit_code: int) -> None:
-        """The interpreter ends: say so. How it ended the kernel tells the hub; `exit_code` is a guess, should it not."""
+        """The interpreter ends: say so. How it ended the kernel tells; `exit_code` is a hint, should it not."""
         if not self.finished:
             self.finished = True
             self._ending()
