@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import vedette
-from bench.place import fresh_home
+from bench.place import fresh_home, wait_for_burials
 from bench.report import Part
 from bench.witness import compare
 from vedette import app, wire
@@ -85,6 +85,7 @@ def _start_many(method: str, count: int, patience_s: float) -> tuple[Tally, int]
             process.join()
         run.finish()
         app.ask(home, wire.Seal(""))
+        wait_for_burials(home, living=1)
         wrong, lost = _check(home, run.id, children, returned, inherited=method == "fork")
     failed = sum(bool(process.exitcode) for process in children if process not in hung)
     return Tally(len(hung), failed, wrong, took_s), lost

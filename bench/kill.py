@@ -6,7 +6,7 @@ import signal
 import time
 from typing import NamedTuple
 
-from bench.place import fresh_home
+from bench.place import fresh_home, wait_for_burials
 from bench.report import Part
 from bench.witness import Finding, Witness, look, lossy, ways
 from vedette import app, wire
@@ -71,7 +71,7 @@ def _kill_many(kills: int, *, deliberately_lossy: bool) -> Tally:
             for number in batch:
                 finding, count = _check(home, witness, number)
                 total, points, silent = total + finding, points + count, silent + (witness[2 * number] == 0)
-        left = _wait_for_burials(home)
+        left = wait_for_burials(home)
         store = open_reader(home.store)
         still_open = sum(run.end_t is None for run in store.spans(SpanQuery(kind="run")))
         damaged = sum(row.damaged for row in store.origins())
@@ -105,6 +105,7 @@ def _be_client(witness: Witness, number: int, *, with_child: bool, deliberately_
     slot, series = 2 * number, "a"
     if with_child and os.fork() == 0:
         slot, series = slot + 1, "b"
+    signal.alarm(20)  # should the bench itself be killed, nobody is left behind
     log = ways(run, series)[number // 3 % 3]
     witness.log_for_ever(slot, lossy(log) if deliberately_lossy else log)
 
@@ -127,16 +128,3 @@ def _check(home: Home, witness: Witness, number: int) -> tuple[Finding, int]:
         return total, points
     finally:
         store.close()
-
-
-def _wait_for_burials(home: Home) -> int:
-    """Return how many spools are still there when the hub has had its time; one without a segment may wait longer."""
-    deadline = time.monotonic() + 30
-    while (left := _with_segment(home.spool)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
-
-
-def _with_segment(spools: str) -> int:
-    names = (os.listdir(os.path.join(spools, name)) for name in os.listdir(spools))
-    return sum(any(name[:2] in ("f.", "s.") and not name.endswith(".new") for name in held) for held in names)

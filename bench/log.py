@@ -121,7 +121,7 @@ def _against_floor(part: Part, took: dict[str, list[float]]) -> None:
     ):
         over_all = sum(took[case]) / sum(took[empty])
         each = ratios(took[case], took[empty])
-        part.most(what, over_all, limit, f"{over_all:.1f}x over all calls; by round {each.show('.1f', 'x')}", "x")
+        part.most(what, over_all, limit, f"{over_all:.2f}x over all calls; by round {each.show('.1f', 'x')}", "x")
     for what, case in (("1 metric", "1"), ("20 metrics", "20")):
         for floor, name in (("append", "a lossy `list.append`"), ("json", "a JSON line by `os.write`")):
             each = ratios(took[f"vedette-{case}"], took[f"{floor}-{case}"])

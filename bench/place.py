@@ -56,3 +56,23 @@ def _settling_s(home: Home) -> float:
         return 1.0 if time.time() - os.stat(os.path.join(home.root, "hub.waking")).st_mtime < 3 else 0.0
     except OSError:
         return 0.0
+
+
+def wait_for_burials(home: Home, living: int = 0) -> int:
+    """Wait until the hub has buried all spools but those of the living; return how many too many there are at last.
+
+    A spool without a segment, whose process died before it said anything, does not count: it may wait longer.
+    """
+    deadline = time.monotonic() + 30
+    while (left := _with_segment(home.spool) - living) > 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return max(0, left)
+
+
+def _with_segment(spools: str) -> int:
+    count = 0
+    for name in os.listdir(spools):
+        with contextlib.suppress(FileNotFoundError):  # it is being buried right now
+            held = os.listdir(os.path.join(spools, name))
+            count += any(part[:2] in ("f.", "s.") and not part.endswith(".new") for part in held)
+    return count

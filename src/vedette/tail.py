@@ -37,13 +37,15 @@ class Tail:
         self._patience_s = patience_s
 
     def read(self, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
-        """Return records as (place behind, payload); `gone`: the writer is dead, so nothing is on its way.
+        """Return records as (place behind, payload), none only when there are no more for now.
+
+        `gone`: the writer is dead, so nothing is on its way.
 
         Raise VersionError when the lane was written by a newer vedette.
         """
         records: list[tuple[int, bytes]] = []
         start = self.place
-        while self.place - start < limit and self._open(gone):
+        while (self.place - start < limit or not records) and self._open(gone):  # a gap alone is not an answer
             if not self._read_some(records, gone):
                 break
         return records

@@ -127,7 +127,7 @@ def test_a_full_disk_is_counted_and_said(small_disk, finish):
     assert report.returncode == 1
     assert f"{lost} records" in report.stdout
     [run] = read_runs(small_disk)
-    assert len(run.history("x")) + len(run.history("fast")) + lost == 61_000
+    assert len(run.history("x")) + len(run.history("fast")) + lost >= 61_000  # never too low: decisions/003
 
 
 def test_a_disk_that_fills_and_is_freed_is_used_again(small_disk, finish):

@@ -262,7 +262,7 @@ def test_two_clients_starting_at_once_end_up_with_one_hub(home, start):
 
 def _argv(pid):
     try:
-        with open(f"/proc/{pid}/cmdline") as file:
+        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
             return file.read().split("\0")
     except OSError:
         return []
