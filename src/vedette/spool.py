@@ -274,7 +274,7 @@ class Spool:
         self.dropped = 0  # records in segments that were given up at the cap
         self._cap_bytes = cap_bytes
         self._cap_share = cap_share
-        self._room = threading.RLock()  # one lane at a time may give samples up
+        self._room = threading.RLock()  # what concerns both lanes is done by one at a time
         self._mapped = kernel.file_system(root) in kernel.MAPPABLE_FILE_SYSTEMS
         self.facts = Lane(self, LANE_FACTS)
         self.samples = Lane(self, LANE_SAMPLES)
@@ -283,7 +283,8 @@ class Spool:
     def origin(self) -> Origin:
         """Who speaks here."""
         if self._origin is None:
-            self._origin = self._make_origin()
+            with self._room:  # both lanes may begin at once
+                self._origin = self._origin or self._make_origin()
         return self._origin
 
     @property

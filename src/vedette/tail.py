@@ -90,7 +90,7 @@ class Tail:
                 fd = os.open(
                     path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
                 )  # a pipe must not hold us
-            except OSError:
+            except FileNotFoundError:  # given up at the cap just now
                 continue
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -137,8 +137,12 @@ class Keeper:
             try:
                 batch = speaker.read_facts()
                 more = speaker.read_samples(now) > 0 or more
-            except (FormatError, OSError) as error:  # of a newer version, or unreadable: leave it alone, whole
+            except FormatError as error:  # of a newer version: leave it alone, whole
                 self.set_aside[name] = str(error)
+                self.forget(name)
+                continue
+            except OSError as error:  # too many open files, a bad disk: it is found again, and nobody else waits
+                self.trouble = f"{speaker.directory}: {error}"
                 self.forget(name)
                 continue
             if batch is not None:
