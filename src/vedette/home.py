@@ -7,6 +7,7 @@ is no hub. Starting one is never waited for.
 import fcntl
 import hashlib
 import os
+import signal
 import stat
 import sys
 import time
@@ -82,6 +83,14 @@ class Home:
             pass
         return fd
 
+    def holds(self, fd: int) -> bool:
+        """Tell whether a lock that was taken is still the one of this home, which may have been removed."""
+        try:
+            here, held = os.stat(self.lock), os.fstat(fd)
+        except OSError:
+            return False
+        return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
+
     def hub_pid(self) -> int | None:
         """Return the pid of the living hub, 0 when it has not said it yet, None when there is none."""
         try:
@@ -117,13 +126,14 @@ class Home:
         As a child of ours it would show up in the user's own os.wait(). It is handed a pidfd of this process, so
         that it can tell how even a process ended that was gone before the hub was up.
         """
-        if not sys.executable:
+        if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
         unwanted = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_MODE", "PYTHONINSPECT", "PYTHONSTARTUP")
         environ = {key: value for key, value in os.environ.items() if key not in unwanted}
         package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
         environ["OPENBLAS_NUM_THREADS"] = "1"
+        environ["VEDETTE_MODE"] = "off"  # whatever the hub's Python runs at its start begins no run
         script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
         hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked, *self.hub_settings)
         me = kernel.open_self()
@@ -131,7 +141,13 @@ class Home:
         actions = [] if me is None else [(os.POSIX_SPAWN_DUP2, me, HANDED_FD)]
         try:
             pid = os.posix_spawn(
-                "/bin/sh", ["sh", "-c", script, self.log, *hub, *handed], environ, file_actions=actions, setsid=True
+                "/bin/sh",
+                ["sh", "-c", script, self.log, *hub, *handed],
+                environ,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=[],
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
             )
             os.waitpid(pid, 0)
         except ChildProcessError:

@@ -28,6 +28,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 MAGIC = b"vedette"
 _SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _LEAST_SIZE = 16 << 10
+_MOST_SIZE = 64 << 20
 _RETRY_S = 1.0
 _START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
 _END_BYTES = wire.END.to_bytes(4, "little")
@@ -56,9 +57,10 @@ def list_segments(directory: str, lane: str) -> list[int]:
     prefix = lane + "."
     try:
         names = os.listdir(directory)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):  # any other error does not mean that there are none
         return []
-    return sorted(int(n[len(prefix) :]) for n in names if n.startswith(prefix) and n[len(prefix) :].isdigit())
+    places = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+    return sorted(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 19)
 
 
 def pack_header(header: Header) -> bytes:
@@ -83,7 +85,10 @@ def read_header(fd: int) -> tuple[Header, int]:
     if len(body) != size or crc32(body, size) != crc:
         raise FormatError("the segment's header is damaged")
     try:
-        return _decode_header(body), _START.size + size
+        header = _decode_header(body)
+        if not 0 < header.size <= _MOST_SIZE or header.place < 0:
+            raise FormatError(f"the segment's header claims {header.size} bytes")
+        return header, _START.size + size
     except wire.UNREADABLE as error:
         raise FormatError(f"the segment's header cannot be read: {error}") from None
 
@@ -107,6 +112,20 @@ class _Mapped(mmap.mmap):
         finally:
             os.close(fd)
 
+    @classmethod
+    def adopt(cls, path: str) -> "_Mapped":
+        """Go on with a segment that has a header and no records."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            header, begin = read_header(fd)
+            segment = cls(fd, header.size)
+        except FormatError as error:
+            raise OSError(str(error)) from None
+        finally:
+            os.close(fd)
+        segment.seek(begin)
+        return segment
+
     def finish(self, mark: bytes) -> None:
         """Fill all the rest in one write, so that a late thread's write fails and is tried again."""
         while (rest := len(self) - self.tell()) > 0:
@@ -119,24 +138,25 @@ class _Mapped(mmap.mmap):
 class _Plain:
     """A segment written by os.write, for file systems on which a mapping is not to be trusted."""
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(self, path: str, size: int, *, adopted: bool = False) -> None:
         self._fd = -1
         self._size = size
-        self._at = 0
+        self._over = False
         self._lock = threading.RLock()
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if adopted else os.O_TRUNC)
+        self._fd = os.open(path, flags, 0o600)
 
     def write(self, data: bytes) -> None:
         with self._lock:
-            if self._at + len(data) > self._size:
+            # The file itself knows how far it is: an interrupt cannot come between writing and counting.
+            if self._over or os.lseek(self._fd, 0, os.SEEK_END) + len(data) > self._size:
                 raise ValueError
             try:
                 written = os.write(self._fd, data)
             except OSError:
                 written = 0
-            self._at += written
             if written != len(data):  # the disk is full: this segment is at its end
-                self._at = self._size
+                self._over = True
                 raise ValueError
 
     def finish(self, mark: bytes) -> None:
@@ -145,7 +165,7 @@ class _Plain:
                 self.write(mark + bytes(4))
             except ValueError:
                 pass
-            self._at = self._size
+            self._over = True
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -248,6 +268,7 @@ class Lane:
             self._finish_ended()
             if self._segment is not None:
                 self._segment.finish(_CLOSED_BYTES)
+                self._segment, self.write = None, _shut  # the mapping goes with its last user
 
 
 class Spool:
@@ -310,6 +331,8 @@ class Spool:
         """Make the file of a segment, whole or not at all."""
         path = os.path.join(self.directory, segment_name(header.lane, header.place))
         make = _Mapped.make if self._mapped else _Plain
+        if os.path.exists(path):  # an interrupt came just after it was made: nobody has written to it yet
+            return _Mapped.adopt(path) if self._mapped else _Plain(path, header.size, adopted=True)
         try:
             segment = make(path + ".new", header.size)
         except FileNotFoundError:

@@ -4,6 +4,7 @@ Nothing here does I/O. A frame is length u32, crc32 u32, payload, little endian.
 the length, so that a damaged header is noticed too. Spool segments and sockets carry the same frames.
 """
 
+import math
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,7 +49,8 @@ def rescue_sample(payload: bytes) -> tuple[Sample | None, int]:
         t, step, values, *rest = _decode_any(payload)
         numbers = {str(k): v for k, v in values.items() if isinstance(v, float | int)}
         span, tags = rest or ("", {})
-        t, step = int(t), int(step)
+        t = int(t)
+        step = int(step) if isinstance(step, int) or (isinstance(step, float) and math.isfinite(step)) else 0
         t, step = max(0, min(t, (1 << 63) - 1)), max(-(1 << 63), min(step, (1 << 63) - 1))
         sample = Sample(t, step, numbers, str(span), {str(k): str(v) for k, v in tags.items()})
         return (sample if numbers else None), len(values) - len(numbers)

@@ -25,12 +25,20 @@ def run(args: argparse.Namespace) -> int:
     home = Home.of(args.settings)
     if args.stop:
         return _stop(home, quiet=args.quiet)
+    if args.quiet:
+        _let_go(args.born_of)
     from vedette.hub.service import run as serve
 
     try:
         return serve(home, args.settings, quiet=args.quiet, handed=_handed(args.born_of))
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
+
+
+def _let_go(born_of: str) -> None:
+    """Close what was inherited from the process that started us: its pipes and locks are not ours to hold."""
+    last = max((int(name) for name in os.listdir("/proc/self/fd")), default=3)
+    os.closerange(HANDED_FD + 1 if born_of else HANDED_FD, last + 1)
 
 
 def _handed(born_of: str) -> dict[tuple[int, int], int]:

@@ -1,6 +1,7 @@
 """The one guarded edge: nothing of ours raises into the user's code, and what is swallowed is counted and said."""
 
 import functools
+import signal
 import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -30,6 +31,20 @@ def swallow(error: BaseException, doing: str) -> None:
     say_once(f"{doing} failed and goes on without: {type(error).__name__}: {error}")
 
 
+def let_through(error: BaseException) -> None:
+    """Raise an error again that a signal handler of the user raised while our code ran: it is not ours to swallow."""
+    handlers = {
+        code
+        for number in signal.valid_signals()
+        if (code := getattr(signal.getsignal(number), "__code__", None)) is not None
+    }
+    trace = error.__traceback__
+    while handlers and trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            raise error
+        trace = trace.tb_next
+
+
 def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
     """Make a public verb of the client safe to call: on an error of ours it returns None."""
 
@@ -38,6 +53,7 @@ def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            let_through(error)
             swallow(error, f"{function.__name__}()")
             return None
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import TextIO
 
 import msgspec
 
@@ -42,7 +43,7 @@ class Journal:
         self._t = 0
         self._announced = False
         self._told_lost = 0
-        self._stacks: object = None
+        self._stacks: TextIO | None = None
         cap = settings.spool
         self.spool = Spool(home.spool, self._make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
         self.spool.on_roll = self._rolled
@@ -77,9 +78,7 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self.spool.renew()
-        if self._stacks is not None:  # they are the parent's; this process has its own once it speaks
-            self._stacks = None
-            faulthandler.unregister(signal.SIGTERM)
+        self._stop_watching_for_sigterm()  # the stacks are the parent's; this process has its own once it speaks
 
     def now(self) -> int:
         """Return the time; within this journal it never falls."""
@@ -154,6 +153,12 @@ class Journal:
         except (OSError, ValueError, RuntimeError, AttributeError):
             self._stacks = None
 
+    def _stop_watching_for_sigterm(self) -> None:
+        if self._stacks is not None:
+            faulthandler.unregister(signal.SIGTERM)
+            self._stacks.close()
+            self._stacks = None
+
     def tell_losses(self) -> None:
         """Put what had to be dropped on record, once there is room for it."""
         lost = self.spool.lost
@@ -176,6 +181,7 @@ class Journal:
         if self._announced:
             self.tell_losses()
             self.spool.close()
+            self._stop_watching_for_sigterm()
         if self.spool.lost:
             say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
 

@@ -92,7 +92,7 @@ class Run:
         """Log named numbers at a step; without one, at the step after the last."""
         try:
             if step is None:
-                step = self._step
+                step = self._step if type(self._step) is int else self._sound_step(0)
             self._step = step + 1
             sum(values.values())  # fails unless all are numbers, at a fraction of the cost of looking at each
             t = time_ns()
@@ -100,10 +100,15 @@ class Run:
             size = len(payload)
             if size > _MAX:
                 raise OverflowError
-            self._samples.write(_pack_head(size, crc32(payload, size)) + payload)
-        except Exception:
+            record = _pack_head(size, crc32(payload, size)) + payload
+        except Exception as error:
+            guard.let_through(error)
             self._log_carefully(values, step)
             return
+        try:
+            self._samples.write(record)
+        except ValueError:
+            self._samples.roll(record)
         if t > self._journal.wake_at:
             self._journal.wake_hub()
 
@@ -237,6 +242,7 @@ class Run:
             if numbers:
                 self._write(numbers, step, _text_tags(tags))
         except Exception as error:
+            guard.let_through(error)
             guard.swallow(error, "log()")
 
     def _write(self, numbers: dict[str, Any], step: int, tags: dict[str, str]) -> None:

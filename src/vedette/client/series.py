@@ -6,6 +6,7 @@ from time import time_ns
 from zlib import crc32
 
 from vedette import wire
+from vedette.client.guard import let_through
 from vedette.client.journal import Journal
 
 Handle = Callable[..., None]
@@ -35,11 +36,17 @@ def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..
             t = time_ns()
             # an array of three: a uint64, an int64, a map of one double
             payload = pack_payload(b"\x93\xcf", t, b"\xd3", step, key, value)
-            lane.write(pack_record(length, crc32(payload, size), payload))
-            if t > journal.wake_at:
-                journal.wake_hub()
-        except Exception:
+            record = pack_record(length, crc32(payload, size), payload)
+        except Exception as error:
+            let_through(error)
             careful({name: value}, step, tags)
+            return
+        try:
+            lane.write(record)
+        except ValueError:
+            lane.roll(record)
+        if t > journal.wake_at:
+            journal.wake_hub()
 
     def log_tagged(value: float, step: int | None = None) -> None:
         """Log one number; without a step, the one after the last."""

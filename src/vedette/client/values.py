@@ -39,7 +39,7 @@ encode_sample = msgspec.msgpack.Encoder(enc_hook=to_number, decimal_format="numb
 class Budget:
     """How many parts of a user's value are looked at: things that hold each other must cost no time."""
 
-    def __init__(self, items: int = 100_000) -> None:
+    def __init__(self, items: int = 1_000_000) -> None:
         self.left = items
 
     def take(self) -> bool:
@@ -59,6 +59,7 @@ def numbers_in(
     budget = budget or Budget()
     for key, value in values.items():
         if not budget.take():
+            yield f"{prefix}(and more)", None
             return
         name = prefix + text_of(key)
         if isinstance(value, Mapping) and id(value) not in above and len(above) < _MOST_DEPTH:

@@ -87,7 +87,7 @@ class Keeper:
     def _discover(self) -> None:
         try:
             with os.scandir(self.home.spool) as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                names = [e.name for e in entries if e.name.isascii() and e.is_dir(follow_symlinks=False)]
         except OSError:
             return
         new = [name for name in names if name not in self.speakers and name not in self.set_aside]
@@ -104,7 +104,11 @@ class Keeper:
                 speaker.gone = speaker.was_read and _age_s(speaker.directory) > _STILLBORN_S
             elif name not in self._watches:
                 speaker.gone = False  # until its own watch says so
-                watch = self._watches[name] = Watch(speaker.origin, self._handed)
+                try:
+                    watch = self._watches[name] = Watch(speaker.origin, self._handed)
+                except (OSError, OverflowError) as error:  # too many open files, say: look again next time
+                    self.trouble = str(error)
+                    continue
                 if (fd := watch.fileno()) is not None:
                     self._by_fd[fd] = name
                     self._poll.register(fd, select.POLLIN)
@@ -141,7 +145,10 @@ class Keeper:
                 self.set_aside[name] = str(error)
                 self.forget(name)
                 continue
-            except OSError as error:  # too many open files, a bad disk: it is found again, and nobody else waits
+            except (
+                OSError,
+                MemoryError,
+            ) as error:  # too many open files, a bad disk: it is found again, and nobody else waits
                 self.trouble = f"{speaker.directory}: {error}"
                 self.forget(name)
                 continue
@@ -194,7 +201,7 @@ class Keeper:
     def _bury(self, change: wire.Change) -> None:
         """Say how those ended who did not say it themselves, and remove their spools."""
         finished = [speaker for speaker in self.speakers.values() if speaker.finished]
-        for speaker in finished:
+        for speaker in list(finished):
             if speaker.origin is None:
                 if not speaker.remove_empty():
                     self.set_aside[speaker.name] = "no segment of it has a readable header"
@@ -205,7 +212,10 @@ class Keeper:
             self.flush()  # what they said must be on disk before their spools go
         for speaker in finished:
             if speaker.origin is not None:
-                speaker.remove()
+                try:
+                    speaker.remove()
+                except OSError as error:  # somebody has put something there
+                    self.set_aside[speaker.name] = f"all of it is kept, but it cannot be removed: {error}"
             self.forget(speaker.name)
 
     def forget(self, name: str) -> None:
@@ -261,16 +271,20 @@ class Keeper:
         for name in list(self.speakers):
             self.forget(name)
 
+    def let_go(self) -> None:
+        """Let go of everything, touching nothing on disk."""
+        for name in list(self.speakers):
+            self.forget(name)
+        self.store.close()
+
     def close(self) -> None:
         """Seal everything and let go."""
         try:
             self.turn(seal={""})
             self.flush()
-        except (StoreError, OSError) as error:
+        except Exception as error:  # the spools are safe, and the next hub reads them
             self.trouble = str(error)
-        for name in list(self.speakers):
-            self.forget(name)
-        self.store.close()
+        self.let_go()
 
 
 def _note(change: wire.Change, batch: Batch) -> None:

@@ -48,7 +48,7 @@ class Watch:
             return
         try:
             self._fd = os.pidfd_open(origin.pid)
-        except OSError:
+        except ProcessLookupError:  # any other error says nothing of the process, and is the caller's
             self.death = Death(None, None)
             return
         if kernel.start_ticks(origin.pid) != origin.started:

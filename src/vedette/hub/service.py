@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import queue
+import resource
 import select
 import signal
 import socket
@@ -43,6 +44,7 @@ def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, 
             print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")  # noqa: T201 - the user asked
         return 0
     _trim(home.log)
+    _raise_limits()
     try:
         keeper = Keeper(home, SqliteStore(home.store), settings.hub, handed)
     except (sqlite3.Error, OSError, VedetteError) as error:
@@ -50,9 +52,16 @@ def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, 
         return 1
     if not quiet:
         print(f"vedette hub {__version__} keeps {home.root}, pid {os.getpid()}; Ctrl-C ends it")  # noqa: T201
-    asyncio.run(_Service(home, keeper, settings).serve())
+    asyncio.run(_Service(home, keeper, settings, lock).serve())
     os.close(lock)
     return 0
+
+
+def _raise_limits() -> None:
+    """A hub inherits the limits of whoever started it; take what is allowed."""
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(limit, (resource.getrlimit(limit)[1],) * 2)
 
 
 def _trim(log: str) -> None:
@@ -83,8 +92,9 @@ class _Alarm:
 
 
 class _Service:
-    def __init__(self, home: Home, keeper: Keeper, settings: Settings) -> None:
+    def __init__(self, home: Home, keeper: Keeper, settings: Settings, lock: int) -> None:
         self._home = home
+        self._lock = lock
         self._keeper = keeper
         self._pace = settings.hub
         self._born = time.monotonic()
@@ -119,6 +129,9 @@ class _Service:
     def _keep(self) -> None:
         idle_since = time.monotonic()
         while not self._stopping.is_set():
+            if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
+                self._keeper.let_go()
+                break
             asked = self._take_asked()
             more = False
             try:
@@ -141,10 +154,13 @@ class _Service:
                 break
             if not more:
                 self._wake.wait(self._pace.turn_s)
-        self._keeper.close()
-        for item in self._take_asked():
-            self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
-        self._loop.call_soon_threadsafe(self._ended.set)
+        try:
+            if self._home.holds(self._lock):
+                self._keeper.close()
+        finally:
+            for item in self._take_asked():
+                self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
+            self._loop.call_soon_threadsafe(self._ended.set)
 
     def _take_asked(self) -> list[_Asked]:
         asked = []
@@ -184,7 +200,7 @@ class _Service:
                         wire.check_version(message)
                         greeted = True
                         continue
-                    await self._reply(message, writer)
+                    await self._reply(message, reader, writer)
         except VedetteError as error:
             writer.write(wire.pack_message(wire.Refused(str(error))))
         except (ConnectionError, asyncio.CancelledError):
@@ -193,7 +209,7 @@ class _Service:
             with contextlib.suppress(ConnectionError):
                 writer.close()
 
-    async def _reply(self, message: wire.Message, writer: asyncio.StreamWriter) -> None:
+    async def _reply(self, message: wire.Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if isinstance(message, wire.Seal):
             answer: asyncio.Future[str] = self._loop.create_future()
             self._asked.put(_Asked(message.run, answer))
@@ -203,21 +219,30 @@ class _Service:
         elif isinstance(message, wire.AskHealth):
             writer.write(wire.pack_message(self._health()))
         elif isinstance(message, wire.Follow):
-            await self._follow(message.run, writer)
+            await self._follow(message.run, reader, writer)
         else:
             raise FormatError(f"a {type(message).__name__} is not for the hub")
         await writer.drain()
 
-    async def _follow(self, run: str, writer: asyncio.StreamWriter) -> None:
+    async def _follow(self, run: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send changes until the follower says anything or goes away."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
         self._followers[inbox] = run
+        gone = asyncio.ensure_future(reader.read(1))
         try:
             writer.write(wire.pack_message(wire.Done()))
-            while True:
-                writer.write(await inbox.get())
+            while not gone.done():
+                news = asyncio.ensure_future(inbox.get())
+                await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not news.done():
+                    news.cancel()
+                    break
+                writer.write(news.result())
                 await writer.drain()
         finally:
+            gone.cancel()
             del self._followers[inbox]
+        raise ConnectionAbortedError
 
     def _health(self) -> wire.Health:
         keeper = self._keeper

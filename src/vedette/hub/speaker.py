@@ -219,7 +219,8 @@ class Speaker:
     def stacks(self) -> str:
         """Return the stacks that were written when SIGTERM came, if it did."""
         try:
-            with open(os.path.join(self.directory, "stacks"), errors="replace") as file:
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            with open(os.open(os.path.join(self.directory, "stacks"), flags), errors="replace") as file:
                 return file.read(200_000)
         except OSError:
             return ""
