@@ -137,7 +137,7 @@ class Home:
         script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
         hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked, *self.hub_settings)
         me = kernel.open_self()
-        handed = () if me is None else ("--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid())}")
+        handed = () if me is None else ("--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid()) or 0}")
         actions = [] if me is None else [(os.POSIX_SPAWN_DUP2, me, HANDED_FD)]
         try:
             pid = os.posix_spawn(

@@ -24,11 +24,16 @@ def host() -> str:
 
 def boot() -> str:
     """Return where and since when a pid means something: this boot, this pid namespace."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip() + "/" + os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    if not _boot:
+        try:
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                _boot.append(file.read().strip() + "/" + os.readlink("/proc/self/ns/pid"))
+        except OSError:
+            return ""
+    return _boot[0]
+
+
+_boot: list[str] = []  # it does not change, and asking may fail for want of descriptors
 
 
 def start_ticks(pid: int) -> int | None:
@@ -49,7 +54,7 @@ def _stat(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()
-    except (OSError, ValueError):
+    except (FileNotFoundError, ProcessLookupError, ValueError):  # any other error says nothing of the process
         return []
 
 

@@ -257,3 +257,84 @@ def test_the_spool_keeps_to_its_cap(home, finish):
     assert dropped + len(points) + len(run.history("fast")) == 101_000
     assert points.step[-1] == 99_999
     assert run.config == {"late": 1}
+
+
+def test_a_home_that_was_removed_belongs_to_a_new_hub(home, finish):
+    """`rm -rf` of the home, then another script: the old hub touches nothing of it, and the new run is there."""
+    finish("import vedette\nvedette.log({'x': 1})")
+    eventually(home.hub_pid)
+    subprocess.run(["rm", "-rf", home.root], check=True)
+    finish("import vedette\nvedette.init(name='second').log({'x': 2.0})")
+
+    [run] = eventually(lambda: read_runs(home))
+    assert run.name == "second"
+    assert run.history("x").value.tolist() == [2.0]
+
+
+def test_a_users_own_timeout_is_the_users(home, finish):
+    """An exception that a signal handler raises inside `log` reaches the user; what had returned is there, once."""
+    code, out, err = finish(
+        """
+        import signal, time, vedette
+        class Late(Exception): pass
+        run, inside, kept = vedette.init(), False, []
+        raised = seen = 0
+        def ring(*_):
+            global raised
+            if inside:
+                raised += 1
+                raise Late
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        end, step = time.monotonic() + 1.5, 0
+        while time.monotonic() < end:
+            step += 1
+            try:
+                inside = True
+                run.log({"x": float(step)}, step=step)
+                inside = False
+                kept.append(step)
+            except Late:
+                inside = False
+                seen += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(raised, seen, len(kept), sum(kept))
+        """
+    )
+
+    assert code == 0, err
+    raised, seen, count, total = map(int, out.split())
+    assert seen >= 0.9 * raised > 0
+    [run] = read_runs(home)
+    steps = run.history("x").step
+    assert len(steps) == len(set(steps.tolist()))
+    assert count <= len(steps) <= count + seen
+    assert total <= int(steps.sum())
+
+
+def test_the_hub_holds_nothing_of_the_users(home, tmp_path):
+    """A pipe that the job inherited ends with the job, not with the hub that the job started."""
+    script = tmp_path / "job.py"
+    script.write_text("import vedette\nvedette.log({'x': 1})\n")
+    begin = time.monotonic()
+    command = f"sh -c 'exec 5>&1; {sys.executable} {script}' | cat"
+    subprocess.run(["sh", "-c", command], check=True, env={**os.environ, "VEDETTE_HOME": home.asked}, timeout=30)
+
+    assert time.monotonic() - begin < 20
+    assert eventually(home.hub_pid)
+
+
+def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
+    """Forty jobs under `ulimit -n 64`, which their hub inherits: every one is done, with every point."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import time, vedette\nrun = vedette.init()\n"
+        "for step in range(50):\n    run.log({'x': float(step)}, step=step)\n    time.sleep(0.02)\n"
+    )
+    command = f"ulimit -n 64; for i in $(seq 40); do {sys.executable} {script} & done; wait"
+    subprocess.run(["bash", "-c", command], check=True, env={**os.environ, "VEDETTE_HOME": home.asked})
+
+    runs = eventually(lambda: (r := read_runs(home)) and all(run.end_t for run in r) and r, 30)
+    assert len(runs) == 40
+    assert {run.state for run in runs} == {"done"}
+    assert sum(len(run.history("x")) for run in runs) == 2000

@@ -55,7 +55,7 @@ class Journal:
             host=kernel.host(),
             boot=kernel.boot(),
             pid=os.getpid(),
-            started=kernel.start_ticks(os.getpid()) or 0,
+            started=_started(),
             span=self.run,
             process=f"{self.try_id}/{name}",
             upstream=self._upstream,
@@ -187,6 +187,13 @@ class Journal:
 
     def _why_lost(self) -> str:
         return self.spool.trouble or "the disk was full"
+
+
+def _started() -> int:
+    try:
+        return kernel.start_ticks(os.getpid()) or 0
+    except OSError:
+        return 0
 
 
 def _guess(ask: Callable[[], str]) -> str:

@@ -121,7 +121,12 @@ class Keeper:
                 self.speakers[name].gone = found = True
                 continue
             fd = watch.fileno()
-            if watch.look(name in ready) is not None:
+            try:
+                dead = watch.look(name in ready) is not None
+            except OSError as error:
+                self.trouble = str(error)
+                continue
+            if dead:
                 self._forget_fd(fd)
                 self.speakers[name].gone = found = True
         return found

@@ -51,7 +51,12 @@ class Watch:
         except ProcessLookupError:  # any other error says nothing of the process, and is the caller's
             self.death = Death(None, None)
             return
-        if kernel.start_ticks(origin.pid) != origin.started:
+        try:
+            another = origin.started not in (0, kernel.start_ticks(origin.pid))
+        except OSError:
+            self.shut()
+            raise
+        if another:
             self._found_dead(Death(None, None))
 
     def look(self, ready: bool) -> Death | None:
