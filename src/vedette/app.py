@@ -16,7 +16,7 @@ from vedette.errors import FormatError, HubError, NotFoundError
 from vedette.home import Home
 from vedette.query import runs as query_runs
 from vedette.query.runs import RunView
-from vedette.spool import file_size
+from vedette.segment import file_size
 from vedette.store.sqlite import open_reader
 from vedette.store.sqlite_read import SqliteReader
 

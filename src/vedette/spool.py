@@ -1,175 +1,40 @@
 """The append-only files that a process writes; `tail.py` reads them.
 
 A spool is a directory `<origin>/` of segments `<lane>.<place>`, where place counts the bytes of the lane: a
-segment of size S that starts at place P is followed by P + S (decisions/003). A segment is a header and then
-frames as in `wire`; length 0 means nothing yet, END go to the next segment, CLOSED nothing will follow.
+segment of size S that starts at place P is followed by P + S (decisions/003).
 
 The writer appends with one memory copy and takes no lock; only the change to the next segment does. Nobody
 ever truncates a segment.
 """
 
 import errno
-import mmap
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
-from zlib import crc32
 
 import msgspec
-from msgspec import Struct
 
 from vedette import kernel, wire
-from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
+from vedette.segment import (
+    Header,
+    Mapped,
+    Plain,
+    Segment,
+    count_records,
+    file_size,
+    list_segments,
+    pack_header,
+    segment_name,
+    unlink,
+)
 
-MAGIC = b"vedette"
 _SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _LEAST_SIZE = 16 << 10
-_MOST_SIZE = 64 << 20
 _RETRY_S = 1.0
-_START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
 _END_BYTES = wire.END.to_bytes(4, "little")
 _CLOSED_BYTES = wire.CLOSED.to_bytes(4, "little")
-
-
-class Header(Struct, frozen=True):
-    """What stands at the start of each segment."""
-
-    lane: str
-    place: int
-    size: int
-    origin: Origin
-
-
-_decode_header = msgspec.msgpack.Decoder(Header).decode
-
-
-def segment_name(lane: str, place: int) -> str:
-    """Return the file name of the segment that starts at a place."""
-    return f"{lane}.{place:016d}"
-
-
-def list_segments(directory: str, lane: str) -> list[int]:
-    """Return the places at which a lane's segments start, in order."""
-    prefix = lane + "."
-    try:
-        names = os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):  # any other error does not mean that there are none
-        return []
-    places = [name[len(prefix) :] for name in names if name.startswith(prefix)]
-    return sorted(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 19)
-
-
-def pack_header(header: Header) -> bytes:
-    """Return a segment's first bytes."""
-    body = wire.encode(header)
-    return _START.pack(MAGIC + bytes([wire.VERSION]), len(body), crc32(body, len(body))) + body
-
-
-def read_header(fd: int) -> tuple[Header, int]:
-    """Return a segment's header and where its records begin; raise FormatError when there is none."""
-    start = os.pread(fd, _START.size, 0)
-    if len(start) < _START.size:
-        raise FormatError("the segment ends inside its header")
-    magic, size, crc = _START.unpack(start)
-    if magic[:7] != MAGIC:
-        raise FormatError("the segment has no header")
-    if magic[7] > wire.VERSION:
-        raise VersionError(
-            f"its format is version {magic[7]}, and this vedette reads up to {wire.VERSION}: upgrade vedette"
-        )
-    body = os.pread(fd, min(size, wire.MAX_PAYLOAD), _START.size)
-    if len(body) != size or crc32(body, size) != crc:
-        raise FormatError("the segment's header is damaged")
-    try:
-        header = _decode_header(body)
-        if not 0 < header.size <= _MOST_SIZE or header.place < 0:
-            raise FormatError(f"the segment's header claims {header.size} bytes")
-        return header, _START.size + size
-    except wire.UNREADABLE as error:
-        raise FormatError(f"the segment's header cannot be read: {error}") from None
-
-
-class _Segment(Protocol):
-    """A file of fixed capacity: `write` appends, whole or with ValueError; `finish` marks its end for good."""
-
-    def write(self, data: bytes, /) -> object: ...
-    def finish(self, mark: bytes) -> None: ...
-
-
-class _Mapped(mmap.mmap):
-    """A segment in memory that the kernel keeps whatever happens to this process."""
-
-    @classmethod
-    def make(cls, path: str, size: int) -> "_Mapped":
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(fd, 0, size)  # a full disk is an error here, never a SIGBUS later
-            return cls(fd, size)
-        finally:
-            os.close(fd)
-
-    @classmethod
-    def adopt(cls, path: str) -> "_Mapped":
-        """Go on with a segment that has a header and no records."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            header, begin = read_header(fd)
-            segment = cls(fd, header.size)
-        except FormatError as error:
-            raise OSError(str(error)) from None
-        finally:
-            os.close(fd)
-        segment.seek(begin)
-        return segment
-
-    def finish(self, mark: bytes) -> None:
-        """Fill all the rest in one write, so that a late thread's write fails and is tried again."""
-        while (rest := len(self) - self.tell()) > 0:
-            try:
-                self.write((mark + bytes(rest))[:rest])
-            except ValueError:
-                continue  # another thread has just written: the rest is less now
-
-
-class _Plain:
-    """A segment written by os.write, for file systems on which a mapping is not to be trusted."""
-
-    def __init__(self, path: str, size: int, *, adopted: bool = False) -> None:
-        self._fd = -1
-        self._size = size
-        self._over = False
-        self._lock = threading.RLock()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if adopted else os.O_TRUNC)
-        self._fd = os.open(path, flags, 0o600)
-
-    def write(self, data: bytes) -> None:
-        with self._lock:
-            # The file itself knows how far it is: an interrupt cannot come between writing and counting.
-            if self._over or os.lseek(self._fd, 0, os.SEEK_END) + len(data) > self._size:
-                raise ValueError
-            try:
-                written = os.write(self._fd, data)
-            except OSError:
-                written = 0
-            if written != len(data):  # the disk is full: this segment is at its end
-                self._over = True
-                raise ValueError
-
-    def finish(self, mark: bytes) -> None:
-        with self._lock:
-            try:
-                self.write(mark + bytes(4))
-            except ValueError:
-                pass
-            self._over = True
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
 
 
 def _shut(_data: bytes) -> None:
@@ -196,14 +61,14 @@ class Lane:
         """Forget every segment and begin anew: at the start, and in a fork child."""
         self.write: Callable[[bytes], object] = _shut
         self.lost = 0  # records that could not be kept
-        self._segment: _Segment | None = None
+        self._segment: Segment | None = None
         self._place = 0  # where the next segment will start
         self._rolls = 0
         self._retry_at = 0.0
         self._lock = threading.RLock()  # a signal handler may log while its own thread rolls
         self._rolling = False
         self._pending: list[bytes] = []
-        self._ended: list[_Segment] = []
+        self._ended: list[Segment] = []
 
     def append(self, record: bytes) -> None:
         """Keep a framed record. When this has returned, only a lost disk loses it, or `lost` counts it."""
@@ -327,12 +192,12 @@ class Spool:
         self.facts.renew()
         self.samples.renew()
 
-    def make_segment(self, header: Header) -> _Segment:
+    def make_segment(self, header: Header) -> Segment:
         """Make the file of a segment, whole or not at all."""
         path = os.path.join(self.directory, segment_name(header.lane, header.place))
-        make = _Mapped.make if self._mapped else _Plain
+        make = Mapped.make if self._mapped else Plain
         if os.path.exists(path):  # an interrupt came just after it was made: nobody has written to it yet
-            return _Mapped.adopt(path) if self._mapped else _Plain(path, header.size, adopted=True)
+            return Mapped.adopt(path) if self._mapped else Plain(path, header.size, adopted=True)
         try:
             segment = make(path + ".new", header.size)
         except FileNotFoundError:
@@ -340,12 +205,12 @@ class Spool:
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             segment = make(path + ".new", header.size)
         except OSError:
-            _unlink(path + ".new")
+            unlink(path + ".new")
             raise
         try:
             segment.write(pack_header(header))
         except ValueError:
-            _unlink(path + ".new")
+            unlink(path + ".new")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         os.rename(path + ".new", path)
         return segment
@@ -378,7 +243,7 @@ class Spool:
                 oldest = older.pop(0)
                 self.dropped += count_records(self._path(*oldest))
                 self.trouble = "the spool was at its cap, so the oldest samples were given up"
-                _unlink(self._path(*oldest))
+                unlink(self._path(*oldest))
                 total -= used[oldest]
             return size
 
@@ -389,36 +254,3 @@ class Spool:
         """Say that nothing will follow."""
         self.samples.close()
         self.facts.close()
-
-
-def file_size(path: str) -> int:
-    """Return a file's size, 0 when there is none."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
-
-
-def count_records(path: str) -> int:
-    """Count the records of a whole segment."""
-    try:
-        with open(path, "rb") as file:
-            _, at = read_header(file.fileno())
-            data = file.read()
-    except (OSError, FormatError):
-        return 0
-    count = 0
-    while at + wire.HEAD.size <= len(data):
-        size, _ = wire.unpack_head(data, at)
-        if size == 0 or size >= wire.CLOSED:
-            break
-        at += wire.HEAD.size + size
-        count += 1
-    return count

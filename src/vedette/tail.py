@@ -7,7 +7,7 @@ from zlib import crc32
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
-from vedette.spool import Header, file_size, list_segments, read_header, segment_name
+from vedette.segment import Header, file_size, list_segments, read_header, segment_name
 
 _ARRAYS = {bytes([0x90 + length]) for length in range(16)}  # a record begins as an array in msgpack
 _SEARCH_BYTES = 256 << 20  # to be checksummed at most in search of a sound record

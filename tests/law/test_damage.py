@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from vedette import spool, wire
+from vedette import segment, wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Sample, Span
 from vedette.tail import Tail
@@ -34,12 +34,12 @@ def payloads_of(lane: str, chance: random.Random) -> list[bytes]:
 
 
 def header(lane: str, place: int, size: int) -> bytes:
-    return spool.pack_header(spool.Header(lane, place, size, ORIGIN))
+    return segment.pack_header(segment.Header(lane, place, size, ORIGIN))
 
 
 def write_segment(directory: str, lane: str, place: int, size: int, records: bytes, *, end: bytes = END) -> str:
     """Write a whole segment: header, records, end mark, zeros."""
-    path = os.path.join(directory, spool.segment_name(lane, place))
+    path = os.path.join(directory, segment.segment_name(lane, place))
     with open(path, "wb") as file:
         file.write((header(lane, place, size) + records + end).ljust(size, b"\0")[:size])
     return path
@@ -272,7 +272,7 @@ def test_a_file_longer_than_its_segment_is_no_trap(beyond: int, large: bool, tmp
     records = b"".join(map(wire.frame, written)) + straddling
     size = len(header(LANE_FACTS, 0, 5000)) + len(records) - beyond
     assert len(header(LANE_FACTS, 0, size)) == len(header(LANE_FACTS, 0, 5000))
-    with open(os.path.join(tmp_path, spool.segment_name(LANE_FACTS, 0)), "wb") as file:
+    with open(os.path.join(tmp_path, segment.segment_name(LANE_FACTS, 0)), "wb") as file:
         file.write(header(LANE_FACTS, 0, size) + records + wire.frame(b"never") + bytes(100))
     for gone in (True, False):
         tail = Tail(str(tmp_path), LANE_FACTS, patience_s=0)
@@ -429,19 +429,19 @@ def test_a_segment_of_a_newer_version_is_refused(tmp_path):
     with pytest.raises(VersionError, match="upgrade"):
         tail.read(gone=True)
     with open(paths[1], "rb") as file, pytest.raises(VersionError, match="upgrade"):
-        spool.read_header(file.fileno())
+        segment.read_header(file.fileno())
 
 
 def test_what_is_no_segment_has_no_header(tmp_path):
     """A header is read from a sound segment alone; anything else is a FormatError."""
     _, paths = three_segments(str(tmp_path))
     with open(paths[0], "rb") as file:
-        assert spool.read_header(file.fileno())[0] == spool.Header(LANE_FACTS, 0, 8192, ORIGIN)
+        assert segment.read_header(file.fileno())[0] == segment.Header(LANE_FACTS, 0, 8192, ORIGIN)
     for number, content in enumerate([b"", b"vedette", bytes(4096), b"vedette\x01" + bytes(4096), os.urandom(4096)]):
         path = tmp_path / f"x{number}"
         path.write_bytes(content)
         with open(path, "rb") as file, pytest.raises(FormatError):
-            spool.read_header(file.fileno())
+            segment.read_header(file.fileno())
 
 
 def test_names_that_are_no_segments_are_left_alone(tmp_path):

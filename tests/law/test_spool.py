@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette import spool, wire
+from vedette import segment, spool, wire
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.tail import Tail
 
@@ -132,7 +132,7 @@ def test_every_record_of_eight_threads_is_there_in_order(mapped: bool, small: No
     assert complaints(living, said) == []
     assert dead == living
     assert tail.damaged == made.lost == 0
-    assert len(spool.list_segments(made.directory, LANE_SAMPLES)) > 100
+    assert len(segment.list_segments(made.directory, LANE_SAMPLES)) > 100
 
 
 @BOTH
@@ -149,10 +149,10 @@ def test_a_reader_beside_eight_threads_gets_every_record(mapped: bool, small: No
         while not last:
             last = over.is_set()
             got.extend(payload for _, payload in tail.read())
-            places = spool.list_segments(made.directory, LANE_SAMPLES)
+            places = segment.list_segments(made.directory, LANE_SAMPLES)
             for place, following in itertools.pairwise(places):
                 if following <= tail.place:
-                    os.unlink(os.path.join(made.directory, spool.segment_name(LANE_SAMPLES, place)))
+                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, place)))
 
     reader = threading.Thread(target=follow)
     reader.start()
@@ -187,27 +187,27 @@ def test_a_late_thread_loses_nothing(mapped: bool, small: None, tmp_path):
     assert late_thread(tmp_path, mapped=mapped) == []
 
 
-def only_mark(self: spool._Mapped, mark: bytes) -> None:
+def only_mark(self: segment.Mapped, mark: bytes) -> None:
     """Mark the end of a segment without filling the rest: what a late thread writes there is never read."""
     if len(self) - self.tell() >= len(mark):
         self.write(mark)
 
 
-def no_mark(self: spool._Mapped, mark: bytes) -> None:
+def no_mark(self: segment.Mapped, mark: bytes) -> None:
     """Leave a segment without an end: a reader waits there for ever."""
 
 
 @pytest.mark.parametrize("finish", [only_mark, no_mark])
 def test_a_build_that_does_not_fill_the_rest_is_caught(finish: Any, small: None, tmp_path, monkeypatch):
     """The checks above mean something: a roll that does not fill the rest of a segment loses records, or hides them."""
-    monkeypatch.setattr(spool._Mapped, "finish", finish)
+    monkeypatch.setattr(segment.Mapped, "finish", finish)
 
     assert late_thread(tmp_path) != []
 
 
 def test_a_build_without_end_marks_is_caught_by_the_threads(small: None, tmp_path, monkeypatch):
     """The check of the eight threads means something: without end marks a living lane is not read through."""
-    monkeypatch.setattr(spool._Mapped, "finish", no_mark)
+    monkeypatch.setattr(segment.Mapped, "finish", no_mark)
     made = new_spool(tmp_path)
     said = write_from_threads(made.samples, 200)
 
@@ -216,8 +216,8 @@ def test_a_build_without_end_marks_is_caught_by_the_threads(small: None, tmp_pat
 
 def segment_with(directory: Any, records: bytes, size: int = 8192, place: int = 0) -> str:
     """Write a segment of a lane by hand."""
-    path = os.path.join(str(directory), spool.segment_name(LANE_SAMPLES, place))
-    head = spool.pack_header(spool.Header(LANE_SAMPLES, place, size, Origin("o")))
+    path = os.path.join(str(directory), segment.segment_name(LANE_SAMPLES, place))
+    head = segment.pack_header(segment.Header(LANE_SAMPLES, place, size, Origin("o")))
     with open(path, "wb") as file:
         file.write((head + records).ljust(size, b"\0"))
     return path
@@ -238,7 +238,7 @@ def test_a_torn_record_is_waited_for_or_counted_once(tmp_path):
         assert dead_tail.damaged <= 1
         os.rename(path, path + ".before")
         with open(path + ".before", "r+b") as file:  # the very file that the living reader has open
-            file.seek(len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, 8192, Origin("o")))))
+            file.seek(len(segment.pack_header(segment.Header(LANE_SAMPLES, 0, 8192, Origin("o")))))
             file.write(first + second + third)
 
         assert [p for _, p in tail.read()] == [second[8:], third[8:]]
@@ -259,7 +259,7 @@ def test_a_record_that_is_being_written_is_not_taken_for_damage(
     """
     first, second, third = (record(0, number, size) for number in range(3))
     capacity = 1 << 16
-    begin = len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, capacity, Origin("o"))))
+    begin = len(segment.pack_header(segment.Header(LANE_SAMPLES, 0, capacity, Origin("o"))))
     torn = len(first) + len(second) // 2
     pread = os.pread
     for moment in range(8):
@@ -315,9 +315,9 @@ def test_a_reader_beside_another_process_gets_every_record(tmp_path):
     while not tail.closed and time.monotonic() < deadline:
         got += [payload[:20] for _, payload in tail.read()]
         tail.sync()
-        for place, following in itertools.pairwise(spool.list_segments(directory, LANE_SAMPLES)):
+        for place, following in itertools.pairwise(segment.list_segments(directory, LANE_SAMPLES)):
             if following <= tail.place:
-                os.unlink(os.path.join(directory, spool.segment_name(LANE_SAMPLES, place)))
+                os.unlink(os.path.join(directory, segment.segment_name(LANE_SAMPLES, place)))
     os.waitpid(pid, 0)
     tail.shut()
 
@@ -350,9 +350,9 @@ def test_a_reader_that_starts_again_anywhere_sees_the_rest_once(sizes, mapped, l
         assert [payload for _, payload in places] == [one[8:] for one in written]
         at = data.draw(st.integers(0, len(places) - 1))
         if freed:  # as the hub does: what lies wholly behind the mark
-            for place, following in itertools.pairwise(spool.list_segments(made.directory, LANE_SAMPLES)):
+            for place, following in itertools.pairwise(segment.list_segments(made.directory, LANE_SAMPLES)):
                 if following <= places[at][0]:
-                    os.unlink(os.path.join(made.directory, spool.segment_name(LANE_SAMPLES, place)))
+                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, place)))
         again = Tail(made.directory, LANE_SAMPLES, places[at][0])
 
         assert drain(again, limit=limit) == places[at + 1 :]
@@ -476,14 +476,14 @@ def test_a_segment_may_be_filled_to_its_last_byte(mapped: bool, left: int, small
     """Whatever number of bytes is left at a segment's end, the reader finds its way into the next one, or waits."""
     made = new_spool(tmp_path, mapped=mapped)
     made.samples.append(record(0, 0))
-    room = 4096 - len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, 4096, made.origin))) - len(record(0, 0))
+    room = 4096 - len(segment.pack_header(segment.Header(LANE_SAMPLES, 0, 4096, made.origin))) - len(record(0, 0))
     made.samples.append(record(0, 1, room - len(record(0, 1)) - left))
-    assert len(spool.list_segments(made.directory, LANE_SAMPLES)) == 1
+    assert len(segment.list_segments(made.directory, LANE_SAMPLES)) == 1
     assert complaints(read_all(made.directory, gone=False)[0], {0: 2}) == []
     for number in range(2, 5):
         made.samples.append(record(0, number, 20))
 
-    assert len(spool.list_segments(made.directory, LANE_SAMPLES)) == 2
+    assert len(segment.list_segments(made.directory, LANE_SAMPLES)) == 2
     assert complaints(read_all(made.directory, gone=False)[0], {0: 5}) == []
 
 
@@ -606,7 +606,7 @@ def fill_half_segments(root: Any, *, torn: bool) -> tuple[str, int]:
     def child() -> list[Any]:
         made = new_spool(root, mapped=False)
         os.mkdir(made.directory)
-        head = len(spool.pack_header(spool.Header(LANE_SAMPLES, 0, 64 << 10, made.origin)))
+        head = len(segment.pack_header(segment.Header(LANE_SAMPLES, 0, 64 << 10, made.origin)))
         no_file_over(head + 150 * len(record(0, 0, 49)) + (20 if torn else 0))
         for number in range(1000):
             made.samples.append(record(0, number, 50 - len(str(number))))
@@ -622,7 +622,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_segment_loses_nothing(tmp_path):
 
     assert lost == 0
     assert complaints(got, {0: 1000}) == []
-    assert tail.damaged == len(spool.list_segments(directory, LANE_SAMPLES)) - 1
+    assert tail.damaged == len(segment.list_segments(directory, LANE_SAMPLES)) - 1
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["torn", "clean"])
@@ -631,7 +631,7 @@ def test_a_segment_without_an_end_does_not_hold_up_a_living_lane(torn: bool, tmp
     directory, _ = fill_half_segments(tmp_path, torn=torn)
     living = Tail(directory, LANE_SAMPLES, patience_s=0)
     got = [payload for _, payload in drain(living)]
-    place = spool.list_segments(directory, LANE_SAMPLES)[-2]
+    place = segment.list_segments(directory, LANE_SAMPLES)[-2]
     living.shut()
 
     assert complaints(got, {0: len(got)}) == []

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from vedette import spool
+from vedette import segment
 from vedette.hub.keeper import Keeper
 from vedette.settings import Hub
 from vedette.store.sqlite import SqliteStore
@@ -48,7 +48,7 @@ def test_what_cannot_be_kept_holds_up_nobody_else(keeper, monkeypatch):
     assert names == {"good", "fine"}
     [(name, why)] = keeper.set_aside.items()
     assert "poison" in why
-    assert spool.list_segments(os.path.join(keeper.home.spool, name), "f")
+    assert segment.list_segments(os.path.join(keeper.home.spool, name), "f")
 
 
 def test_spools_of_the_dead_are_removed_once_they_are_kept(keeper):
@@ -71,8 +71,8 @@ def test_strange_things_in_the_spool_hurt_nobody(keeper):
     os.symlink("/proc", os.path.join(root, "link"))
     os.mkfifo(os.path.join(root, "pipe"))
     os.mkdir(os.path.join(root, "odd"))
-    os.mkfifo(os.path.join(root, "odd", spool.segment_name("f", 0)))
-    os.mkdir(os.path.join(root, "odd", spool.segment_name("s", 0)))
+    os.mkfifo(os.path.join(root, "odd", segment.segment_name("f", 0)))
+    os.mkdir(os.path.join(root, "odd", segment.segment_name("s", 0)))
     os.utime(os.path.join(root, "empty"), (1, 1))
     log("one")
     for _ in range(5):

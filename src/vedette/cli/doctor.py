@@ -15,8 +15,8 @@ from vedette.cli.output import print_json
 from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.query.losses import losses
+from vedette.segment import file_size, list_segments, segment_name
 from vedette.settings import Settings
-from vedette.spool import file_size, list_segments, segment_name
 from vedette.store.sqlite import VERSION, open_reader
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size

@@ -7,7 +7,7 @@ import os
 import select
 import time
 
-from vedette import wire
+from vedette import kernel, wire
 from vedette.errors import FormatError, StoreError
 from vedette.home import Home
 from vedette.hub.liveness import Watch, verdict
@@ -27,6 +27,7 @@ class Keeper:
     def __init__(self, home: Home, store: Store, pace: Pace, handed: dict[tuple[int, int], int] | None = None) -> None:
         """Keep this store; `handed`: pidfds by (pid, start time) that this hub was given at its birth."""
         self._handed = handed or {}
+        kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
         self.pace = pace
         self.store = store

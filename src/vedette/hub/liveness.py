@@ -26,6 +26,8 @@ class Watch:
 
         `handed`: pidfds that were given to us, by (pid, start time): they tell of their process even after its death.
         """
+        if origin.boot and not kernel.boot():
+            raise OSError("this machine's boot id cannot be read just now")
         self.unknown = origin.boot == "" or (origin.boot != kernel.boot() and origin.host != kernel.host())
         self.death: Death | None = None
         self._pid = origin.pid

@@ -7,7 +7,7 @@ import msgspec
 
 from vedette import wire
 from vedette.model import LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
-from vedette.spool import list_segments, segment_name
+from vedette.segment import list_segments, segment_name, unlink
 from vedette.store import Batch, Columns, Mark
 from vedette.store.chunks import FULL
 from vedette.tail import Tail
@@ -190,13 +190,13 @@ class Speaker:
             places = list_segments(self.directory, lane)
             for place, following in itertools.pairwise(places):
                 if following <= mark:
-                    _unlink(os.path.join(self.directory, segment_name(lane, place)))
+                    unlink(os.path.join(self.directory, segment_name(lane, place)))
 
     def remove(self) -> None:
         """Remove the spool of a finished origin."""
         self.shut()
         for name in os.listdir(self.directory):
-            _unlink(os.path.join(self.directory, name))
+            unlink(os.path.join(self.directory, name))
         os.rmdir(self.directory)
 
     def remove_empty(self) -> bool:
@@ -205,7 +205,7 @@ class Speaker:
         try:
             for name in os.listdir(self.directory):
                 if name.endswith(".new"):  # its writer died while it made its first segment
-                    _unlink(os.path.join(self.directory, name))
+                    unlink(os.path.join(self.directory, name))
             os.rmdir(self.directory)
         except OSError:
             return False
@@ -224,10 +224,3 @@ class Speaker:
                 return file.read(200_000)
         except OSError:
             return ""
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

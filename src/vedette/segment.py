@@ -1,0 +1,200 @@
+"""One file of a spool: its name, its header, and the two ways to write it.
+
+A segment is a header and then frames as in `wire`; length 0 means nothing yet, END go to the next segment, CLOSED
+nothing will follow. Its name is the lane and the place at which it starts.
+"""
+
+import mmap
+import os
+import struct
+import threading
+from typing import Protocol
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from vedette import wire
+from vedette.errors import FormatError, VersionError
+from vedette.model import Origin
+
+MAGIC = b"vedette"
+_MOST_SIZE = 64 << 20
+_START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
+
+
+class Header(Struct, frozen=True):
+    """What stands at the start of each segment."""
+
+    lane: str
+    place: int
+    size: int
+    origin: Origin
+
+
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+
+
+def segment_name(lane: str, place: int) -> str:
+    """Return the file name of the segment that starts at a place."""
+    return f"{lane}.{place:016d}"
+
+
+def list_segments(directory: str, lane: str) -> list[int]:
+    """Return the places at which a lane's segments start, in order."""
+    prefix = lane + "."
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):  # any other error does not mean that there are none
+        return []
+    places = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+    return sorted(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 19)
+
+
+def pack_header(header: Header) -> bytes:
+    """Return a segment's first bytes."""
+    body = wire.encode(header)
+    return _START.pack(MAGIC + bytes([wire.VERSION]), len(body), crc32(body, len(body))) + body
+
+
+def read_header(fd: int) -> tuple[Header, int]:
+    """Return a segment's header and where its records begin; raise FormatError when there is none."""
+    start = os.pread(fd, _START.size, 0)
+    if len(start) < _START.size:
+        raise FormatError("the segment ends inside its header")
+    magic, size, crc = _START.unpack(start)
+    if magic[:7] != MAGIC:
+        raise FormatError("the segment has no header")
+    if magic[7] > wire.VERSION:
+        raise VersionError(
+            f"its format is version {magic[7]}, and this vedette reads up to {wire.VERSION}: upgrade vedette"
+        )
+    body = os.pread(fd, min(size, wire.MAX_PAYLOAD), _START.size)
+    if len(body) != size or crc32(body, size) != crc:
+        raise FormatError("the segment's header is damaged")
+    try:
+        header = _decode_header(body)
+        if not 0 < header.size <= _MOST_SIZE or header.place < 0:
+            raise FormatError(f"the segment's header claims {header.size} bytes")
+        return header, _START.size + size
+    except wire.UNREADABLE as error:
+        raise FormatError(f"the segment's header cannot be read: {error}") from None
+
+
+class Segment(Protocol):
+    """A file of fixed capacity: `write` appends, whole or with ValueError; `finish` marks its end for good."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append, whole or with ValueError."""
+
+    def finish(self, mark: bytes) -> None:
+        """Mark the end for good."""
+
+
+class Mapped(mmap.mmap):
+    """A segment in memory that the kernel keeps whatever happens to this process."""
+
+    @classmethod
+    def make(cls, path: str, size: int) -> "Mapped":
+        """Make the file and map it; raise OSError when the disk has no room for all of it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, size)  # a full disk is an error here, never a SIGBUS later
+            return cls(fd, size)
+        finally:
+            os.close(fd)
+
+    @classmethod
+    def adopt(cls, path: str) -> "Mapped":
+        """Go on with a segment that has a header and no records."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            header, begin = read_header(fd)
+            segment = cls(fd, header.size)
+        except FormatError as error:
+            raise OSError(str(error)) from None
+        finally:
+            os.close(fd)
+        segment.seek(begin)
+        return segment
+
+    def finish(self, mark: bytes) -> None:
+        """Fill all the rest in one write, so that a late thread's write fails and is tried again."""
+        while (rest := len(self) - self.tell()) > 0:
+            try:
+                self.write((mark + bytes(rest))[:rest])
+            except ValueError:
+                continue  # another thread has just written: the rest is less now
+
+
+class Plain:
+    """A segment written by os.write, for file systems on which a mapping is not to be trusted."""
+
+    def __init__(self, path: str, size: int, *, adopted: bool = False) -> None:
+        self._fd = -1
+        self._size = size
+        self._over = False
+        self._lock = threading.RLock()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if adopted else os.O_TRUNC)
+        self._fd = os.open(path, flags, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Append, whole or with ValueError."""
+        with self._lock:
+            # The file itself knows how far it is: an interrupt cannot come between writing and counting.
+            if self._over or os.lseek(self._fd, 0, os.SEEK_END) + len(data) > self._size:
+                raise ValueError
+            try:
+                written = os.write(self._fd, data)
+            except OSError:
+                written = 0
+            if written != len(data):  # the disk is full: this segment is at its end
+                self._over = True
+                raise ValueError
+
+    def finish(self, mark: bytes) -> None:
+        """Write the mark, and nothing after it."""
+        with self._lock:
+            try:
+                self.write(mark + bytes(4))
+            except ValueError:
+                pass
+            self._over = True
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def file_size(path: str) -> int:
+    """Return a file's size, 0 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def unlink(path: str) -> None:
+    """Remove a file, if it is there and can be."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def count_records(path: str) -> int:
+    """Count the records of a whole segment."""
+    try:
+        with open(path, "rb") as file:
+            _, at = read_header(file.fileno())
+            data = file.read()
+    except (OSError, FormatError):
+        return 0
+    count = 0
+    while at + wire.HEAD.size <= len(data):
+        size, _ = wire.unpack_head(data, at)
+        if size == 0 or size >= wire.CLOSED:
+            break
+        at += wire.HEAD.size + size
+        count += 1
+    return count
