@@ -325,7 +325,7 @@ def test_the_hub_holds_nothing_of_the_users(home, tmp_path):
 
 
 def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
-    """Forty jobs under a soft limit of 64 descriptors, which their hub inherits and raises: every one is done, with every point."""
+    """Forty jobs under a soft limit of 64 descriptors, which their hub raises: every one is done, with all points."""
     script = tmp_path / "job.py"
     script.write_text(
         "import time, vedette\nrun = vedette.init()\n"
