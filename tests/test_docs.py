@@ -116,10 +116,10 @@ def test_settings(key, default):
     [row] = [line for line in REFERENCE.splitlines() if line.startswith(f"| `{key}` |")]
     _, _, shown, variables, explained, _ = [cell.strip() for cell in row.split("|")]
 
-    assert shown.strip("`") == (str(default) or "empty")
+    assert shown.strip("`") == (str(default) or "empty").replace("False", "false")
     assert f"`{variable}`" in variables
     assert explained
-    value = {"mode": "off", "spool.cap_share": 0.5}.get(key, {str: "x", int: 5, float: 5.0}[type(default)])
+    value = {"mode": "off", "spool.cap_share": 0.5}.get(key, {str: "x", int: 5, float: 5.0, bool: True}[type(default)])
     loaded = settings.load(environ={variable: str(value)})
     section, _, name = key.rpartition(".")
     assert getattr(getattr(loaded, section) if section else loaded, name) == value

@@ -34,9 +34,11 @@ class Home:
         self.root = _own_directory(_PUBLIC[1], self.asked) if self.moved else self.asked
         self.store = os.path.join(self.root, "store.db")
         self.spool = os.path.join(self.root, "spool")
+        self.inbox = os.path.join(self.root, "inbox")  # what other hubs have sent
         self.lock = os.path.join(self.root, "hub.lock")
         self.waking = os.path.join(self.root, "hub.waking")  # when a hub was last asked for that is not yet here
         self.log = os.path.join(self.root, "hub.log")
+        self.connect = os.path.join(self.root, "hub.connect")  # how other machines reach the hub, while it listens
         self.socket = os.path.join(self.root, "hub.sock")
         if len(os.fsencode(self.socket)) > _SOCKET_PATH_LIMIT:
             self.socket = os.path.join(_own_directory(_PUBLIC[0], self.asked), "hub.sock")
@@ -45,10 +47,11 @@ class Home:
     def of(cls, settings: Settings) -> "Home":
         """Return the home that the settings name; a hub that is started for it gets their `hub.*` too."""
         home = cls(settings.home)
-        for name in settings.hub.__struct_fields__:
-            value = getattr(settings.hub, name)
-            if value != getattr(Settings().hub, name):
-                home.hub_settings += ("--set", f"hub.{name}={value}")
+        for section, default in (("hub", Settings().hub), ("limits", Settings().limits)):
+            chosen = getattr(settings, section)
+            for name in default.__struct_fields__:
+                if getattr(chosen, name) != getattr(default, name):
+                    home.hub_settings += ("--set", f"{section}.{name}={getattr(chosen, name)}")
         return home
 
     def prepare(self) -> None:
@@ -128,7 +131,8 @@ class Home:
         """
         if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
-        unwanted = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_MODE", "PYTHONINSPECT", "PYTHONSTARTUP")
+        own = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_MODE", "VEDETTE_HUB", "VEDETTE_TOKEN")
+        unwanted = (*own, "PYTHONINSPECT", "PYTHONSTARTUP")
         environ = {key: value for key, value in os.environ.items() if key not in unwanted}
         package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))

@@ -90,6 +90,7 @@ KINDS: dict[str, Kind] = {
     "process": Kind(("running", "leaving")),
     "progress": Kind(("running",)),
     "task": Kind(("created", "queued", "starting", "running")),
+    "host": Kind(("up",), ("down",)),
 }
 UNKNOWN_KIND = Kind(  # a span whose kind has not come yet is judged by all that is known
     tuple(dict.fromkeys(state for kind in KINDS.values() for state in kind.climbing)),
@@ -108,6 +109,18 @@ class Origin(Struct, frozen=True):
     span: str = ""  # the span that samples belong to unless they say another
     process: str = ""  # the span of the process itself
     upstream: str = ""  # the hub that this origin is meant for; empty: the one on this host
+    main: bool = False  # the end of this process is the end of the try
+    voice: str = OWNER  # a hub's own spool says HUB: it may speak for others, a process for itself alone
+
+
+class Command(Struct, frozen=True, array_like=True, tag="command"):
+    """Asked of a process: done at most once, and answered by an Event. Its args are never stored."""
+
+    id: Id
+    to: Id  # the span of a process
+    verb: str
+    expires_t: Time
+    args: dict[str, Value] = {}
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
-from vedette.model import Origin
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
 MAGIC = b"vedette"
 _MOST_SIZE = 64 << 20
@@ -79,6 +79,24 @@ def read_header(fd: int) -> tuple[Header, int]:
         return header, _START.size + size
     except wire.UNREADABLE as error:
         raise FormatError(f"the segment's header cannot be read: {error}") from None
+
+
+def origin_of(directory: str) -> Origin | None:
+    """Return who writes a spool, as its first readable segment says; None while there is none."""
+    for lane in (LANE_FACTS, LANE_SAMPLES):
+        for place in list_segments(directory, lane):
+            path = os.path.join(directory, segment_name(lane, place))
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            except OSError:
+                continue
+            try:
+                return read_header(fd)[0].origin
+            except (FormatError, OSError):
+                continue
+            finally:
+                os.close(fd)
+    return None
 
 
 class Segment(Protocol):

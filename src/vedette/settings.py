@@ -30,7 +30,21 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     turn_s: Seconds = 0.1  # between two looks at the spools
     sync_s: Seconds = 1.0  # between two flushes to disk: what a power cut may cost
     seal_s: Seconds = 60.0  # how old points grow in the spool before they are sealed into chunks
+    ship_s: Seconds = 1.0  # how old they grow before they are shipped, when they are meant for another hub
     idle_s: Seconds = 60.0  # how long it stays when nobody speaks
+    address: str = ""  # where it listens for other hubs: HOST:PORT, or :PORT for all interfaces; empty: nowhere
+    advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
+    trusted_network: bool = False  # nobody listens there: connections may go without TLS
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a hub takes in at most; what is over is refused, and counted."""
+
+    connections: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
+    inbox_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 1 << 30  # shipments of one hub that wait to be kept
+    name_chars: Annotated[int, Meta(ge=1, le=1 << 20)] = 500  # of a series, of a tag
+    series_per_run: Annotated[int, Meta(ge=1, le=1 << 40)] = 100_000
+    points_per_s: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # of one process, over ten seconds; 0: any number
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +55,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["on", "off"] = "on"
     spool: Spool = Spool()
     hub: Hub = Hub()
+    limits: Limits = Limits()
 
 
 # Variables that say something else than a setting.
@@ -76,6 +91,7 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
             _check(key, source)
             section, _, name = key.rpartition(".")
             (tree.setdefault(section, {}) if section else tree)[name] = value
+    tree["upstream"] = _with_token(str(tree.get("upstream", "")), environ)
     try:
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
@@ -83,12 +99,20 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
         raise SettingError(f"the setting {key.rstrip('`')} has a bad value: {what[:1].lower()}{what[1:]}") from None
 
 
+def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
+    """Add VEDETTE_TOKEN to the HOST:PORT of a hub, so that its address is whole."""
+    token = environ.get("VEDETTE_TOKEN", "")
+    if not token or not upstream or "/" in upstream.partition("://")[0] or "@" in upstream:
+        return upstream
+    return f"vedette://{token}@{upstream.removeprefix('vedette://')}" if ":" in upstream else upstream
+
+
 def fallback(home: str | None, upstream: str | None) -> Settings:
     """Return the defaults, with what must hold even when something else is set wrongly: home, hub and mode."""
     off = os.environ.get("VEDETTE_MODE") == "off"
     return Settings(
         home=home or os.environ.get("VEDETTE_HOME") or Settings().home,
-        upstream=upstream or os.environ.get("VEDETTE_HUB") or "",
+        upstream=_with_token(upstream or os.environ.get("VEDETTE_HUB") or "", os.environ),
         mode="off" if off else "on",
     )
 

@@ -14,10 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from vedette.errors import FormatError, VersionError
-from vedette.model import Blob, Event, Fact, Sample, Span
+from vedette.model import Blob, Command, Event, Fact, Id, Origin, Sample, Span
 
 VERSION = 1
 MAX_PAYLOAD = 1 << 20
+MAX_SHIPMENT = 16 << 20
+MAX_HELLO = 4 << 10  # what a stranger may send before it has said who it is
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
 
@@ -62,7 +64,7 @@ class Unframer:
     """Cuts a stream of bytes into payloads; raises FormatError on damage or a frame over the limit."""
 
     def __init__(self, limit: int = MAX_PAYLOAD) -> None:
-        self._limit = limit
+        self.limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -72,8 +74,8 @@ class Unframer:
         try:
             while len(self._buffer) - at >= HEAD.size:
                 size, crc = unpack_head(self._buffer, at)
-                if size > self._limit:
-                    raise FormatError(f"a frame of {size} bytes is over the limit of {self._limit}")
+                if size > self.limit:
+                    raise FormatError(f"a frame of {size} bytes is over the limit of {self.limit}")
                 stop = at + HEAD.size + size
                 if stop > len(self._buffer):
                     break
@@ -90,10 +92,11 @@ class Unframer:
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """Who is there, and which version of the wire it speaks."""
+    """Who is there, and which version of the wire it speaks; over TCP, with the token of the hub."""
 
     version: int = VERSION
     name: str = ""
+    token: str = ""
 
 
 class Seal(Struct, frozen=True, tag="seal"):
@@ -122,10 +125,17 @@ class Health(Struct, frozen=True, tag="health"):
     waiting_bytes: int  # read from spools, not yet sealed
     set_aside: dict[str, str] = {}  # origins that cannot be read, and why
     trouble: str = ""  # what keeps the hub from committing, if anything
+    listens: str = ""  # where it listens for other hubs
+    links: dict[str, str] = {}  # hubs that relay to this one, by host: how far their clock is ahead, if known
+    relays: dict[str, str] = {}  # hubs that this one relays to, and what is wrong there, if anything
+    refused: dict[str, int] = {}  # what was turned away, by the limit that it was over
 
 
 class Done(Struct, frozen=True, tag="done"):
-    """The answer to Seal."""
+    """A request is done."""
+
+    count: int = 0
+    behind: list[str] = []  # hosts whose hubs did not answer in time: what is known of them may be old
 
 
 class Change(Struct, tag="change"):
@@ -143,7 +153,88 @@ class Refused(Struct, frozen=True, tag="refused"):
     why: str
 
 
-Message = Hello | Seal | Follow | AskHealth | Health | Done | Change | Refused
+# Messages between hubs. One relays what it has, the other keeps it (decisions/006).
+
+
+class Introduce(Struct, frozen=True, tag="introduce"):
+    """The relay names origins that it speaks for; the answer is Marks."""
+
+    relay: Id  # the home of the relay, by its lasting id
+    host: str
+    origins: list[Id]
+
+
+class Marks(Struct, frozen=True, tag="marks"):
+    """How far each origin is here: the places in lanes f and s up to which nothing need be sent."""
+
+    marks: dict[str, tuple[int, int]]
+
+
+class Packed(Struct, frozen=True, array_like=True):
+    """Samples with span, tags and names in common; a column of numbers each, as `store.chunks` packs them."""
+
+    span: str
+    tags: dict[str, str]
+    names: list[str]
+    count: int
+    n: bytes
+    t: bytes
+    step: bytes
+    values: list[bytes]
+
+
+class Parcel(Struct, frozen=True, array_like=True):
+    """All that one lane of one origin has from `start` to `place`."""
+
+    origin: Origin
+    lane: str
+    start: int
+    place: int
+    damaged: int = 0
+    refused: int = 0
+    facts: list[tuple[int, bytes]] = []
+    blocks: list[Packed] = []
+    over: bool = False  # nothing will follow in either lane
+
+
+class Shipment(Struct, frozen=True, tag="shipment"):
+    """Parcels, to be acknowledged by Kept once a power cut could not take them any more."""
+
+    seq: int
+    parcels: list[Parcel]
+
+
+class Kept(Struct, frozen=True, tag="kept"):
+    """All shipments up to this one are safe."""
+
+    seq: int
+
+
+class Alive(Struct, frozen=True, tag="alive"):
+    """The relay lives, and so do these origins, last heard so many seconds ago; answered by Clock."""
+
+    t: int  # by the clock of the relay
+    ages: dict[str, float] = {}
+    skew_s: float | None = None  # how far its clock is ahead, as measured by the last Clock
+
+
+class Clock(Struct, frozen=True, tag="clock"):
+    """What the time is here; `t` is that of the Alive which asked."""
+
+    t: int
+    here_t: int
+
+
+class Order(Struct, frozen=True, tag="order"):
+    """A command on its way down; `to` may be a run, a try or a process."""
+
+    command: Command
+
+
+Message = (
+    Hello | Seal | Follow | AskHealth | Health | Done | Change | Refused
+    | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
+)  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 
 

@@ -22,6 +22,7 @@ from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
 _LOW_BYTES = 1 << 30
+_SKEWED_S = 1.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -120,11 +121,29 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         )
         for name, why in health.set_aside.items()
     ]
+    checks += _other_hubs(health)
     mode = os.stat(home.socket).st_mode & 0o777
     if mode != 0o600:
         checks.append(("socket", f"{home.socket} has mode {mode:o}", f"chmod 600 {home.socket}"))
     if health.version != __version__:
         checks.append(("hub", f"is version {health.version}, this is {__version__}", "vedette hub --stop"))
+    return checks
+
+
+def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
+    checks = []
+    if health.listens:
+        checks.append(("listens", f"at {health.listens}; how to connect is in hub.connect", ""))
+    for host, skew in health.links.items():
+        found = f"{host} relays to this hub" + (f", its clock is {skew} ahead" if skew else "")
+        off = bool(skew) and abs(float(skew.split()[0])) > _SKEWED_S
+        checks.append(("link", found, "set the clocks by NTP: times are shown as they were said" if off else ""))
+    for address, trouble in health.relays.items():
+        found = f"to {address}: {trouble or 'connected'}"
+        checks.append(("relay", found, "what is logged waits on this disk until it answers" if trouble else ""))
+    for limit, count in health.refused.items():
+        if count:
+            checks.append(("turned away", f"{count} by {limit}", ""))
     return checks
 
 

@@ -1,6 +1,8 @@
 """be the hub of a home, in the foreground; one starts by itself when it is needed
 examples:
   vedette hub
+  vedette hub --address :7070          for jobs on other machines: prints what to put into VEDETTE_HUB there
+  vedette hub --address :7070 --advertise login1.example.org
   vedette hub --stop
 """
 
@@ -9,12 +11,20 @@ import os
 import signal
 import time
 
+import msgspec
+
 from vedette.errors import HubError
 from vedette.home import HANDED_FD, Home
+from vedette.settings import Settings
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
+    parser.add_argument(
+        "--address", metavar="HOST:PORT", help="listen for the hubs of other machines, too; :PORT for all interfaces"
+    )
+    parser.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told to connect to")
+    parser.add_argument("--no-tls", action="store_true", help="without TLS beyond this machine, on a trusted network")
     parser.add_argument("--stop", action="store_true", help="end the hub that runs; nothing is lost by it")
     parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # whose pidfd was handed to us
     parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
@@ -27,12 +37,23 @@ def run(args: argparse.Namespace) -> int:
         return _stop(home, quiet=args.quiet)
     if args.quiet:
         _let_go(args.born_of)
+    from vedette.hub.service import listening
     from vedette.hub.service import run as serve
 
+    settings = _with(args.settings, address=args.address, advertise=args.advertise)
     try:
-        return serve(home, args.settings, quiet=args.quiet, handed=_handed(args.born_of))
+        if settings.hub.address and not args.quiet and home.hub_pid():
+            home.prepare()
+            listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
+            _stop(home, quiet=False)
+        return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=_handed(args.born_of))
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
+
+
+def _with(settings: Settings, **said: str | None) -> Settings:
+    given = {key: value for key, value in said.items() if value is not None}
+    return msgspec.structs.replace(settings, hub=msgspec.structs.replace(settings.hub, **given))
 
 
 def _let_go(born_of: str) -> None:

@@ -59,6 +59,7 @@ class Journal:
             span=self.run,
             process=f"{self.try_id}/{name}",
             upstream=self._upstream,
+            main=self.main,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The hub's work: read the spools, keep and seal, flush and free, and name the end of what died.
+"""The hub's work: read the spools, keep and seal or pass on, flush and free, and name the end of what died.
 
 `turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
 """
@@ -6,39 +6,72 @@
 import os
 import select
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from vedette import kernel, wire
-from vedette.errors import FormatError, StoreError
+from vedette.errors import FormatError, SettingError, StoreError
 from vedette.home import Home
+from vedette.hub.heard import Heard
+from vedette.hub.inbox import Mail
 from vedette.hub.liveness import Watch, verdict
+from vedette.hub.orders import Orders
+from vedette.hub.own import Own
+from vedette.hub.relay import Linked, Relay, Session, Told
 from vedette.hub.speaker import Speaker
-from vedette.model import HUB, LANE_FACTS, Event, Fact, Origin, Span, new_id
+from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Span
 from vedette.settings import Hub as Pace
-from vedette.store import Batch, SpanQuery, Store
+from vedette.store import Batch, Mark, Store
 
 _HEARD_EVERY_S = 10.0
 _SHORT_CHUNKS = 64
 _STILLBORN_S = 60.0
+_MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
+
+Voice = Speaker | Heard
+
+
+class _Asked(NamedTuple):
+    """Another hub has asked for all that a run has said by now."""
+
+    relay: Relay
+    session: Session
+    run: str
 
 
 class Keeper:
-    """Keeps one home. All that it knows can be found again from the store's marks and the spools."""
+    """Keeps one home. All that it knows can be found again from the store's marks, the spools and the inboxes."""
 
-    def __init__(self, home: Home, store: Store, pace: Pace, handed: dict[tuple[int, int], int] | None = None) -> None:
-        """Keep this store; `handed`: pidfds by (pid, start time) that this hub was given at its birth."""
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        pace: Pace,
+        handed: dict[tuple[int, int], int] | None = None,
+        dial: Callable[[str], Relay] | None = None,
+    ) -> None:
+        """Keep this store.
+
+        `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
+        hub out of its address; without it, what is meant for others waits.
+        """
         self._handed = handed or {}
         kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
         self.pace = pace
         self.store = store
         self.speakers: dict[str, Speaker] = {}
+        self.mail = Mail(home.inbox, self._marks)
+        self.own = Own(home)
+        self.orders = Orders(self.own.say)
+        self.relays: dict[str, Relay] = {}
         self.set_aside: dict[str, str] = {}
         self.trouble = ""
+        self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
+        self._dial = dial
         self._watches: dict[str, Watch] = {}
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
-        self._me = Origin("hub-" + new_id(8))
-        self._n = 0
         self._synced = self._heard = time.monotonic()
         self._seals: dict[str, int] = {}
         self._unsynced = False
@@ -50,26 +83,127 @@ class Keeper:
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
+        asked = self._hear_relays(change)
+        seal = (seal or set()) | {item.run for item in asked}
         self._discover()
         more = self._look_for_deaths()
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
         more = self._read(now, change) or more
-        while more and any(name in ends and not s.has_reached(ends[name]) for name, s in self.speakers.items()):
+        while more and any(
+            name in ends and s.ready and not s.has_reached(ends[name]) for name, s in self.speakers.items()
+        ):
             self._seal(now, change, set())
             more = self._read(now, change)
-        self._seal(now, change, seal or set())
-        self._bury(change)
+        self._seal(now, change, seal)
+        for item in asked:
+            if item.session is item.relay.session:
+                item.session.send(wire.Done())
+        self._bury(now, change)
+        self.orders.tend()
         if now - self._heard >= _HEARD_EVERY_S:
             self._heard = now
-            self.store.keep([], {name: self._heard_of(name) for name in self.living()})
-        if now - self._synced >= self.pace.sync_s:
+            self._beat()
+        if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
         return change, more
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""
-        return [name for name, speaker in list(self.speakers.items()) if not speaker.gone]
+        own = self.own.names
+        return [name for name, speaker in list(self.speakers.items()) if not speaker.gone and name not in own]
+
+    def _marks(self, name: str) -> tuple[Mark, Mark]:
+        marks, none = self.store.marks([name]), Mark()
+        return marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
+
+    def _voices(self) -> list[Voice]:
+        return [*self.speakers.values(), *self.mail.heard.values()]
+
+    # Other hubs.
+
+    def _relay(self, upstream: str) -> Relay | None:
+        """Return the way to a hub, made when it is first needed; None when there is none."""
+        if upstream not in self.relays and self._dial is not None:
+            self.relays[upstream] = self._dial(upstream)
+        return self.relays.get(upstream)
+
+    def _enrol(self, speaker: Speaker) -> None:
+        """Have a speaker that is meant for another hub wait until it is known how far it is there."""
+        speaker.ready = False
+        speaker.rewind(*self._marks(speaker.name))
+        try:
+            relay = self._relay(speaker.upstream)
+        except SettingError as error:
+            self.set_aside[speaker.name] = str(error)
+            return
+        if relay is not None:
+            relay.introduce([speaker.name])
+
+    def _hear_relays(self, change: wire.Change) -> list[_Asked]:
+        """Take in what other hubs say; return what they ask for."""
+        asked: list[_Asked] = []
+        for upstream, relay in self.relays.items():
+            for item in relay.news():
+                voices = {voice.name: voice for voice in self.speakers.values() if voice.upstream == upstream}
+                if isinstance(item, Told):
+                    if item.session is relay.session:
+                        self._heed(relay, item, voices, change, asked)
+                    continue
+                for voice in voices.values():
+                    voice.ready = False
+                if isinstance(item, Linked) and voices:
+                    relay.introduce(list(voices))
+        return asked
+
+    def _heed(
+        self, relay: Relay, told: Told, voices: dict[str, Speaker], change: wire.Change, asked: list[_Asked]
+    ) -> None:
+        message = told.message
+        if isinstance(message, wire.Marks):
+            for name, (facts, samples) in message.marks.items():
+                if (speaker := voices.get(name)) is not None and not speaker.ready:
+                    speaker.rewind(Mark(facts), Mark(samples))
+                    speaker.ready = True
+            self._heard = 0.0  # the other hub should know at once that they live
+        elif isinstance(message, wire.Kept):
+            safe = relay.acknowledged(told.session, message.seq)
+            for name, batch in safe:
+                if (speaker := voices.get(name)) is not None:
+                    speaker.kept(batch)
+                _note(change, batch)
+            self._unsynced = True
+            # Should the other hub be out of reach at the next start, it is known here where to go on.
+            self.store.keep([Batch(b.origin, b.lane, b.place) for _, b in safe])
+        elif isinstance(message, wire.Seal):
+            asked.append(_Asked(relay, told.session, message.run))
+        elif isinstance(message, wire.Order):
+            self.order(message.command)
+
+    def order(self, command: Command) -> int | None:
+        """Do what a command asks of processes here; return of how many, None when it is not a new one."""
+        if not self.orders.is_new(command):
+            return None
+        pairs = [(s.origin, self._watches[n]) for n, s in self.speakers.items() if s.origin and n in self._watches]
+        return self.orders.obey(command, pairs)
+
+    def alive(self, ages: dict[str, float], skew_s: float | None) -> None:
+        """Take note of origins that another hub knows alive."""
+        now_t = time.time_ns()
+        heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in ages.items()}
+        self.store.keep([], heard, {} if skew_s is None else dict.fromkeys(heard, skew_s))
+        self._unsynced = True
+
+    def _beat(self) -> None:
+        """Put on record who is alive, here and where they are kept."""
+        heard = {name: self._heard_of(name) for name in self.living()}
+        own = self.own.names
+        for name in own & self.speakers.keys():
+            heard[name] = time.time_ns()
+        self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
+        for upstream, relay in self.relays.items():
+            ages = {n: (time.time_ns() - t) / 1e9 for n, t in heard.items() if self.speakers[n].upstream == upstream}
+            relay.beat(ages)
 
     def _heard_of(self, name: str) -> int:
         """Return when an origin was last known alive: now, or when it last spoke if it cannot be watched."""
@@ -79,11 +213,14 @@ class Keeper:
     @property
     def idle(self) -> bool:
         """Whether nobody is known to live, and all that was said is sealed and flushed."""
+        own = self.own.names
         strangers = all(
-            name in self._watches and self._watches[name].unknown and not speaker.waiting_bytes
+            (name in own or (name in self._watches and self._watches[name].unknown))
+            and speaker.ready
+            and not speaker.waiting_bytes
             for name, speaker in self.speakers.items()
         )
-        return strangers and not self._unsynced
+        return strangers and not self._unsynced and self.mail.idle
 
     def _discover(self) -> None:
         try:
@@ -94,9 +231,12 @@ class Keeper:
         new = [name for name in names if name not in self.speakers and name not in self.set_aside]
         if not new:
             return
-        marks = self.store.marks()
+        marks, none = self.store.marks(new), Mark()
         for name in new:
-            self.speakers[name] = Speaker(os.path.join(self.home.spool, name), marks)
+            places = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
+            speaker = self.speakers[name] = Speaker(os.path.join(self.home.spool, name), *places)
+            if speaker.upstream:
+                self._enrol(speaker)
 
     def _look_for_deaths(self) -> bool:
         """Mark the speakers whose processes have died; they are read to the end, then buried."""
@@ -141,9 +281,12 @@ class Keeper:
                 pass
 
     def _read(self, now: float, change: wire.Change) -> bool:
-        batches = []
+        batches: list[tuple[Voice, Batch]] = []
         more = False
         for name, speaker in list(self.speakers.items()):
+            if not self._may_read(speaker):
+                continue
+            known = speaker.origin is not None
             try:
                 batch = speaker.read_facts()
                 more = speaker.read_samples(now) > 0 or more
@@ -158,39 +301,61 @@ class Keeper:
                 self.trouble = f"{speaker.directory}: {error}"
                 self.forget(name)
                 continue
-            if batch is not None:
+            if not known and speaker.upstream:  # it has just begun to speak, and not to us
+                self._enrol(speaker)
+            elif batch is not None:
                 batches.append((speaker, batch))
+        more = self.mail.read(now) or more
+        batches += [(heard, batch) for heard in self.mail.heard.values() if (batch := heard.read_facts()) is not None]
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)
 
+    def _may_read(self, speaker: Speaker) -> bool:
+        if not speaker.upstream:
+            return True
+        relay = self.relays.get(speaker.upstream)
+        return speaker.ready and relay is not None and relay.has_room
+
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
-        batches = []
-        for speaker in list(self.speakers.values()):
-            wanted = bool(asked) and ("" in asked or bool(speaker.spans & asked))
-            if wanted or speaker.due(now, self.pace.seal_s) or speaker.gone:
-                batch = speaker.sealing(now, self.pace.seal_s, all_of_it=wanted)
+        batches: list[tuple[Voice, Batch]] = []
+        for voice in self._voices():
+            pace_s = self.pace.ship_s if voice.upstream else self.pace.seal_s
+            wanted = bool(asked) and ("" in asked or bool(voice.spans & asked))
+            if wanted or voice.due(now, pace_s):
+                batch = voice.sealing(now, pace_s, all_of_it=wanted or bool(voice.upstream))
                 if batch is not None:
-                    batches.append((speaker, batch))
+                    batches.append((voice, batch))
         if batches:
             self._commit(batches, now, change)
-            for speaker, _ in batches:
-                self._seals[speaker.name] = self._seals.get(speaker.name, 0) + 1
-                if self._seals[speaker.name] % _SHORT_CHUNKS == 0:
-                    self.store.tidy(speaker.name)
+            for voice, _ in batches:
+                if voice.upstream:
+                    continue
+                self._seals[voice.name] = self._seals.get(voice.name, 0) + 1
+                if self._seals[voice.name] % _SHORT_CHUNKS == 0:
+                    self.store.tidy(voice.name)
 
-    def _commit(self, batches: list[tuple[Speaker, Batch]], now: float, change: wire.Change) -> None:
-        for group in self._keep(batches):
+    def _commit(self, batches: list[tuple[Voice, Batch]], now: float, change: wire.Change) -> None:
+        """Have batches kept: here at once, elsewhere once they have arrived."""
+        for upstream in {voice.upstream for voice, _ in batches} - {""}:
+            group = [(voice, batch) for voice, batch in batches if voice.upstream == upstream]
+            self.relays[upstream].offer([(voice.name, batch) for voice, batch in group])
+            for voice, batch in group:
+                voice.handed(batch, now)
+        for group in self._keep([item for item in batches if not item[0].upstream]):
             self._unsynced = True
-            for speaker, batch in group:
-                speaker.kept(batch, now)
+            for voice, batch in group:
+                voice.handed(batch, now)
+                voice.kept(batch)
                 _note(change, batch)
 
-    def _keep(self, batches: list[tuple[Speaker, Batch]]) -> list[list[tuple[Speaker, Batch]]]:
+    def _keep(self, batches: list[tuple[Voice, Batch]]) -> list[list[tuple[Voice, Batch]]]:
         """Keep batches, all in one transaction; return those that were kept.
 
         A batch that cannot be kept for what is in it must not hold up the others: its speaker is set aside, whole.
         """
+        if not batches:
+            return []
         try:
             self.store.keep([batch for _, batch in batches])
         except (StoreError, OSError):
@@ -204,18 +369,23 @@ class Keeper:
             return []
         return [batches]
 
-    def _bury(self, change: wire.Change) -> None:
+    def _bury(self, now: float, change: wire.Change) -> None:
         """Say how those ended who did not say it themselves, and remove their spools."""
         finished = [speaker for speaker in self.speakers.values() if speaker.finished]
-        for speaker in list(finished):
+        if not finished:
+            return
+        for speaker in finished:
             if speaker.origin is None:
                 if not speaker.remove_empty():
                     self.set_aside[speaker.name] = "no segment of it has a readable header"
                 continue
-            self._name_the_end(speaker, change)
-            self.store.tidy(speaker.name)
-        if finished:
-            self.flush()  # what they said must be on disk before their spools go
+            self._name_the_end(speaker)
+            if not speaker.upstream:
+                self.store.tidy(speaker.name)
+            elif (relay := self.relays.get(speaker.upstream)) is not None:
+                relay.offer([(speaker.name, speaker.last())], over=True)
+        self._read(now, change)  # what was said of them just now
+        self.flush()  # all that they said must be on disk before their spools go
         for speaker in finished:
             if speaker.origin is not None:
                 try:
@@ -233,60 +403,62 @@ class Keeper:
             speaker.shut()
         self._seals.pop(name, None)
 
-    def _name_the_end(self, speaker: Speaker, change: wire.Change) -> None:
+    def _name_the_end(self, speaker: Speaker) -> None:
         origin = speaker.origin
         assert origin is not None
         watch = self._watches.get(speaker.name)
         death = watch.death if watch is not None else None
-        found = [row for row in self.store.spans(SpanQuery(prefix=origin.process)) if row.id == origin.process]
-        if death is None or not found or found[0].end_t is not None:
+        if death is None or not origin.process or speaker.state in KINDS["process"].ends:
             return
-        process = found[0]
         stacks = speaker.stacks()
-        code = process.attrs.get("exit_code")
-        state, cause = verdict(death, process.state, code if isinstance(code, int) else 0, stacks)
-        t = death.t or max(speaker.heard_t, process.start_t or 0)
+        state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
+        t = death.t or speaker.heard_t
         facts: list[Fact] = []
         if stacks and state != "done":
             facts.append(Event(origin.span, t, "stacks", 40, stacks))
-        facts.append(Span(process.id, t, state=state, cause=cause, by=HUB))
-        if process.attrs.get("main"):
+        facts.append(Span(origin.process, t, state=state, cause=cause, by=HUB))
+        if origin.main:
             # With kind and parent: it may have died before it could say them.
-            facts.append(Span(process.parent, t, state, cause, HUB, kind="try", parent=origin.span))
-        batch = Batch(self._me, LANE_FACTS, 0, facts=[(self._next_n(), fact) for fact in facts])
-        self.store.keep([batch])
-        self._unsynced = True
-        _note(change, batch)
-
-    def _next_n(self) -> int:
-        self._n += 1
-        return self._n
+            attempt = origin.process.rpartition("/")[0]
+            facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
+        self.own.say(facts, origin.upstream)
 
     def flush(self) -> None:
         """Make the last second safe against a power cut; only then free what the store has."""
         for speaker in self.speakers.values():
             speaker.sync()
+        self.own.sync()
+        safe = self.mail.sync()
         self.store.sync()
         self._unsynced = False
+        if safe:
+            self.on_safe(safe)
         for speaker in self.speakers.values():
             speaker.free()
+        self.mail.free()
 
     def start_over(self, error: Exception) -> None:
         """After a failed commit: go back to the marks, as a new hub would."""
         self.trouble = f"{type(error).__name__}: {error}"
         for name in list(self.speakers):
             self.forget(name)
+        self.mail.start_over()
 
     def let_go(self) -> None:
         """Let go of everything, touching nothing on disk."""
         for name in list(self.speakers):
             self.forget(name)
+        self.mail.shut()
         self.store.close()
 
     def close(self) -> None:
         """Seal everything and let go."""
         try:
             self.turn(seal={""})
+            own = self.own.close()
+            for name in own & self.speakers.keys():
+                self.speakers[name].gone = True
+            self.turn()
             self.flush()
         except Exception as error:  # the spools are safe, and the next hub reads them
             self.trouble = str(error)

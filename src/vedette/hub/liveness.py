@@ -75,6 +75,16 @@ class Watch:
         self.death = death
         self.shut()
 
+    def send(self, number: int) -> bool:
+        """Send the process a signal; tell whether that could be done. No other process can be hit."""
+        if self._fd is None:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, number)
+        except OSError:
+            return False
+        return True
+
     def fileno(self) -> int | None:
         """Return the pidfd, to be polled."""
         return self._fd

@@ -1,4 +1,4 @@
-"""The hub as a program: one thread keeps, the event loop answers on the Unix socket."""
+"""The hub as a program: one thread keeps, the event loop answers on the sockets and talks to other hubs."""
 
 import asyncio
 import contextlib
@@ -7,37 +7,86 @@ import queue
 import resource
 import select
 import signal
-import socket
 import sqlite3
-import struct
+import ssl
 import sys
 import threading
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from vedette import kernel, wire
-from vedette.errors import FormatError, VedetteError
+from vedette.errors import HubError, SettingError, VedetteError
 from vedette.home import Home
+from vedette.hub import address as addresses
+from vedette.hub.address import Address
+from vedette.hub.door import Door
 from vedette.hub.keeper import Keeper
+from vedette.hub.relay import Relay
+from vedette.model import new_id
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
 
-_MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
 _RETRY_S = 1.0
+T = TypeVar("T")
 
 
-class _Asked(NamedTuple):
+class _Seal(NamedTuple):
     run: str
     answer: "asyncio.Future[str]"
 
 
-def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, int], int] | None = None) -> int:
+class _Act(NamedTuple):
+    do: Callable[[Keeper], Any]
+    answer: "asyncio.Future[Any]"
+
+
+class Listening(NamedTuple):
+    """Where a hub listens for others, and how they are told to come."""
+
+    bind: Address
+    told: Address
+    context: ssl.SSLContext | None
+
+
+def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening | None:
+    """Work out where to listen; raise SettingError when that would not be safe."""
+    if not settings.hub.address:
+        return None
+    bind = addresses.parse(settings.hub.address, listening=True)
+    if bind.path:
+        raise SettingError(f"a hub always listens on its own Unix socket, {home.socket}: give HOST:PORT")
+    wide = not bind.is_local
+    if wide and not tls and not settings.hub.trusted_network:
+        raise SettingError(
+            f"{bind} can be reached from other machines, and without TLS anybody on the way could read the token:"
+            " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
+        )
+    context, fingerprint = addresses.serving(home) if wide and tls else (None, "")
+    host = bind.host if bind.host not in ("", "0.0.0.0", "::") else addresses.guess_host()  # noqa: S104 - not bound to
+    port = bind.port
+    if settings.hub.advertise:
+        text = settings.hub.advertise
+        told = addresses.parse(text if ":" in text else f"{text}:{port}")
+        host, port = told.host, told.port or port
+    return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
+
+
+def run(
+    home: Home,
+    settings: Settings,
+    *,
+    quiet: bool,
+    tls: bool = True,
+    handed: dict[tuple[int, int], int] | None = None,
+) -> int:
     """Be the hub of a home until nobody needs one; return the exit code."""
     if quiet and not os.path.isdir(home.root):  # it was removed since somebody asked for us
         return 0
     os.umask(0o077)
     home.prepare()
+    listen = listening(home, settings, tls=tls)
     lock = home.take_lock()
     if lock is None:
         if not quiet:
@@ -46,15 +95,30 @@ def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, 
     _trim(home.log)
     _raise_limits()
     try:
-        keeper = Keeper(home, SqliteStore(home.store), settings.hub, handed)
+        store = SqliteStore(home.store)
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
     if not quiet:
         print(f"vedette hub {__version__} keeps {home.root}, pid {os.getpid()}; Ctrl-C ends it")  # noqa: T201
-    asyncio.run(_Service(home, keeper, settings, lock).serve())
+    service = _Service(home, store, settings, lock, listen, handed)
+    asyncio.run(service.serve(quiet=quiet))
     os.close(lock)
     return 0
+
+
+def _home_id(home: Home) -> str:
+    """Return the lasting id of a home, by which other hubs know it; made when first asked for."""
+    path = os.path.join(home.root, "hub.id")
+    try:
+        with open(path) as file:
+            if text := file.read().strip():
+                return text
+    except FileNotFoundError:
+        pass
+    made = new_id(16)
+    addresses.write_private(path, made.encode() + b"\n")
+    return made
 
 
 def _raise_limits() -> None:
@@ -92,160 +156,97 @@ class _Alarm:
 
 
 class _Service:
-    def __init__(self, home: Home, keeper: Keeper, settings: Settings, lock: int) -> None:
+    def __init__(
+        self,
+        home: Home,
+        store: SqliteStore,
+        settings: Settings,
+        lock: int,
+        listen: Listening | None,
+        handed: dict[tuple[int, int], int] | None,
+    ) -> None:
         self._home = home
         self._lock = lock
-        self._keeper = keeper
+        self._settings = settings
         self._pace = settings.hub
+        self._listen = listen
+        self._listens = ""
+        self._home_id = _home_id(home)
+        self.keeper = Keeper(home, store, settings.hub, handed, self._dial)
         self._born = time.monotonic()
-        self._asked: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
-        self._followers: dict[asyncio.Queue[bytes], str] = {}
+        self._relaying: set[asyncio.Task[None]] = set()
+        self._door = Door(self, settings.limits, listen.told.token if listen is not None else "")
+        self.keeper.on_safe = self._acknowledge
 
-    async def serve(self) -> None:
+    async def serve(self, *, quiet: bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._home.socket)
-        server = await asyncio.start_unix_server(self._talk, self._home.socket)
+        servers = [await asyncio.start_unix_server(self._door.unix, self._home.socket)]
         os.chmod(self._home.socket, 0o600)
+        if self._listen is not None:
+            servers.append(await self._open(self._listen, quiet=quiet))
         keeping = threading.Thread(target=self._keep, name="keeper")
         keeping.start()
         await self._ended.wait()
-        server.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._home.socket)
+        for server in servers:
+            server.close()
+        for task in self._relaying:
+            task.cancel()
+        for name in (self._home.socket, *([self._home.connect] if self._listen is not None else [])):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
         keeping.join()
+
+    async def _open(self, listen: Listening, *, quiet: bool) -> asyncio.Server:
+        """Listen for other hubs, and say how they connect."""
+        try:
+            server = await asyncio.start_server(
+                self._door.tcp, listen.bind.host or None, listen.bind.port, ssl=listen.context, limit=1 << 18,
+                **({"ssl_handshake_timeout": 10} if listen.context is not None else {}),
+            )  # fmt: skip
+        except OSError as error:
+            raise HubError(f"{listen.bind} cannot be listened on: {error.strerror or error}") from None
+        port = server.sockets[0].getsockname()[1]
+        told = Address("", listen.told.host, listen.told.port or port, listen.told.token, listen.told.fingerprint)
+        self._listens = str(told)
+        text = told.connect_string()
+        addresses.write_private(self._home.connect, text.encode() + b"\n")
+        if not quiet:
+            print(f"other machines connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
+            print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
+        return server
 
     def _stop(self) -> None:
         self._stopping.set()
         self._wake.set()
 
-    # In the keeper's thread.
+    # What the door needs.
 
-    def _keep(self) -> None:
-        idle_since = time.monotonic()
-        while not self._stopping.is_set():
-            if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
-                self._keeper.let_go()
-                break
-            asked = self._take_asked()
-            more = False
-            try:
-                change, more = self._keeper.turn(seal={item.run for item in asked} or None)
-                self._keeper.trouble = ""
-                failure = ""
-                if change.spans or change.events or change.points:
-                    self._loop.call_soon_threadsafe(self._publish, change)
-            except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
-                self._keeper.start_over(error)
-                failure = self._keeper.trouble
-                sys.stderr.write(f"vedette hub: {failure}; trying again\n")
-                sys.stderr.flush()
-                self._stopping.wait(_RETRY_S)
-            for item in asked:
-                self._loop.call_soon_threadsafe(_answer, item.answer, failure)
-            if not self._keeper.idle or asked:
-                idle_since = time.monotonic()
-            elif time.monotonic() - idle_since > self._pace.idle_s:
-                break
-            if not more:
-                self._wake.wait(self._pace.turn_s)
-        try:
-            if self._home.holds(self._lock):
-                self._keeper.close()
-        finally:
-            for item in self._take_asked():
-                self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
-            self._loop.call_soon_threadsafe(self._ended.set)
+    async def seal(self, run: str) -> str:
+        """Have all that a run has logged put into the store; return what went wrong, if anything."""
+        answer: asyncio.Future[str] = self._loop.create_future()
+        self._asked.put(_Seal(run, answer))
+        self._wake.set()
+        return await answer
 
-    def _take_asked(self) -> list[_Asked]:
-        asked = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                asked.append(self._asked.get_nowait())
-        return asked
+    async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
+        """Do something in the keeper's thread, between two turns."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+        self._asked.put(_Act(act, answer))
+        self._wake.set()
+        return await answer
 
-    # In the event loop.
-
-    def _publish(self, change: wire.Change) -> None:
-        data = wire.pack_message(
-            wire.Change(sorted(set(change.spans)), sorted(set(change.events)), sorted(set(change.points)))
-        )
-        touched = {*change.spans, *change.events, *change.points}
-        for inbox, run in self._followers.items():
-            if not run or any(span == run or span.startswith(run + "/") for span in touched):
-                if inbox.full():
-                    while not inbox.empty():
-                        inbox.get_nowait()
-                    inbox.put_nowait(wire.pack_message(wire.Change(missed=True)))
-                else:
-                    inbox.put_nowait(data)
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            _check_peer(writer.get_extra_info("socket"))
-            writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}")))
-            unframer = wire.Unframer()
-            greeted = False
-            while data := await reader.read(1 << 16):
-                for payload in unframer.feed(data):
-                    message = wire.unpack_message(payload)
-                    if not greeted:
-                        if not isinstance(message, wire.Hello):
-                            raise FormatError("a Hello must come first")
-                        wire.check_version(message)
-                        greeted = True
-                        continue
-                    await self._reply(message, reader, writer)
-        except VedetteError as error:
-            writer.write(wire.pack_message(wire.Refused(str(error))))
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            with contextlib.suppress(ConnectionError):
-                writer.close()
-
-    async def _reply(self, message: wire.Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if isinstance(message, wire.Seal):
-            answer: asyncio.Future[str] = self._loop.create_future()
-            self._asked.put(_Asked(message.run, answer))
-            self._wake.set()
-            failure = await answer
-            writer.write(wire.pack_message(wire.Refused(failure) if failure else wire.Done()))
-        elif isinstance(message, wire.AskHealth):
-            writer.write(wire.pack_message(self._health()))
-        elif isinstance(message, wire.Follow):
-            await self._follow(message.run, reader, writer)
-        else:
-            raise FormatError(f"a {type(message).__name__} is not for the hub")
-        await writer.drain()
-
-    async def _follow(self, run: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Send changes until the follower says anything or goes away."""
-        inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
-        self._followers[inbox] = run
-        gone = asyncio.ensure_future(reader.read(1))
-        try:
-            writer.write(wire.pack_message(wire.Done()))
-            while not gone.done():
-                news = asyncio.ensure_future(inbox.get())
-                await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not news.done():
-                    news.cancel()
-                    break
-                writer.write(news.result())
-                await writer.drain()
-        finally:
-            gone.cancel()
-            del self._followers[inbox]
-        raise ConnectionAbortedError
-
-    def _health(self) -> wire.Health:
-        keeper = self._keeper
+    def health(self) -> wire.Health:
+        """Return how the hub is."""
+        keeper = self.keeper
+        skews = {link.host: link.skew_s for link in self._door.links.values()}
         return wire.Health(
             pid=os.getpid(),
             version=__version__,
@@ -253,18 +254,93 @@ class _Service:
             living=len(keeper.living()),
             waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
             set_aside=dict(keeper.set_aside),
-            trouble=keeper.trouble,
+            trouble=keeper.trouble or keeper.mail.trouble,
+            listens=self._listens,
+            links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
+            relays={str(relay.address): relay.trouble for relay in list(keeper.relays.values())},
+            refused=dict(self._door.refused),
         )
 
+    # In the keeper's thread.
 
-def _answer(answer: "asyncio.Future[str]", failure: str) -> None:
+    def _dial(self, upstream: str) -> Relay:
+        """Begin to relay to another hub."""
+        relay = Relay(addresses.parse(upstream), self._home_id, kernel.host(), trusted=self._pace.trusted_network)
+        self._loop.call_soon_threadsafe(self._run_relay, relay)
+        return relay
+
+    def _run_relay(self, relay: Relay) -> None:
+        task = asyncio.ensure_future(relay.run(self._wake.set))
+        self._relaying.add(task)
+
+    def _acknowledge(self, safe: dict[str, int]) -> None:
+        broken = dict(self.keeper.mail.broken)
+        self._loop.call_soon_threadsafe(self._door.acknowledge, safe, broken)
+
+    def _keep(self) -> None:
+        idle_since = time.monotonic()
+        while not self._stopping.is_set():
+            if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
+                self.keeper.let_go()
+                break
+            asked = self._take_asked()
+            seals = [item for item in asked if isinstance(item, _Seal)]
+            more = False
+            try:
+                for item in asked:
+                    if isinstance(item, _Act):
+                        self._do(item)
+                change, more = self.keeper.turn(seal={item.run for item in seals} or None)
+                self.keeper.trouble = ""
+                failure = ""
+                if change.spans or change.events or change.points:
+                    self._loop.call_soon_threadsafe(self._door.publish, change)
+            except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
+                self.keeper.start_over(error)
+                failure = self.keeper.trouble
+                sys.stderr.write(f"vedette hub: {failure}; trying again\n")
+                sys.stderr.flush()
+                self._stopping.wait(_RETRY_S)
+            for item in seals:
+                self._loop.call_soon_threadsafe(_answer, item.answer, failure)
+            if more or not self.keeper.idle or asked or self._listen is not None:
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since > self._pace.idle_s:
+                break
+            if not more:
+                self._wake.wait(self._pace.turn_s)
+        try:
+            if self._home.holds(self._lock):
+                self.keeper.close()
+        finally:
+            for item in self._take_asked():
+                if isinstance(item, _Seal):
+                    self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
+                else:
+                    self._loop.call_soon_threadsafe(_fail, item.answer, HubError("the hub is leaving"))
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _do(self, item: _Act) -> None:
+        try:
+            result = item.do(self.keeper)
+        except Exception as error:
+            self._loop.call_soon_threadsafe(_fail, item.answer, HubError(f"{type(error).__name__}: {error}"))
+        else:
+            self._loop.call_soon_threadsafe(_answer, item.answer, result)
+
+    def _take_asked(self) -> list[_Seal | _Act]:
+        asked = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                asked.append(self._asked.get_nowait())
+        return asked
+
+
+def _answer(answer: "asyncio.Future[Any]", result: Any) -> None:
     if not answer.done():
-        answer.set_result(failure)
+        answer.set_result(result)
 
 
-def _check_peer(peer: socket.socket) -> None:
-    """Refuse other users, whatever the socket's mode says."""
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid = struct.unpack("3i", credentials)[1]
-    if uid != os.getuid():
-        raise FormatError(f"this hub belongs to user {os.getuid()}, and you are {uid}")
+def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

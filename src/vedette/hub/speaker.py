@@ -3,12 +3,11 @@
 import itertools
 import os
 
-import msgspec
-
 from vedette import wire
-from vedette.model import LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
-from vedette.segment import list_segments, segment_name, unlink
-from vedette.store import Batch, Columns, Mark
+from vedette.hub.parcels import read_fact
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Fact, Span
+from vedette.segment import list_segments, origin_of, segment_name, unlink
+from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.chunks import FULL
 from vedette.tail import Tail
 
@@ -16,23 +15,37 @@ _HOLD_BYTES = 16 << 20
 
 
 class Speaker:
-    """Reads one spool. What it hands over as a Batch counts as kept only when the store has it."""
+    """Reads one spool. What it hands over as a Batch is freed only when it is kept, by the store or by another hub."""
 
-    def __init__(self, directory: str, marks: dict[tuple[str, str], Mark]) -> None:
+    def __init__(self, directory: str, facts: Mark, samples: Mark) -> None:
+        """Go on from what is kept of the two lanes."""
         self.name = os.path.basename(directory)
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
         self.was_read = False
-        self.origin: Origin | None = None
+        self.ready = True  # may be read: where it is kept is known, and how far it is there
+        self.origin = origin_of(directory)
         self.heard_t = 0  # the newest time that it spoke of
-        none = Mark()
-        facts, samples = marks.get((self.name, LANE_FACTS), none), marks.get((self.name, LANE_SAMPLES), none)
-        self._facts = Tail(directory, LANE_FACTS, facts.place)
-        self._samples = Tail(directory, LANE_SAMPLES, samples.place)
+        self.state = ""  # what it last said of its own process
+        self.exit_code = 0
+        self._facts = Tail(directory, LANE_FACTS)
+        self._samples = Tail(directory, LANE_SAMPLES)
+        self._begin(facts, samples)
+
+    def rewind(self, facts: Mark, samples: Mark) -> None:
+        """Go on from other places: what was handed over since then did not arrive."""
+        self.shut()
+        self._begin(facts, samples)
+
+    def _begin(self, facts: Mark, samples: Mark) -> None:
+        if facts.place:
+            self._recall(facts.place)
+        self._facts = Tail(self.directory, LANE_FACTS, facts.place)
+        self._samples = Tail(self.directory, LANE_SAMPLES, samples.place)
         self._facts.damaged, self._samples.damaged = facts.damaged, samples.damaged
         self._refused_facts, self._refused = facts.refused, samples.refused
-        self._sealed = samples.place
-        self._kept = facts.place
+        self._handed_facts, self._handed = facts.place, samples.place
+        self._kept, self._sealed = facts.place, samples.place
         self._columns: dict[tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]], Columns] = {}
         self._oldest: float | None = None  # when the oldest waiting sample was read
         self._dry = {
@@ -41,27 +54,53 @@ class Speaker:
         }  # the process is dead, and its lane was read to the end
         self._freed = (0, 0)
 
+    def _recall(self, place: int) -> None:
+        """Hear again what its process said of itself, as far as it is still there."""
+        tail = Tail(self.directory, LANE_FACTS)
+        try:
+            while tail.place < place and (records := tail.read(gone=True)):
+                self.origin = self.origin or (tail.header.origin if tail.header else None)
+                for _, payload in records:
+                    fact = read_fact(payload, self.origin) if self.origin else None
+                    if fact is not None:
+                        self._note(fact)
+        finally:
+            tail.shut()
+
+    def _note(self, fact: Fact) -> None:
+        self.heard_t = max(self.heard_t, fact.t)
+        if isinstance(fact, Span) and self.origin is not None and fact.id == self.origin.process:
+            self.state = fact.state or self.state
+            code = fact.attrs.get("exit_code", self.exit_code)
+            self.exit_code = code if isinstance(code, int) else 0
+
+    @property
+    def upstream(self) -> str:
+        """The hub that it is meant for; empty: this one."""
+        return self.origin.upstream if self.origin is not None else ""
+
     @property
     def waiting_bytes(self) -> int:
-        """How much was read of lane s, and is not sealed."""
-        return self._samples.place - self._sealed
+        """How much was read, and is not kept."""
+        return self._samples.place - self._sealed + self._facts.place - self._kept
 
     def read_facts(self) -> Batch | None:
         """Read on in lane f; return what is new, to be kept at once."""
         facts: list[tuple[int, Fact]] = []
         for n, payload in self._read(self._facts, LANE_FACTS):
-            try:
-                fact = wire.decode_fact(payload)
-            except wire.UNREADABLE:
+            assert self.origin is not None
+            fact = read_fact(payload, self.origin)
+            if fact is None:
                 self._refused_facts += 1
                 continue
-            if isinstance(fact, Span) and fact.by != OWNER:
-                fact = msgspec.structs.replace(fact, by=OWNER)  # a process speaks for itself alone
-            self.heard_t = max(self.heard_t, fact.t)
+            self._note(fact)
             facts.append((n, fact))
-        if self._facts.place == self._kept or self.origin is None:
+        if self._facts.place == self._handed_facts or self.origin is None:
             return None
-        return Batch(self.origin, LANE_FACTS, self._facts.place, self._facts.damaged, self._refused_facts, facts=facts)
+        return Batch(
+            self.origin, LANE_FACTS, self._facts.place, self._facts.damaged, self._refused_facts, facts=facts,
+            start=self._handed_facts,
+        )  # fmt: skip
 
     def read_samples(self, now: float) -> int:
         """Read on in lane s; return how many records came, which now wait to be sealed."""
@@ -120,8 +159,12 @@ class Speaker:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many bytes."""
         if self._oldest is None:
             return False
-        old = now - self._oldest >= seal_s or self.waiting_bytes >= _HOLD_BYTES
+        old = now - self._oldest >= seal_s or self._gathered_bytes >= _HOLD_BYTES
         return old or self._over or any(len(group.n) >= FULL for group in self._columns.values())
+
+    @property
+    def _gathered_bytes(self) -> int:
+        return self._samples.place - self._handed
 
     def sealing(self, now: float, seal_s: float, *, all_of_it: bool) -> Batch | None:
         """Return the samples to seal, and the mark behind them.
@@ -131,10 +174,10 @@ class Speaker:
         """
         if self.origin is None:
             return None
-        if self._samples.place == self._sealed:
+        if self._samples.place == self._handed:
             return None
         aged = self._oldest is not None and now - self._oldest >= seal_s
-        if all_of_it or aged or self._over or self.waiting_bytes >= _HOLD_BYTES:
+        if all_of_it or aged or self._over or self._gathered_bytes >= _HOLD_BYTES:
             return self._batch(self._samples.place, list(self._columns.values()))
         fullest = max(self._columns.values(), key=lambda group: len(group.n))
         if len(fullest.n) < FULL:
@@ -148,17 +191,32 @@ class Speaker:
 
     def _batch(self, place: int, columns: list[Columns]) -> Batch:
         assert self.origin is not None
-        return Batch(self.origin, LANE_SAMPLES, place, self._samples.damaged, self._refused, columns=columns)
+        groups: list[Columns | Block] = list(columns)
+        return Batch(
+            self.origin, LANE_SAMPLES, place, self._samples.damaged, self._refused, columns=groups, start=self._handed
+        )
 
-    def kept(self, batch: Batch, now: float) -> None:
-        """Take note that the store has a batch."""
+    def handed(self, batch: Batch, now: float) -> None:
+        """Take note that a batch is on its way to be kept."""
         if batch.lane == LANE_FACTS:
-            self._kept = batch.place
+            self._handed_facts = batch.place
             return
-        self._sealed = batch.place
+        self._handed = batch.place
         rest = {key: group.after(batch.place) for key, group in self._columns.items()}
         self._columns = {key: group for key, group in rest.items() if group.n}
         self._oldest = now if self._columns else None
+
+    def kept(self, batch: Batch) -> None:
+        """Take note that a batch is kept: by the store, or by the hub that it is meant for."""
+        if batch.lane == LANE_FACTS:
+            self._kept = max(self._kept, batch.place)
+        else:
+            self._sealed = max(self._sealed, batch.place)
+
+    def last(self) -> Batch:
+        """Return a batch without content that goes as far as all that was handed over."""
+        assert self.origin is not None
+        return Batch(self.origin, LANE_FACTS, self._handed_facts, start=self._handed_facts)
 
     @property
     def spans(self) -> set[str]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vedette.model import Fact, Origin, Value
+from vedette.store.chunks import to_array
 
 
 class Columns(Struct):
@@ -24,6 +25,12 @@ class Columns(Struct):
     t: list[int] = []
     step: list[int] = []
     rows: list[tuple[float | int | bool, ...]] = []
+
+    def block(self) -> "Block":
+        """Return the same as arrays."""
+        values = tuple(to_array(column) for column in zip(*self.rows, strict=True))
+        n, t, step = (np.array(column, dtype=np.int64) for column in (self.n, self.t, self.step))
+        return Block(self.span, self.tags, self.names, n, t, step, values)
 
     def after(self, place: int) -> "Columns":
         """Return the samples behind a place."""
@@ -39,6 +46,34 @@ class Columns(Struct):
         return Columns(self.span, self.tags, self.names, self.n[part], self.t[part], self.step[part], self.rows[part])
 
 
+class Block(Struct, eq=False):
+    """The same as Columns, but as arrays, one per name: what compresses, travels and is kept."""
+
+    span: str
+    tags: dict[str, str]
+    names: tuple[str, ...]
+    n: NDArray[np.int64]
+    t: NDArray[np.int64]  # nanoseconds
+    step: NDArray[np.int64]
+    values: tuple[NDArray[Any], ...]
+
+    def block(self) -> "Block":
+        """Return itself."""
+        return self
+
+    def after(self, place: int) -> "Block":
+        """Return the samples behind a place."""
+        return self._part(slice(int(np.searchsorted(self.n, place, "right")), None))
+
+    def until(self, place: int) -> "Block":
+        """Return the samples up to a place."""
+        return self._part(slice(int(np.searchsorted(self.n, place, "right"))))
+
+    def _part(self, part: slice) -> "Block":
+        n, t, step, *values = (column[part] for column in (self.n, self.t, self.step, *self.values))
+        return Block(self.span, self.tags, self.names, n, t, step, tuple(values))
+
+
 class Batch(Struct):
     """What one lane of one origin has brought, and how far it has got with that."""
 
@@ -48,7 +83,8 @@ class Batch(Struct):
     damaged: int = 0
     refused: int = 0
     facts: list[tuple[int, Fact]] = []
-    columns: list[Columns] = []
+    columns: list[Columns | Block] = []
+    start: int = 0  # all that there is from here to `place` is in it
 
 
 class Mark(Struct, frozen=True):
@@ -110,6 +146,7 @@ class OriginRow(Struct, frozen=True):
     heard_t: int
     damaged: int
     refused: int
+    skew_s: float | None = None  # how far its clock is ahead of the one here, where that was measured
 
 
 class Points(Struct, frozen=True, eq=False):
@@ -177,8 +214,8 @@ class EventQuery(Struct, frozen=True):
 class Reader(Protocol):
     """The half of a store that any number of processes may use at once."""
 
-    def marks(self) -> dict[tuple[str, str], Mark]:
-        """Return how far each (origin, lane) is."""
+    def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
+        """Return how far each (origin, lane) is, of these origins or of all."""
 
     def origins(self) -> list[OriginRow]:
         """Return who has spoken."""
@@ -211,8 +248,16 @@ class Store(Reader, Protocol):
     origin's samples come in order, and what lies before its mark is here already.
     """
 
-    def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:
-        """Keep batches and their marks in one transaction; `heard`: origins known alive, and when."""
+    def keep(
+        self,
+        batches: Iterable[Batch],
+        heard: Mapping[str, int] | None = None,
+        skews: Mapping[str, float] | None = None,
+    ) -> None:
+        """Keep batches and their marks in one transaction.
+
+        `heard`: origins known alive, and when; `skews`: by how many seconds their clocks are ahead of the one here.
+        """
 
     def sync(self) -> None:
         """Return when all that was kept would survive a power cut."""

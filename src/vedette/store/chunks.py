@@ -57,6 +57,37 @@ def unpack(data: bytes) -> NDArray[Any]:
     return np.asarray(array).astype(bool) if code == _PCO_BOOL else np.asarray(array)
 
 
+def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
+    """Return a column of so many numbers out of bytes that anybody may have made; raise FormatError otherwise.
+
+    No more memory is taken than so many numbers need, whatever the bytes claim.
+    """
+    code = data[:1]
+    if code in _DTYPES:
+        array = unpack(data) if len(data) - 1 == count * _DTYPES[code].itemsize else None
+    elif code == _PCO_BOOL:
+        array = _inflate(data[1:], np.empty(count, dtype=np.int16))
+        array = None if array is None else array.astype(bool)
+    elif code == _PCO:
+        array = _inflate(data[1:], np.empty(count, dtype=np.float64))
+        array = _inflate(data[1:], np.empty(count, dtype=np.int64)) if array is None else array
+    else:
+        array = None
+    if array is None:
+        raise FormatError(f"a column does not hold the {count} numbers that it should")
+    return array
+
+
+def _inflate(data: bytes, into: NDArray[Any]) -> NDArray[Any] | None:
+    try:
+        progress = standalone.simple_decompress_into(data, into)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # a panic of the library is none of Exception's kind
+        return None
+    return into if progress.n_processed == len(into) and progress.finished else None
+
+
 def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:
     """Return min, max and sum of the numbers that are numbers."""
     numbers = array.astype(np.float64, copy=False)

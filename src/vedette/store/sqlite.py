@@ -17,10 +17,13 @@ from vedette import wire
 from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
-from vedette.store import Batch, Columns, chunks
+from vedette.store import Batch, Block, Columns, chunks
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
+STEPS = (
+    "schema.sql",
+    "schema_2.sql",
+)  # each brings a store from one version to the next; a new one is added at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
@@ -100,7 +103,12 @@ class SqliteStore(SqliteReader):
                 raise StoreError(f"the store cannot be written to: {error}") from error
             raise
 
-    def keep(self, batches: Iterable[Batch], heard: Mapping[str, int] | None = None) -> None:
+    def keep(
+        self,
+        batches: Iterable[Batch],
+        heard: Mapping[str, int] | None = None,
+        skews: Mapping[str, float] | None = None,
+    ) -> None:
         """Keep batches and their marks in one transaction."""
         spans: dict[str, list[tuple[str, int, Span]]] = defaultdict(list)
         with self._transaction():
@@ -108,7 +116,7 @@ class SqliteStore(SqliteReader):
                 number = self._origin(batch.origin)
                 self._keep_facts(batch.origin.name, number, batch.facts, spans)
                 for columns in self._new(number, batch):
-                    self._keep_columns(number, columns)
+                    self._keep_block(number, columns.block())
                 self.connection.execute(
                     "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
@@ -119,6 +127,9 @@ class SqliteStore(SqliteReader):
             self.connection.executemany(
                 "UPDATE origins SET heard_t = max(heard_t, ?) WHERE name = ?",
                 [(t, name) for name, t in (heard or {}).items()],
+            )
+            self.connection.executemany(
+                "UPDATE origins SET skew_s = ? WHERE name = ?", [(skew, name) for name, skew in (skews or {}).items()]
             )
 
     def sync(self) -> None:
@@ -152,13 +163,13 @@ class SqliteStore(SqliteReader):
             number = self._origins[origin.name] = int(row[0])
         return number
 
-    def _new(self, origin: int, batch: Batch) -> list[Columns]:
+    def _new(self, origin: int, batch: Batch) -> list[Columns | Block]:
         """Return the samples that lie behind the mark; what lies before it is here already."""
         if not batch.columns:
             return []
         row = self.connection.execute("SELECT place FROM marks WHERE origin = ? AND lane = ?", (origin, batch.lane))
         mark = (row.fetchone() or (0,))[0]
-        return [part for columns in batch.columns if (part := columns.after(mark)).n]
+        return [part for columns in batch.columns if len((part := columns.after(mark)).n)]
 
     def _keep_facts(
         self,
@@ -269,24 +280,23 @@ class SqliteStore(SqliteReader):
         )
         return cursor.rowcount > 0
 
-    def _keep_columns(self, origin: int, columns: Columns) -> None:
-        tags = to_json(columns.tags)
-        numbers = [self._series_number(columns.span, name, tags) for name in columns.names]
-        values = [chunks.to_array(column) for column in zip(*columns.rows, strict=True)]
-        t = np.array(columns.t, dtype=np.int64) // 1000
-        step = np.array(columns.step, dtype=np.int64)
+    def _keep_block(self, origin: int, block: Block) -> None:
+        tags = to_json(block.tags)
+        numbers = [self._series_number(block.span, name, tags) for name in block.names]
+        t, step = block.t // 1000, block.step
         for at in range(0, len(t), chunks.FULL):
             part = slice(at, at + chunks.FULL)
-            axis = self._keep_axis(origin, columns.n[part][0], columns.n[part][-1], t[part], step[part])
-            self._keep_values(axis, zip(numbers, (value[part] for value in values), strict=True))
+            n = block.n[part]
+            axis = self._keep_axis(origin, int(n[0]), int(n[-1]), t[part], step[part])
+            self._keep_values(axis, zip(numbers, (value[part] for value in block.values), strict=True))
         rows = []
-        for number, value in zip(numbers, values, strict=True):
+        for number, value in zip(numbers, block.values, strict=True):
             low, high, _ = chunks.extremes(value)
             last = value[-1].item()
             rows.append(
                 (
                     len(t), low, high, "nan" if isinstance(last, float) and math.isnan(last) else last,
-                    int(step[-1]), columns.t[-1], number,
+                    int(step[-1]), int(block.t[-1]), number,
                 )
             )  # fmt: skip
         self.connection.executemany(_UPDATE_SERIES, rows)

@@ -24,10 +24,12 @@ class SqliteReader:
         """Let go of the file."""
         self.connection.close()
 
-    def marks(self) -> dict[tuple[str, str], Mark]:
-        """Return how far each (origin, lane) is."""
+    def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
+        """Return how far each (origin, lane) is, of these origins or of all."""
+        among = "" if origins is None else " WHERE name IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
-            "SELECT name, lane, place, damaged, refused FROM marks JOIN origins ON origins.id = marks.origin"
+            "SELECT name, lane, place, damaged, refused FROM marks JOIN origins ON origins.id = marks.origin" + among,
+            () if origins is None else (json.dumps(list(origins)),),
         )
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
@@ -36,7 +38,8 @@ class SqliteReader:
         rows = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, heard_t,"
             " (SELECT coalesce(sum(damaged), 0) FROM marks WHERE marks.origin = origins.id),"
-            " (SELECT coalesce(sum(refused), 0) FROM marks WHERE marks.origin = origins.id) FROM origins ORDER BY id"
+            " (SELECT coalesce(sum(refused), 0) FROM marks WHERE marks.origin = origins.id), skew_s"
+            " FROM origins ORDER BY id"
         )
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 

@@ -1,0 +1,189 @@
+"""Where a hub can be reached: a Unix socket, or host and port with a token and, beyond this machine, a certificate.
+
+A connect string carries all of it, `vedette://TOKEN@HOST:PORT/FINGERPRINT`, so that one copy and paste connects safely.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from vedette.errors import SettingError
+from vedette.home import Home
+
+_SCHEME = "vedette://"
+_CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
+_CERTIFICATE_DAYS = 3650
+
+
+class Address(Struct, frozen=True):
+    """One hub's address; `path` is a Unix socket's, else host and port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    token: str = ""
+    fingerprint: str = ""  # sha256 of the certificate
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nobody on the network can come between."""
+        return bool(self.path) or is_loopback(self.host)
+
+    def __str__(self) -> str:
+        """Return it as people may see it: without the token."""
+        return self.path or _join(self.host, self.port)
+
+    def connect_string(self) -> str:
+        """Return what to put into VEDETTE_HUB."""
+        if self.path:
+            return self.path
+        token = f"{self.token}@" if self.token else ""
+        return f"{_SCHEME}{token}{_join(self.host, self.port)}" + (f"/{self.fingerprint}" if self.fingerprint else "")
+
+
+def parse(text: str, *, listening: bool = False) -> Address:
+    """Read an address, host:port, Unix path or connect string; raise SettingError when it is none."""
+    text = text.strip()
+    if text.startswith(_SCHEME):
+        match = _CONNECT.fullmatch(text.removeprefix(_SCHEME))
+        if match is None or ":" not in match[2]:
+            raise SettingError("the connect string of a hub is vedette://TOKEN@HOST:PORT/FINGERPRINT: copy it whole")
+        host, port = _split(match[2])
+        return Address("", host, port, match[1] or "", match[3] or "")
+    if text.startswith(("/", ".", "~", "unix:")):
+        path = os.path.abspath(os.path.expanduser(text.removeprefix("unix:")))
+        return Address(Home(path).socket if os.path.isdir(path) else path)
+    if ":" not in text:
+        raise SettingError(f"{text!r} is no address of a hub: it is HOST:PORT, or the path of a socket with a /")
+    host, port = _split(text)
+    if not host and not listening:
+        raise SettingError(f"{text!r} does not say which host: HOST:PORT")
+    return Address("", host, port)
+
+
+def _split(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or not int(port) < 1 << 16:
+        raise SettingError(f"{text!r} has no port: HOST:PORT, with a port from 0 to 65535")
+    return host, int(port)
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine, by its address or as `localhost`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def guess_host() -> str:
+    """Return the address under which others are most likely to reach this machine."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: it only asks which way packets would go
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
+
+
+def token_of(home: Home) -> str:
+    """Return the home's token; made when first asked for, for its owner alone."""
+    path = os.path.join(home.root, "hub.token")
+    try:
+        with open(path) as file:
+            if token := file.read().strip():
+                return token
+    except FileNotFoundError:
+        pass
+    token = secrets.token_urlsafe(24)
+    write_private(path, token.encode() + b"\n")
+    return token
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Write a file whole or not at all, for its owner alone."""
+    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+    os.rename(path + ".new", path)
+
+
+def same_token(said: str, token: str) -> bool:
+    """Compare tokens in a time that tells nothing."""
+    return hmac.compare_digest(said.encode(), token.encode())
+
+
+def serving(home: Home) -> tuple[ssl.SSLContext, str]:
+    """Return the TLS of a hub that listens, and its fingerprint; the certificate is made when first asked for."""
+    path = os.path.join(home.root, "hub.pem")
+    if not os.path.exists(path):
+        write_private(path, _make_certificate())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    try:
+        context.load_cert_chain(path)
+        with open(path) as file:
+            text = file.read()
+        start, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+        der = ssl.PEM_cert_to_DER_cert(text[text.index(start) : text.index(end) + len(end)])
+    except (OSError, ValueError) as error:
+        raise SettingError(
+            f"the certificate {path} cannot be read ({error}): remove it, and a new one is made"
+        ) from None
+    return context, hashlib.sha256(der).hexdigest()
+
+
+def _make_certificate() -> bytes:
+    """Return a key and a certificate that it has signed itself: its fingerprint is what others trust."""
+    from cryptography import x509  # noqa: PLC0415 - only when a hub first listens beyond its machine
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "vedette hub")])
+    begin = datetime.now(UTC) - timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + timedelta(days=_CERTIFICATE_DAYS))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def calling() -> ssl.SSLContext:
+    """Return the TLS of one who calls a hub; who it is, `is_the_one` tells after the handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def is_the_one(certificate: bytes | None, address: Address) -> bool:
+    """Tell whether a certificate is the one that the connect string names."""
+    found = hashlib.sha256(certificate or b"").hexdigest()
+    return hmac.compare_digest(found, address.fingerprint)

@@ -1,0 +1,303 @@
+"""Who may come in, and what they may ask: the protocol of the hub's sockets, one connection at a time.
+
+Over the Unix socket the peer's user is checked, over TCP the token. Until then a peer may send little, not for long.
+"""
+
+import asyncio
+import collections
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from vedette import wire
+from vedette.errors import FormatError, HubError, VedetteError
+from vedette.hub import address as addresses
+from vedette.hub.inbox import Inbox
+from vedette.hub.keeper import Keeper
+from vedette.settings import Limits
+from vedette.version import __version__
+
+_MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
+_HELLO_S = 10.0
+_SILENCE_S = 60.0  # a relay says every few seconds that it lives
+_SEAL_BELOW_S = 3.0
+_PAUSE_S = 0.2
+
+T = TypeVar("T")
+
+
+class Desk(Protocol):
+    """What the door needs of the hub behind it."""
+
+    keeper: Keeper
+
+    async def seal(self, run: str) -> str:
+        """Have all that a run has logged put into the store; return what went wrong, if anything."""
+
+    async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
+        """Do something in the keeper's thread, between two turns."""
+
+    def health(self) -> wire.Health:
+        """Return how the hub is."""
+
+
+class Link:
+    """A hub that relays to this one."""
+
+    def __init__(self, host: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+        self.host = host
+        self.inbox = inbox
+        self.writer = writer
+        self.skew_s: float | None = None
+        self.sealed: collections.deque[asyncio.Future[None]] = collections.deque()
+
+    def send(self, message: wire.Message) -> None:
+        """Send a message down."""
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            self.writer.write(wire.pack_message(message))
+
+
+class Door:
+    """Answers connections."""
+
+    def __init__(self, desk: Desk, limits: Limits, token: str) -> None:
+        self.links: dict[str, Link] = {}  # by the lasting id of the other hub's home
+        self.refused: collections.Counter[str] = collections.Counter()
+        self._desk = desk
+        self._limits = limits
+        self._token = token
+        self._open = 0
+        self._followers: dict[asyncio.Queue[bytes], str] = {}
+
+    async def unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Talk to a process of this machine."""
+        await self._admit(reader, writer, local=True)
+
+    async def tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Talk to whoever has the token."""
+        await self._admit(reader, writer, local=False)
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
+        self._open += 1
+        try:
+            if self._open > self._limits.connections:
+                self.refused["limits.connections"] += 1
+                raise HubError(f"{self._limits.connections} connections are open already (limits.connections)")
+            visitor = _Visitor(reader, writer)
+            if local:
+                _check_peer(writer.get_extra_info("socket"))
+                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}")))
+            hello = await asyncio.wait_for(visitor.hear(wire.MAX_HELLO), _HELLO_S)
+            if not isinstance(hello, wire.Hello):
+                raise FormatError("a Hello must come first")
+            wire.check_version(hello)
+            if not local:
+                if not addresses.same_token(hello.token, self._token):
+                    self.refused["token"] += 1
+                    raise HubError("the token is not this hub's: copy the connect string that it printed")
+                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}")))
+            await self._serve(visitor)
+        except VedetteError as error:
+            self.refused["malformed"] += isinstance(error, FormatError)
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                writer.write(wire.pack_message(wire.Refused(str(error))))
+        except TimeoutError:
+            self.refused["silent"] += 1
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass
+        finally:
+            self._open -= 1
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                writer.close()
+
+    async def _serve(self, visitor: "_Visitor") -> None:
+        while True:
+            message = await visitor.hear(wire.MAX_PAYLOAD)
+            if isinstance(message, wire.Introduce):
+                await self._link(message, visitor)
+                return
+            if isinstance(message, wire.Follow):
+                await self._follow(message.run, visitor)
+                return
+            visitor.say(await self._answer(message))
+            await visitor.writer.drain()
+
+    async def _answer(self, message: wire.Message) -> wire.Message:
+        if isinstance(message, wire.Seal):
+            behind = await self._seal_below(message.run)
+            failure = await self._desk.seal(message.run)
+            return wire.Refused(failure) if failure else wire.Done(behind=behind)
+        if isinstance(message, wire.AskHealth):
+            return self._desk.health()
+        if isinstance(message, wire.Order):
+            done = await self._desk.in_keeper(lambda keeper: keeper.order(message.command))
+            return (
+                wire.Refused("this command was given before, or too late")
+                if done is None
+                else wire.Done(done + self.order(message))
+            )
+        raise FormatError(f"a {type(message).__name__} is not for the hub")
+
+    # Those who watch.
+
+    def publish(self, change: wire.Change) -> None:
+        """Tell the followers what was committed."""
+        news = wire.Change(sorted(set(change.spans)), sorted(set(change.events)), sorted(set(change.points)))
+        data = wire.pack_message(news)
+        touched = {*change.spans, *change.events, *change.points}
+        for inbox, run in self._followers.items():
+            if not run or any(span == run or span.startswith(run + "/") for span in touched):
+                if inbox.full():
+                    while not inbox.empty():
+                        inbox.get_nowait()
+                    inbox.put_nowait(wire.pack_message(wire.Change(missed=True)))
+                else:
+                    inbox.put_nowait(data)
+
+    async def _follow(self, run: str, visitor: "_Visitor") -> None:
+        """Send changes until the follower says anything or goes away."""
+        inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
+        self._followers[inbox] = run
+        gone = asyncio.ensure_future(visitor.reader.read(1))
+        try:
+            visitor.say(wire.Done())
+            while not gone.done():
+                news = asyncio.ensure_future(inbox.get())
+                await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not news.done():
+                    news.cancel()
+                    break
+                visitor.writer.write(news.result())
+                await visitor.writer.drain()
+        finally:
+            gone.cancel()
+            del self._followers[inbox]
+
+    # Those who relay.
+
+    async def _link(self, introduction: wire.Introduce, visitor: "_Visitor") -> None:
+        """Take in what another hub ships, until it leaves."""
+        relay = introduction.relay
+        if (before := self.links.pop(relay, None)) is not None:
+            before.writer.transport.abort()  # it has come back, so the old connection is dead
+            await self._desk.in_keeper(lambda keeper: keeper.mail.left(before.inbox.name))
+        inbox = await self._desk.in_keeper(lambda keeper: keeper.mail.open(self._limits.inbox_bytes))
+        link = self.links[relay] = Link(introduction.host[:200], inbox, visitor.writer)
+        try:
+            await self._introduce(introduction, visitor)
+            while True:
+                payload = await asyncio.wait_for(visitor.read(wire.MAX_SHIPMENT), _SILENCE_S)
+                message = wire.unpack_message(payload)
+                if isinstance(message, wire.Shipment):
+                    await self._room(inbox)
+                    inbox.append(payload)
+                elif isinstance(message, wire.Alive):
+                    visitor.say(wire.Clock(message.t, time.time_ns()))
+                    link.skew_s = message.skew_s
+                    await self._desk.in_keeper(_alive(message))
+                elif isinstance(message, wire.Introduce):
+                    await self._introduce(message, visitor)
+                elif isinstance(message, wire.Done):
+                    while link.sealed:
+                        _resolve(link.sealed.popleft())
+                else:
+                    raise FormatError(f"a {type(message).__name__} is not for the hub that keeps")
+        except OSError as error:
+            raise HubError(str(error)) from None
+        finally:
+            if self.links.get(relay) is link:
+                del self.links[relay]
+            for waiting in link.sealed:
+                _resolve(waiting)
+            inbox.close()
+            await asyncio.shield(self._desk.in_keeper(lambda keeper: keeper.mail.left(inbox.name)))
+
+    async def _introduce(self, message: wire.Introduce, visitor: "_Visitor") -> None:
+        while (  # noqa: ASYNC110 - the keeper's thread has no event to give
+            marks := await self._desk.in_keeper(lambda keeper: keeper.mail.reach(message.origins))
+        ) is None:
+            await asyncio.sleep(_PAUSE_S)
+        visitor.say(wire.Marks(marks))
+        await visitor.writer.drain()
+
+    async def _room(self, inbox: Inbox) -> None:
+        """Wait until an inbox has room: what is not read stays with its sender."""
+        while inbox.is_full():  # noqa: ASYNC110 - it is the keeper's thread that makes room
+            await asyncio.sleep(_PAUSE_S)
+
+    def acknowledge(self, safe: dict[str, int], broken: dict[str, str]) -> None:
+        """Tell those who relay what is safe here; `safe` and `broken` are by the name of the inbox."""
+        for link in list(self.links.values()):
+            if (seq := safe.get(link.inbox.name)) is not None:
+                link.send(wire.Kept(seq))
+            if (why := broken.get(link.inbox.name)) is not None:
+                self.refused["malformed"] += 1
+                link.send(wire.Refused(why))
+                link.writer.close()
+
+    def order(self, order: wire.Order) -> int:
+        """Pass a command on to every hub below; return to how many."""
+        for link in self.links.values():
+            link.send(order)
+        return len(self.links)
+
+    async def _seal_below(self, run: str) -> list[str]:
+        """Have the hubs below ship what they have; return those that did not do so in time."""
+        waiting: dict[str, asyncio.Future[None]] = {}
+        for link in self.links.values():
+            future = asyncio.get_running_loop().create_future()
+            link.sealed.append(future)
+            link.send(wire.Seal(run))
+            waiting[link.host] = future
+        if waiting:
+            await asyncio.wait(waiting.values(), timeout=_SEAL_BELOW_S)
+        return sorted(host for host, future in waiting.items() if not future.done())
+
+
+class _Visitor:
+    """The other end of a connection, as it speaks."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._unframer = wire.Unframer()
+        self._payloads: collections.deque[bytes] = collections.deque()
+
+    async def read(self, limit: int) -> bytes:
+        """Return its next payload, of so many bytes at most; raise EOFError when it has left."""
+        self._unframer.limit = limit
+        while not self._payloads:
+            data = await self.reader.read(1 << 18)
+            if not data:
+                raise EOFError
+            self._payloads.extend(self._unframer.feed(data))
+        return self._payloads.popleft()
+
+    async def hear(self, limit: int) -> wire.Message:
+        """Return its next message."""
+        return wire.unpack_message(await self.read(limit))
+
+    def say(self, message: wire.Message) -> None:
+        """Send it a message."""
+        self.writer.write(wire.pack_message(message))
+
+
+def _alive(message: wire.Alive) -> Callable[[Keeper], None]:
+    return lambda keeper: keeper.alive(message.ages, message.skew_s)
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _check_peer(peer: socket.socket) -> None:
+    """Refuse other users, whatever the socket's mode says."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid = struct.unpack("3i", credentials)[1]
+    if uid != os.getuid():
+        raise FormatError(f"this hub belongs to user {os.getuid()}, and you are {uid}")

@@ -1,0 +1,120 @@
+"""One origin as another hub passes it on: the counterpart of Speaker, without a spool of its own here."""
+
+import numpy as np
+
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
+from vedette.store import Batch, Block, Mark
+from vedette.store.chunks import FULL
+
+_HOLD_NUMBERS = 2 << 20  # of 8 bytes
+_Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+
+
+class Heard:
+    """Holds what came in until it is kept. What lies before the mark is here already, and is passed over."""
+
+    def __init__(self, origin: Origin, facts: Mark, samples: Mark) -> None:
+        """Go on from what the store has."""
+        self.name = origin.name
+        self.origin = origin
+        self.upstream = ""  # the hub that it is passed on to from here
+        self.over = False  # its hub has said that nothing will follow
+        self.place = {LANE_FACTS: facts.place, LANE_SAMPLES: samples.place}
+        self._handed = dict(self.place)
+        self._kept = dict(self.place)
+        self._facts: list[Batch] = []
+        self._blocks: dict[_Key, list[Block]] = {}
+        self._rows: dict[_Key, int] = {}
+        self._numbers = 0
+        self._counts = {LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused)}
+        self._oldest: float | None = None
+        self.held: dict[tuple[str, str], int] = {}  # by (inbox, lane): the place in the inbox that must stay
+
+    def take(self, batch: Batch, now: float, inbox: str, at: int) -> bool:
+        """Take in what came; `at`: where it begins in its inbox. Tell whether it fits on to what is here."""
+        lane = batch.lane
+        here = self.place[lane]
+        if batch.start > here:
+            return False
+        if batch.place <= here:
+            return True
+        self.place[lane] = batch.place
+        self._counts[lane] = (batch.damaged, batch.refused)
+        self.held.setdefault((inbox, lane), at)
+        if lane == LANE_FACTS:
+            batch.facts = [(n, fact) for n, fact in batch.facts if n > here]
+            self._facts.append(batch)
+            return True
+        self._oldest = now if self._oldest is None else self._oldest
+        for columns in batch.columns:
+            block = columns.block().after(here)
+            if len(block.n):
+                key = (block.span, tuple(block.tags.items()), block.names)
+                self._blocks.setdefault(key, []).append(block)
+                self._rows[key] = self._rows.get(key, 0) + len(block.n)
+                self._numbers += len(block.n) * (3 + len(block.names))
+        return True
+
+    def read_facts(self) -> Batch | None:
+        """Return the facts that came, to be kept at once."""
+        if not self._facts:
+            return None
+        facts = [item for batch in self._facts for item in batch.facts]
+        self._facts.clear()
+        return Batch(
+            self.origin, LANE_FACTS, self.place[LANE_FACTS], *self._counts[LANE_FACTS], facts=facts,
+            start=self._handed[LANE_FACTS],
+        )  # fmt: skip
+
+    @property
+    def spans(self) -> set[str]:
+        """The spans that samples are waiting for."""
+        return {span for span, _, _ in self._blocks}
+
+    def due(self, now: float, seal_s: float) -> bool:
+        """Tell whether samples must be sealed: one group is full, they are old, or they are many."""
+        if self._oldest is None:
+            return False
+        full = self._numbers >= _HOLD_NUMBERS or any(rows >= FULL for rows in self._rows.values())
+        return self.over or full or now - self._oldest >= seal_s
+
+    def sealing(self, _now: float, _seal_s: float, *, all_of_it: bool) -> Batch | None:  # noqa: ARG002 - as Speaker has it
+        """Return all samples that wait."""
+        if self._oldest is None:
+            return None
+        blocks = [_join(parts) for parts in self._blocks.values()]
+        return Batch(
+            self.origin, LANE_SAMPLES, self.place[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
+            start=self._handed[LANE_SAMPLES],
+        )  # fmt: skip
+
+    def handed(self, batch: Batch, _now: float) -> None:
+        """Take note that a batch is on its way to be kept."""
+        self._handed[batch.lane] = batch.place
+        if batch.lane == LANE_SAMPLES:
+            self._blocks.clear()
+            self._rows.clear()
+            self._numbers, self._oldest = 0, None
+
+    def kept(self, batch: Batch) -> None:
+        """Take note that a batch is kept: by the store, or by the next hub."""
+        self._kept[batch.lane] = max(self._kept[batch.lane], batch.place)
+        if self._kept[batch.lane] == self.place[batch.lane]:
+            for key in [key for key in self.held if key[1] == batch.lane]:
+                del self.held[key]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing will follow, and all of it is kept."""
+        return self.over and not self.held
+
+
+def _join(parts: list[Block]) -> Block:
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    n, t, step, *values = (
+        np.concatenate(columns)
+        for columns in zip(*((part.n, part.t, part.step, *part.values) for part in parts), strict=True)
+    )
+    return Block(first.span, first.tags, first.names, n, t, step, tuple(values))

@@ -1,0 +1,219 @@
+"""What other hubs have sent: the shipments of each connection lie in an inbox, a spool of its own, until they are kept.
+
+`Inbox` is written by the connection. `Mail` reads all inboxes, in the order in which they were begun, as one who comes
+back must read them: an origin's later shipments fit only on to its earlier ones.
+"""
+
+import itertools
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from vedette import wire
+from vedette.errors import FormatError
+from vedette.hub import parcels
+from vedette.hub.heard import Heard
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
+from vedette.segment import file_size, list_segments, segment_name, unlink
+from vedette.spool import Spool
+from vedette.store import Mark
+from vedette.tail import Tail
+
+_LANE = LANE_SAMPLES
+_LOOK_BYTES = 1 << 20
+_LIMIT = 4 << 20  # bytes of an inbox that are read at once
+_decode = msgspec.msgpack.Decoder(wire.Shipment).decode
+
+
+class Inbox:
+    """Where one connection's shipments go before they are acknowledged."""
+
+    def __init__(self, root: str, name: str, cap_bytes: int) -> None:
+        """Make it; `cap_bytes`: how much may wait in it before `full`."""
+        self.name = name
+        self.appended = 0  # bytes, since it was made
+        self._cap_bytes = cap_bytes
+        self._looked = 0  # `appended` when it was last seen to have room
+        self._spool = Spool(root, lambda: Origin(name), 1 << 60, 1.0)
+        os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
+
+    def append(self, payload: bytes) -> None:
+        """Keep a shipment; raise OSError when the disk has no room for it."""
+        lane = self._spool.samples
+        lost = lane.lost
+        lane.append(wire.frame(payload))
+        if lane.lost > lost:
+            raise OSError(f"the inbox cannot be written to: {self._spool.trouble}")
+        self.appended += len(payload)
+
+    def is_full(self) -> bool:
+        """Tell whether so much waits here that no more should be taken in for now."""
+        if self.appended - self._looked < _LOOK_BYTES:
+            return False
+        directory = self._spool.directory
+        waiting = sum(
+            file_size(os.path.join(directory, segment_name(_LANE, place))) for place in list_segments(directory, _LANE)
+        )
+        if waiting < self._cap_bytes:
+            self._looked = self.appended
+        return waiting >= self._cap_bytes
+
+    def close(self) -> None:
+        """Say that nothing will follow."""
+        self._spool.close()
+
+
+class Mail:
+    """Reads the inboxes, and holds what came in until it is kept."""
+
+    def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]]) -> None:
+        """Read the inboxes in a directory; those that are there already have nobody who writes to them.
+
+        `marks` tells how far the two lanes of an origin are kept.
+        """
+        self.heard: dict[str, Heard] = {}
+        self.trouble = ""
+        self._root = root
+        self._marks = marks
+        self._tails: dict[str, Tail] = {}
+        self._live: set[str] = set()  # inboxes that are being written to
+        self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
+        self.unsafe_bytes = 0  # read, and not flushed
+        self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
+        self._count = max((int(name) for name in self._names()), default=0)
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._root) if name.isascii() and name.isdigit())
+        except OSError:
+            return []
+
+    def open(self, cap_bytes: int) -> Inbox:
+        """Begin an inbox for a connection."""
+        self._count += 1
+        name = f"{self._count:012d}"
+        self._live.add(name)
+        return Inbox(self._root, name, cap_bytes)
+
+    def left(self, name: str) -> None:
+        """Take note that a connection has ended: nothing will follow in its inbox."""
+        self._live.discard(name)
+        self.broken.pop(name, None)
+
+    def read(self, now: float) -> bool:
+        """Read on in all inboxes; return whether there may be more."""
+        more = False
+        for name in self._names():
+            if name not in self._tails:
+                self._tails[name] = Tail(os.path.join(self._root, name), _LANE, _first(self._root, name))
+            tail = self._tails[name]
+            at = before = tail.place
+            for n, payload in tail.read(gone=name not in self._live, limit=_LIMIT):
+                self._take(name, at, payload, now)
+                self.unsafe_bytes += n - at
+                at = n
+            if tail.place != before:
+                more = True
+                if name not in self._live:
+                    break  # what lies in later ones may fit only on to what is still to be read here
+        return more
+
+    def _take(self, inbox: str, at: int, payload: bytes, now: float) -> None:
+        if inbox in self.broken:
+            return
+        try:
+            shipment = _decode(payload)
+        except wire.UNREADABLE as error:
+            self.trouble = self.broken[inbox] = f"a shipment cannot be read: {error}"
+            return
+        for parcel in shipment.parcels:
+            if not self._take_parcel(parcel, inbox, at, now):
+                place = self.heard[parcel.origin.name].place[parcel.lane]
+                self.trouble = f"{parcel.origin.name}: a parcel from {parcel.start} on lies beyond {place}"
+                self.broken[inbox] = self.trouble
+                return
+        self._last[inbox] = shipment.seq
+
+    def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> bool:
+        heard = self.heard.get(parcel.origin.name)
+        if heard is None:
+            heard = self.heard[parcel.origin.name] = Heard(parcel.origin, *self._marks(parcel.origin.name))
+        try:
+            batch = parcels.unpack(parcel)
+        except FormatError as error:
+            self.trouble = f"{heard.name}: {error}"
+            batch = parcels.nothing_of(parcel)  # counted, and passed over
+        fits = heard.take(batch, now, inbox, at)
+        heard.over = heard.over or parcel.over
+        return fits
+
+    def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
+        """Return how far origins are here: kept, or safe in an inbox. None while old inboxes are being read."""
+        for inbox in self._names():
+            tail = self._tails.get(inbox)
+            if inbox not in self._live and (tail is None or tail.place < tail.end()):
+                return None
+        reached = {}
+        for name in origins:
+            if (heard := self.heard.get(name)) is not None:
+                reached[name] = heard.place[LANE_FACTS], heard.place[LANE_SAMPLES]
+            else:
+                facts, samples = self._marks(name)
+                reached[name] = facts.place, samples.place
+        return reached
+
+    def sync(self) -> dict[str, int]:
+        """Flush what was read; return the last shipment of each live inbox, which is safe now."""
+        for tail in self._tails.values():
+            tail.sync()
+        self.unsafe_bytes = 0
+        return {name: seq for name, seq in self._last.items() if name in self._live}
+
+    def free(self) -> None:
+        """Unlink what is kept. Only after a sync of the store."""
+        held: dict[str, int] = {}
+        for heard in list(self.heard.values()):
+            if heard.finished:
+                del self.heard[heard.name]
+            for (inbox, _), at in heard.held.items():
+                held[inbox] = min(held.get(inbox, at), at)
+        for name, tail in list(self._tails.items()):
+            directory = os.path.join(self._root, name)
+            for place, following in itertools.pairwise(list_segments(directory, _LANE)):
+                if following <= held.get(name, tail.place):
+                    unlink(os.path.join(directory, segment_name(_LANE, place)))
+            if name not in self._live and name not in held and tail.place >= tail.end():
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._tails.pop(name).shut()
+        self._last.pop(name, None)
+        directory = os.path.join(self._root, name)
+        try:
+            for file in os.listdir(directory):
+                unlink(os.path.join(directory, file))
+            os.rmdir(directory)
+        except OSError as error:
+            self.trouble = str(error)
+
+    def start_over(self) -> None:
+        """Forget what waits, and read again whatever is not kept."""
+        self.shut()
+        self.heard.clear()
+
+    def shut(self) -> None:
+        """Let go of the open segments."""
+        for tail in self._tails.values():
+            tail.shut()
+        self._tails.clear()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, and nobody writes."""
+        return not self._live and not self._names()
+
+
+def _first(root: str, name: str) -> int:
+    places = list_segments(os.path.join(root, name), _LANE)
+    return places[0] if places else 0

@@ -1,0 +1,94 @@
+"""The hub's own voice: what it says goes through a spool like everybody's, one for each hub that is to hear it.
+
+So its word is kept, relayed and found again after a kill -9 just as a process's is.
+"""
+
+import os
+import platform
+import time
+
+from vedette import kernel, wire
+from vedette.home import Home
+from vedette.model import HUB, LANE_FACTS, Fact, Origin, Span, new_id
+from vedette.segment import list_segments, segment_name
+from vedette.spool import Spool
+
+_CAP_BYTES, _CAP_SHARE = 1 << 30, 0.1
+
+
+def host_span() -> str:
+    """Return the id of the span of this host, in this boot."""
+    return f"host-{kernel.host()[:80]}-{kernel.boot()[:8]}"
+
+
+class Own:
+    """Says facts as this hub."""
+
+    def __init__(self, home: Home) -> None:
+        """Say nothing yet."""
+        self._home = home
+        self._spools: dict[str, Spool] = {}
+        self._unsynced: set[str] = set()
+
+    @property
+    def names(self) -> set[str]:
+        """The origins under which this hub speaks."""
+        return {spool.origin.name for spool in self._spools.values()}
+
+    def say(self, facts: list[Fact], upstream: str = "") -> None:
+        """Say facts to the hub that is meant; raise OSError when there is no room for them."""
+        spool = self._spools.get(upstream)
+        if spool is None:
+            spool = self._spools[upstream] = self._begin(upstream)
+            facts = [_host(), *facts]
+        for fact in facts:
+            spool.facts.append(wire.frame(wire.encode(fact)))
+        if spool.lost:
+            del self._spools[upstream]  # with a new one it may go better
+            raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
+        self._unsynced.add(upstream)
+
+    def _begin(self, upstream: str) -> Spool:
+        pid = os.getpid()
+        origin = Origin(
+            "hub-" + new_id(8), kernel.host(), kernel.boot(), pid, kernel.start_ticks(pid) or 0,
+            upstream=upstream, voice=HUB,
+        )  # fmt: skip
+        return Spool(self._home.spool, lambda: origin, _CAP_BYTES, _CAP_SHARE, self._home.prepare)
+
+    def sync(self) -> None:
+        """Return when all that was said would survive a power cut."""
+        for upstream in self._unsynced:
+            directory = self._spools[upstream].directory
+            for place in list_segments(directory, LANE_FACTS)[-2:]:
+                try:
+                    fd = os.open(os.path.join(directory, segment_name(LANE_FACTS, place)), os.O_RDONLY | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    continue
+                try:
+                    os.fdatasync(fd)
+                finally:
+                    os.close(fd)
+        self._unsynced.clear()
+
+    def close(self) -> set[str]:
+        """Say that nothing will follow; return the origins that were spoken under."""
+        names = self.names
+        for spool in self._spools.values():
+            spool.close()
+        self._spools.clear()
+        self._unsynced.clear()
+        return names
+
+
+def _host() -> Span:
+    system = os.uname()
+    attrs = {
+        "host": kernel.host(),
+        "boot": kernel.boot().partition("/")[0],
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": f"{system.sysname} {system.release} {system.machine}",
+        "python": platform.python_version(),
+    }
+    return Span(host_span(), time.time_ns(), "up", by=HUB, kind="host", name=kernel.host(), attrs=attrs)

@@ -1,0 +1,125 @@
+"""Batches <-> parcels: what one hub hands to another, as wide columns of numbers.
+
+What comes in was made by somebody else: nothing of it is believed that could be wrong.
+"""
+
+import msgspec
+import numpy as np
+
+from vedette import wire
+from vedette.errors import FormatError
+from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
+from vedette.store import Batch, Block, chunks
+
+MOST_ROWS = 1 << 20
+MOST_NUMBERS = 8 << 20  # in one block: 64 MiB of them
+_FACT_HEAD = 16  # what a fact costs beside its payload, about
+
+
+def pack(batch: Batch, *, over: bool = False) -> list[wire.Parcel]:
+    """Return a batch as parcels, each small enough for one shipment."""
+    parcels = _pack_facts(batch) if batch.lane == LANE_FACTS else _pack_samples(batch)
+    return [*parcels[:-1], msgspec.structs.replace(parcels[-1], over=over)]
+
+
+def _parcel(
+    batch: Batch, start: int, place: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
+) -> wire.Parcel:
+    origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token, and is nobody else's business
+    return wire.Parcel(origin, batch.lane, start, place, batch.damaged, batch.refused, facts, blocks)
+
+
+def _pack_facts(batch: Batch) -> list[wire.Parcel]:
+    parcels: list[wire.Parcel] = []
+    facts: list[tuple[int, bytes]] = []
+    start, size = batch.start, 0
+    for n, fact in batch.facts:
+        payload = wire.encode(fact)
+        if facts and size + len(payload) > wire.MAX_PAYLOAD:
+            parcels.append(_parcel(batch, start, facts[-1][0], facts, []))
+            start, size, facts = facts[-1][0], 0, []
+        facts.append((n, payload))
+        size += len(payload) + _FACT_HEAD
+    return [*parcels, _parcel(batch, start, batch.place, facts, [])]
+
+
+def _pack_samples(batch: Batch) -> list[wire.Parcel]:
+    blocks = [columns.block() for columns in batch.columns]
+    numbers = sum(len(block.n) * (3 + len(block.names)) for block in blocks)
+    if numbers * 8 > wire.MAX_SHIPMENT // 2 and max(len(block.n) for block in blocks) > 1:  # even if nothing compresses
+        places = np.unique(np.concatenate([block.n for block in blocks]))
+        cut = int(places[len(places) // 2 - 1])
+        first = [part for block in blocks if len((part := block.until(cut)).n)]
+        second = [part for block in blocks if len((part := block.after(cut)).n)]
+        return [
+            *_pack_samples(msgspec.structs.replace(batch, columns=first, place=cut)),
+            *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut)),
+        ]
+    return [_parcel(batch, batch.start, batch.place, [], [_pack_block(block) for block in blocks])]
+
+
+def _pack_block(block: Block) -> wire.Packed:
+    n, t, step, *values = (
+        chunks.pack(np.ascontiguousarray(column)) for column in (block.n, block.t, block.step, *block.values)
+    )
+    return wire.Packed(block.span, block.tags, list(block.names), len(block.n), n, t, step, values)
+
+
+def unpack(parcel: wire.Parcel) -> Batch:
+    """Return what a parcel holds; raise FormatError when that is not what it claims.
+
+    A fact that cannot be read, or speaks for others without being a hub's, is counted or clamped as from a spool.
+    """
+    if parcel.lane not in (LANE_FACTS, LANE_SAMPLES) or not 0 <= parcel.start <= parcel.place < 1 << 62:
+        raise FormatError(f"a parcel goes from {parcel.start} to {parcel.place} in lane {parcel.lane[:10]!r}")
+    batch = Batch(
+        parcel.origin, parcel.lane, parcel.place, max(0, parcel.damaged), max(0, parcel.refused), start=parcel.start
+    )
+    last = parcel.start
+    for n, payload in parcel.facts:
+        if not last < n <= parcel.place:
+            raise FormatError("the facts of a parcel are not in order")
+        last = n
+        fact = read_fact(payload, parcel.origin)
+        if fact is None:
+            batch.refused += 1
+        else:
+            batch.facts.append((n, fact))
+    batch.columns = [_unpack_block(packed, parcel) for packed in parcel.blocks]
+    return batch
+
+
+def nothing_of(parcel: wire.Parcel) -> Batch:
+    """Return a batch that only moves on past a parcel that cannot be read."""
+    lane = parcel.lane if parcel.lane in (LANE_FACTS, LANE_SAMPLES) else LANE_FACTS
+    if not 0 <= parcel.start <= parcel.place < 1 << 62:
+        return Batch(parcel.origin, lane, 0)
+    return Batch(
+        parcel.origin, lane, parcel.place, max(0, parcel.damaged) + 1, max(0, parcel.refused), start=parcel.start
+    )
+
+
+def read_fact(payload: bytes, origin: Origin) -> Fact | None:
+    """Return a fact as an origin may say it, None when it cannot be read: a process speaks for itself alone."""
+    try:
+        fact = wire.decode_fact(payload)
+    except wire.UNREADABLE:
+        return None
+    if isinstance(fact, Span) and fact.by != OWNER and (origin.voice != HUB or origin.process):
+        return msgspec.structs.replace(fact, by=OWNER)
+    return fact
+
+
+def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
+    count, names = packed.count, packed.names
+    if not 0 < count <= MOST_ROWS or count * (3 + len(names)) > MOST_NUMBERS or len(names) != len(packed.values):
+        raise FormatError(f"a block claims {count} rows of {len(names)} names and {len(packed.values)} columns")
+    if not names or len(set(names)) != len(names) or not 0 < len(packed.span) <= 128:
+        raise FormatError("a block has no names, one twice, or no span")
+    n, t, step = (chunks.unpack_exactly(data, count) for data in (packed.n, packed.t, packed.step))
+    if any(column.dtype != np.int64 for column in (n, t, step)):
+        raise FormatError("places, times and steps are not integers")
+    if n[0] <= parcel.start or n[-1] > parcel.place or np.any(n[1:] <= n[:-1]) or t.min() < 0:
+        raise FormatError("the samples of a parcel are not in order, or from before all time")
+    values = tuple(chunks.unpack_exactly(data, count) for data in packed.values)
+    return Block(packed.span, dict(sorted(packed.tags.items())), tuple(names), n, t, step, values)
