@@ -11,7 +11,7 @@ from bench.report import Part
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.hub.keeper import Keeper
-from vedette.settings import Hub
+from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 
 _POINTS = 10_000  # of each series
@@ -39,7 +39,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
 
 def _weigh(home: Home, metrics: int, runs: int) -> tuple[float, float]:
     """Return bytes per point as the hub leaves the file, and after a vacuum."""
-    keeper = Keeper(home, SqliteStore(home.store), Hub())
+    keeper = Keeper(home, SqliteStore(home.store), Settings())
     clock = _clock()
     with patch("vedette.client.run.time_ns", lambda: next(clock)):
         for number in range(runs):

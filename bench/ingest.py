@@ -12,7 +12,7 @@ from vedette.client.current import init
 from vedette.client.run import Run
 from vedette.home import Home
 from vedette.hub.keeper import Keeper
-from vedette.settings import Hub
+from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 
 # metrics in a record: records, goal in points per CPU-second
@@ -68,7 +68,7 @@ def _log(run: Run, names: list[str], rows: list[list[float]]) -> None:
 
 def keep_all(home: Home, points: int) -> float:
     """Be the hub until nothing is left; return the seconds of CPU that it took."""
-    keeper = Keeper(home, SqliteStore(home.store), Hub())
+    keeper = Keeper(home, SqliteStore(home.store), Settings())
     begin = time.process_time()
     while os.listdir(home.spool):
         keeper.turn()

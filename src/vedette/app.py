@@ -31,7 +31,9 @@ def open_store(home: Home) -> tuple[SqliteReader, str]:
     if not os.path.exists(home.spool) and not os.path.exists(home.store):
         raise NotFoundError(f"nothing has been logged to {home.root} yet: `vedette.init()` in a script begins a run")
     try:
-        ask(home, wire.Seal())
+        answer = ask(home, wire.Seal())
+        if isinstance(answer, wire.Done) and answer.behind:
+            warning = f"{', '.join(answer.behind)} did not answer in time; what you see of it may be behind"
     except HubError as error:
         warning = f"{error}; what you see may be behind"
     return open_reader(home.store), warning

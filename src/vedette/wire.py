@@ -195,6 +195,7 @@ class Parcel(Struct, frozen=True, array_like=True):
     facts: list[tuple[int, bytes]] = []
     blocks: list[Packed] = []
     over: bool = False  # nothing will follow in either lane
+    refusals: dict[str, int] = {}  # points that were over a limit, by its name
 
 
 class Shipment(Struct, frozen=True, tag="shipment"):
@@ -216,6 +217,7 @@ class Alive(Struct, frozen=True, tag="alive"):
     t: int  # by the clock of the relay
     ages: dict[str, float] = {}
     skew_s: float | None = None  # how far its clock is ahead, as measured by the last Clock
+    skews: dict[str, float] = {}  # how far those of origins are ahead of it, which it relays for other hubs
 
 
 class Clock(Struct, frozen=True, tag="clock"):

@@ -17,7 +17,7 @@ from tests.journeys.conftest import eventually, read_runs
 from vedette.client import run as client_run
 from vedette.hub.keeper import Keeper
 from vedette.hub.speaker import Speaker
-from vedette.settings import Hub
+from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore, open_reader
 
 _COUNTER = 16
@@ -164,7 +164,7 @@ def test_a_faulty_hub_is_caught(home, fault, monkeypatch):
     home.prepare()
     lock = home.take_lock()  # this test is the hub
     run = vedette.init(name="victim")
-    keeper = Keeper(home, SqliteStore(home.store), Hub(seal_s=3600, sync_s=0))
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(seal_s=3600, sync_s=0)))
     if fault == "mark apart from data":
         keep = keeper.store.keep
         monkeypatch.setattr(keeper.store, "keep", lambda batches: keep([structs.replace(b, place=0) for b in batches]))

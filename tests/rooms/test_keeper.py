@@ -8,7 +8,7 @@ import pytest
 
 from vedette import segment
 from vedette.hub.keeper import Keeper
-from vedette.settings import Hub
+from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
 
 
@@ -17,7 +17,7 @@ def keeper(home):
     """The keeper of a home that no hub keeps."""
     home.prepare()
     lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Hub(sync_s=0))
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
     yield keeper
     keeper.close()
     os.close(lock)

@@ -44,6 +44,7 @@ def test_names_are_all_there_is():
         "hub.idle_s": 60.0,
         "hub.address": "",
         "hub.advertise": "",
+        "hub.onward": "",
         "hub.trusted_network": False,
         "limits.connections": 1024,
         "limits.inbox_bytes": 1 << 30,

@@ -187,4 +187,8 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
     checks.append(("damaged", f"{lost.damaged} records", ""))
     checks.append(("swallowed", f"{lost.swallowed} calls", "please report what stderr said" if lost.swallowed else ""))
     checks.append(("refused", f"{lost.refused} values that were no numbers", ""))
+    checks += [
+        ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
+        for limit, count in lost.limited.items()
+    ]
     return checks

@@ -128,7 +128,7 @@ class Door:
 
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):
-            behind = await self._seal_below(message.run)
+            behind = await self.seal_below(message.run)
             failure = await self._desk.seal(message.run)
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
         if isinstance(message, wire.AskHealth):
@@ -198,7 +198,7 @@ class Door:
                 elif isinstance(message, wire.Alive):
                     visitor.say(wire.Clock(message.t, time.time_ns()))
                     link.skew_s = message.skew_s
-                    await self._desk.in_keeper(_alive(message))
+                    await self._desk.in_keeper(_noting(message))
                 elif isinstance(message, wire.Introduce):
                     await self._introduce(message, visitor)
                 elif isinstance(message, wire.Done):
@@ -245,7 +245,7 @@ class Door:
             link.send(order)
         return len(self.links)
 
-    async def _seal_below(self, run: str) -> list[str]:
+    async def seal_below(self, run: str) -> list[str]:
         """Have the hubs below ship what they have; return those that did not do so in time."""
         waiting: dict[str, asyncio.Future[None]] = {}
         for link in self.links.values():
@@ -286,8 +286,8 @@ class _Visitor:
         self.writer.write(wire.pack_message(message))
 
 
-def _alive(message: wire.Alive) -> Callable[[Keeper], None]:
-    return lambda keeper: keeper.alive(message.ages, message.skew_s)
+def _noting(message: wire.Alive) -> Callable[[Keeper], None]:
+    return lambda keeper: keeper.alive(message)
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

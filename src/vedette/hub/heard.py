@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from vedette.hub.allowance import Allowance
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Mark
 from vedette.store.chunks import FULL
@@ -13,12 +14,14 @@ _Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
 class Heard:
     """Holds what came in until it is kept. What lies before the mark is here already, and is passed over."""
 
-    def __init__(self, origin: Origin, facts: Mark, samples: Mark) -> None:
+    def __init__(self, origin: Origin, facts: Mark, samples: Mark, allowance: Allowance) -> None:
         """Go on from what the store has."""
+        self._allowance = allowance
         self.name = origin.name
         self.origin = origin
         self.upstream = ""  # the hub that it is passed on to from here
         self.over = False  # its hub has said that nothing will follow
+        self.alive: tuple[int, float | None] = 0, None  # when it was last known so, and how far its clock is ahead
         self.place = {LANE_FACTS: facts.place, LANE_SAMPLES: samples.place}
         self._handed = dict(self.place)
         self._kept = dict(self.place)
@@ -46,9 +49,11 @@ class Heard:
             self._facts.append(batch)
             return True
         self._oldest = now if self._oldest is None else self._oldest
+        for limit, points in batch.refusals.items():
+            self._allowance.refuse(limit, points)
         for columns in batch.columns:
-            block = columns.block().after(here)
-            if len(block.n):
+            block = self._allowance.of_block(columns.block().after(here))
+            if block is not None:
                 key = (block.span, tuple(block.tags.items()), block.names)
                 self._blocks.setdefault(key, []).append(block)
                 self._rows[key] = self._rows.get(key, 0) + len(block.n)
@@ -85,7 +90,7 @@ class Heard:
         blocks = [_join(parts) for parts in self._blocks.values()]
         return Batch(
             self.origin, LANE_SAMPLES, self.place[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
-            start=self._handed[LANE_SAMPLES],
+            start=self._handed[LANE_SAMPLES], refusals=self._allowance.take_refusals(),
         )  # fmt: skip
 
     def handed(self, batch: Batch, _now: float) -> None:

@@ -13,9 +13,11 @@ import msgspec
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.hub import parcels
+from vedette.hub.allowance import Allowance
 from vedette.hub.heard import Heard
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import file_size, list_segments, segment_name, unlink
+from vedette.settings import Settings
 from vedette.spool import Spool
 from vedette.store import Mark
 from vedette.tail import Tail
@@ -67,11 +69,13 @@ class Inbox:
 class Mail:
     """Reads the inboxes, and holds what came in until it is kept."""
 
-    def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]]) -> None:
+    def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]], settings: Settings) -> None:
         """Read the inboxes in a directory; those that are there already have nobody who writes to them.
 
         `marks` tells how far the two lanes of an origin are kept.
         """
+        self._onward = settings.hub.onward
+        self._limits = settings.limits
         self.heard: dict[str, Heard] = {}
         self.trouble = ""
         self._root = root
@@ -138,7 +142,10 @@ class Mail:
     def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> bool:
         heard = self.heard.get(parcel.origin.name)
         if heard is None:
-            heard = self.heard[parcel.origin.name] = Heard(parcel.origin, *self._marks(parcel.origin.name))
+            heard = self.heard[parcel.origin.name] = Heard(
+                parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits)
+            )
+            heard.upstream = self._onward
         try:
             batch = parcels.unpack(parcel)
         except FormatError as error:

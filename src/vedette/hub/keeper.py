@@ -7,7 +7,6 @@ import os
 import select
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from vedette import kernel, wire
 from vedette.errors import FormatError, SettingError, StoreError
@@ -17,10 +16,10 @@ from vedette.hub.inbox import Mail
 from vedette.hub.liveness import Watch, verdict
 from vedette.hub.orders import Orders
 from vedette.hub.own import Own
-from vedette.hub.relay import Linked, Relay, Session, Told
+from vedette.hub.relay import Linked, Relay, Told
 from vedette.hub.speaker import Speaker
 from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Span
-from vedette.settings import Hub as Pace
+from vedette.settings import Settings
 from vedette.store import Batch, Mark, Store
 
 _HEARD_EVERY_S = 10.0
@@ -31,14 +30,6 @@ _MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowl
 Voice = Speaker | Heard
 
 
-class _Asked(NamedTuple):
-    """Another hub has asked for all that a run has said by now."""
-
-    relay: Relay
-    session: Session
-    run: str
-
-
 class Keeper:
     """Keeps one home. All that it knows can be found again from the store's marks, the spools and the inboxes."""
 
@@ -46,7 +37,7 @@ class Keeper:
         self,
         home: Home,
         store: Store,
-        pace: Pace,
+        settings: Settings,
         handed: dict[tuple[int, int], int] | None = None,
         dial: Callable[[str], Relay] | None = None,
     ) -> None:
@@ -58,10 +49,11 @@ class Keeper:
         self._handed = handed or {}
         kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
-        self.pace = pace
+        self.pace = settings.hub
+        self._limits = settings.limits
         self.store = store
         self.speakers: dict[str, Speaker] = {}
-        self.mail = Mail(home.inbox, self._marks)
+        self.mail = Mail(home.inbox, self._marks, settings)
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.relays: dict[str, Relay] = {}
@@ -83,8 +75,7 @@ class Keeper:
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
-        asked = self._hear_relays(change)
-        seal = (seal or set()) | {item.run for item in asked}
+        self._hear_relays(change)
         self._discover()
         more = self._look_for_deaths()
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
@@ -94,10 +85,7 @@ class Keeper:
         ):
             self._seal(now, change, set())
             more = self._read(now, change)
-        self._seal(now, change, seal)
-        for item in asked:
-            if item.session is item.relay.session:
-                item.session.send(wire.Done())
+        self._seal(now, change, seal or set())
         self._bury(now, change)
         self.orders.tend()
         if now - self._heard >= _HEARD_EVERY_S:
@@ -140,45 +128,39 @@ class Keeper:
         if relay is not None:
             relay.introduce([speaker.name])
 
-    def _hear_relays(self, change: wire.Change) -> list[_Asked]:
-        """Take in what other hubs say; return what they ask for."""
-        asked: list[_Asked] = []
+    def _hear_relays(self, change: wire.Change) -> None:
+        """Take in what other hubs say."""
         for upstream, relay in self.relays.items():
             for item in relay.news():
-                voices = {voice.name: voice for voice in self.speakers.values() if voice.upstream == upstream}
-                if isinstance(item, Told):
-                    if item.session is relay.session:
-                        self._heed(relay, item, voices, change, asked)
-                    continue
-                for voice in voices.values():
-                    voice.ready = False
-                if isinstance(item, Linked) and voices:
-                    relay.introduce(list(voices))
-        return asked
+                speakers = {name: one for name, one in self.speakers.items() if one.upstream == upstream}
+                if not isinstance(item, Told):
+                    for speaker in speakers.values():
+                        speaker.ready = False
+                    if upstream == self.pace.onward:
+                        self.mail.start_over()
+                    if isinstance(item, Linked):
+                        relay.introduce(list(speakers))
+                elif item.session is relay.session:
+                    self._heed(relay, item, speakers, change)
 
-    def _heed(
-        self, relay: Relay, told: Told, voices: dict[str, Speaker], change: wire.Change, asked: list[_Asked]
-    ) -> None:
+    def _heed(self, relay: Relay, told: Told, speakers: dict[str, Speaker], change: wire.Change) -> None:
         message = told.message
         if isinstance(message, wire.Marks):
             for name, (facts, samples) in message.marks.items():
-                if (speaker := voices.get(name)) is not None and not speaker.ready:
+                if (speaker := speakers.get(name)) is not None and not speaker.ready:
                     speaker.rewind(Mark(facts), Mark(samples))
                     speaker.ready = True
             self._heard = 0.0  # the other hub should know at once that they live
         elif isinstance(message, wire.Kept):
             safe = relay.acknowledged(told.session, message.seq)
             for name, batch in safe:
-                if (speaker := voices.get(name)) is not None:
-                    speaker.kept(batch)
+                voice = speakers.get(name) or self.mail.heard.get(name)
+                if voice is not None:
+                    voice.kept(batch)
                 _note(change, batch)
-            self._unsynced = True
             # Should the other hub be out of reach at the next start, it is known here where to go on.
             self.store.keep([Batch(b.origin, b.lane, b.place) for _, b in safe])
-        elif isinstance(message, wire.Seal):
-            asked.append(_Asked(relay, told.session, message.run))
-        elif isinstance(message, wire.Order):
-            self.order(message.command)
+            self._unsynced = True
 
     def order(self, command: Command) -> int | None:
         """Do what a command asks of processes here; return of how many, None when it is not a new one."""
@@ -187,11 +169,16 @@ class Keeper:
         pairs = [(s.origin, self._watches[n]) for n, s in self.speakers.items() if s.origin and n in self._watches]
         return self.orders.obey(command, pairs)
 
-    def alive(self, ages: dict[str, float], skew_s: float | None) -> None:
+    def alive(self, message: wire.Alive) -> None:
         """Take note of origins that another hub knows alive."""
         now_t = time.time_ns()
-        heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in ages.items()}
-        self.store.keep([], heard, {} if skew_s is None else dict.fromkeys(heard, skew_s))
+        heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in message.ages.items()}
+        skews = {}
+        if message.skew_s is not None:
+            skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
+        for name in heard.keys() & self.mail.heard.keys():
+            self.mail.heard[name].alive = heard[name], skews.get(name)
+        self.store.keep([], heard, skews)
         self._unsynced = True
 
     def _beat(self) -> None:
@@ -202,8 +189,10 @@ class Keeper:
             heard[name] = time.time_ns()
         self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
         for upstream, relay in self.relays.items():
-            ages = {n: (time.time_ns() - t) / 1e9 for n, t in heard.items() if self.speakers[n].upstream == upstream}
-            relay.beat(ages)
+            times = {name: t for name, t in heard.items() if self.speakers[name].upstream == upstream}
+            below = {name: one.alive for name, one in self.mail.heard.items() if one.upstream == upstream}
+            times |= {name: t for name, (t, _) in below.items() if t}
+            relay.beat(times, {name: skew for name, (_, skew) in below.items() if skew is not None})
 
     def _heard_of(self, name: str) -> int:
         """Return when an origin was last known alive: now, or when it last spoke if it cannot be watched."""
@@ -234,7 +223,7 @@ class Keeper:
         marks, none = self.store.marks(new), Mark()
         for name in new:
             places = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
-            speaker = self.speakers[name] = Speaker(os.path.join(self.home.spool, name), *places)
+            speaker = self.speakers[name] = Speaker(os.path.join(self.home.spool, name), *places, self._limits)
             if speaker.upstream:
                 self._enrol(speaker)
 
@@ -305,17 +294,22 @@ class Keeper:
                 self._enrol(speaker)
             elif batch is not None:
                 batches.append((speaker, batch))
-        more = self.mail.read(now) or more
+        if self._may_pass_on(self.pace.onward):
+            more = self.mail.read(now) or more
         batches += [(heard, batch) for heard in self.mail.heard.values() if (batch := heard.read_facts()) is not None]
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)
 
     def _may_read(self, speaker: Speaker) -> bool:
-        if not speaker.upstream:
+        return speaker.ready and self._may_pass_on(speaker.upstream)
+
+    def _may_pass_on(self, upstream: str) -> bool:
+        """Tell whether there is room for more on the way to a hub; the way to the store here is always free."""
+        if not upstream:
             return True
-        relay = self.relays.get(speaker.upstream)
-        return speaker.ready and relay is not None and relay.has_room
+        relay = self._relay(upstream)
+        return relay is not None and relay.has_room
 
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
         batches: list[tuple[Voice, Batch]] = []

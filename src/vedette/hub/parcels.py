@@ -9,6 +9,7 @@ import numpy as np
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
+from vedette.settings import Limits
 from vedette.store import Batch, Block, chunks
 
 MOST_ROWS = 1 << 20
@@ -26,7 +27,9 @@ def _parcel(
     batch: Batch, start: int, place: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
 ) -> wire.Parcel:
     origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token, and is nobody else's business
-    return wire.Parcel(origin, batch.lane, start, place, batch.damaged, batch.refused, facts, blocks)
+    return wire.Parcel(
+        origin, batch.lane, start, place, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals
+    )
 
 
 def _pack_facts(batch: Batch) -> list[wire.Parcel]:
@@ -53,7 +56,7 @@ def _pack_samples(batch: Batch) -> list[wire.Parcel]:
         second = [part for block in blocks if len((part := block.after(cut)).n)]
         return [
             *_pack_samples(msgspec.structs.replace(batch, columns=first, place=cut)),
-            *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut)),
+            *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut, refusals={})),
         ]
     return [_parcel(batch, batch.start, batch.place, [], [_pack_block(block) for block in blocks])]
 
@@ -73,7 +76,13 @@ def unpack(parcel: wire.Parcel) -> Batch:
     if parcel.lane not in (LANE_FACTS, LANE_SAMPLES) or not 0 <= parcel.start <= parcel.place < 1 << 62:
         raise FormatError(f"a parcel goes from {parcel.start} to {parcel.place} in lane {parcel.lane[:10]!r}")
     batch = Batch(
-        parcel.origin, parcel.lane, parcel.place, max(0, parcel.damaged), max(0, parcel.refused), start=parcel.start
+        parcel.origin,
+        parcel.lane,
+        parcel.place,
+        max(0, parcel.damaged),
+        max(0, parcel.refused),
+        start=parcel.start,
+        refusals=_counts(parcel.refusals),
     )
     last = parcel.start
     for n, payload in parcel.facts:
@@ -87,6 +96,12 @@ def unpack(parcel: wire.Parcel) -> Batch:
             batch.facts.append((n, fact))
     batch.columns = [_unpack_block(packed, parcel) for packed in parcel.blocks]
     return batch
+
+
+def _counts(refusals: dict[str, int]) -> dict[str, int]:
+    """Return what may be true of them: limits that there are, and how often they were reached."""
+    known = {f"limits.{name}" for name in Limits.__struct_fields__}
+    return {limit: count for limit, count in refusals.items() if limit in known and 0 < count < 1 << 60}
 
 
 def nothing_of(parcel: wire.Parcel) -> Batch:

@@ -68,8 +68,21 @@ class Told(NamedTuple):
 class Relay:
     """Ships to one hub for as long as this one lives."""
 
-    def __init__(self, address: Address, home_id: str, host: str, *, trusted: bool = False) -> None:
-        """`trusted`: the network is, so that even a token may go over it in the clear."""
+    def __init__(
+        self,
+        address: Address,
+        home_id: str,
+        host: str,
+        ask: Callable[[Session, wire.Message], None] = lambda _session, _message: None,
+        *,
+        trusted: bool = False,
+    ) -> None:
+        """Make ready.
+
+        `ask` is called, in the loop, with what the other hub wants done: a Seal or an Order. `trusted`: the network
+        is, so that even a token may go over it in the clear.
+        """
+        self._ask = ask
         self.address = address
         self.trouble = "not connected yet"
         self.session: Session | None = None
@@ -142,10 +155,12 @@ class Relay:
             safe += items
         return safe
 
-    def beat(self, ages: dict[str, float]) -> None:
-        """Say that this hub and these origins live."""
+    def beat(self, heard: dict[str, int], skews: dict[str, float]) -> None:
+        """Say that this hub lives, when origins were last heard, and how their clocks differ from the one here."""
         if self.session is not None:
-            self.session.send(wire.Alive(time.time_ns(), ages, self.skew_s))
+            now_t = time.time_ns()
+            ages = {name: (now_t - t) / 1e9 for name, t in heard.items()}
+            self.session.send(wire.Alive(now_t, ages, self.skew_s, skews))
 
     # In the event loop.
 
@@ -251,7 +266,10 @@ class Relay:
                 if isinstance(message, wire.Clock):
                     self.skew_s = _skew_s(message, time.time_ns())
                     continue
-                if not isinstance(message, wire.Marks | wire.Kept | wire.Seal | wire.Order):
+                if isinstance(message, wire.Seal | wire.Order):
+                    self._ask(session, message)
+                    continue
+                if not isinstance(message, wire.Marks | wire.Kept):
                     raise FormatError(f"a {type(message).__name__} is not for a relay")
                 self._tell(Told(session, message), wake)
         raise HubError("it hung up")

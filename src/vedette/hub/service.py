@@ -22,7 +22,7 @@ from vedette.hub import address as addresses
 from vedette.hub.address import Address
 from vedette.hub.door import Door
 from vedette.hub.keeper import Keeper
-from vedette.hub.relay import Relay
+from vedette.hub.relay import Relay, Session
 from vedette.model import new_id
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
@@ -95,7 +95,7 @@ def run(
     _trim(home.log)
     _raise_limits()
     try:
-        store = SqliteStore(home.store)
+        store = SqliteStore(home.store, most_series=settings.limits.series_per_run)
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
@@ -172,12 +172,13 @@ class _Service:
         self._listen = listen
         self._listens = ""
         self._home_id = _home_id(home)
-        self.keeper = Keeper(home, store, settings.hub, handed, self._dial)
+        self.keeper = Keeper(home, store, settings, handed, self._dial)
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
         self._relaying: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[None]] = set()
         self._door = Door(self, settings.limits, listen.told.token if listen is not None else "")
         self.keeper.on_safe = self._acknowledge
 
@@ -236,6 +237,21 @@ class _Service:
         self._wake.set()
         return await answer
 
+    def _asked_from_above(self, session: Session, message: wire.Message) -> None:
+        task = asyncio.ensure_future(self._do_from_above(session, message))
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _do_from_above(self, session: Session, message: wire.Message) -> None:
+        if isinstance(message, wire.Seal):
+            await self._door.seal_below(message.run)
+            await self.seal(message.run)  # what is meant for above is shipped by then
+            session.send(wire.Done())
+        if isinstance(message, wire.Order):
+            done = await self.in_keeper(lambda keeper: keeper.order(message.command))
+            if done is not None:
+                self._door.order(message)
+
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -265,7 +281,8 @@ class _Service:
 
     def _dial(self, upstream: str) -> Relay:
         """Begin to relay to another hub."""
-        relay = Relay(addresses.parse(upstream), self._home_id, kernel.host(), trusted=self._pace.trusted_network)
+        address = addresses.parse(upstream)
+        relay = Relay(address, self._home_id, kernel.host(), self._asked_from_above, trusted=self._pace.trusted_network)
         self._loop.call_soon_threadsafe(self._run_relay, relay)
         return relay
 

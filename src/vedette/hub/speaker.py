@@ -4,21 +4,25 @@ import itertools
 import os
 
 from vedette import wire
+from vedette.hub.allowance import Allowance
 from vedette.hub.parcels import read_fact
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Fact, Span
 from vedette.segment import list_segments, origin_of, segment_name, unlink
+from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.chunks import FULL
 from vedette.tail import Tail
 
 _HOLD_BYTES = 16 << 20
+_NO_LIMITS = Limits(name_chars=1 << 20)
 
 
 class Speaker:
     """Reads one spool. What it hands over as a Batch is freed only when it is kept, by the store or by another hub."""
 
-    def __init__(self, directory: str, facts: Mark, samples: Mark) -> None:
+    def __init__(self, directory: str, facts: Mark, samples: Mark, limits: Limits = _NO_LIMITS) -> None:
         """Go on from what is kept of the two lanes."""
+        self._limits = limits
         self.name = os.path.basename(directory)
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
@@ -46,6 +50,7 @@ class Speaker:
         self._refused_facts, self._refused = facts.refused, samples.refused
         self._handed_facts, self._handed = facts.place, samples.place
         self._kept, self._sealed = facts.place, samples.place
+        self._allowance = Allowance(self._limits)
         self._columns: dict[tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]], Columns] = {}
         self._oldest: float | None = None  # when the oldest waiting sample was read
         self._dry = {
@@ -109,6 +114,8 @@ class Speaker:
             return 0
         assert self.origin is not None
         own, columns, decode = self.origin.span, self._columns, wire.decode_sample
+        allowance = self._allowance
+        limited = allowance.most > 0
         t = 0
         for n, payload in records:
             try:
@@ -122,10 +129,17 @@ class Speaker:
             values = sample.values
             t = sample.t
             key = (sample.span, tuple(sample.tags.items()) if sample.tags else (), tuple(values))
+            if limited and not allowance.in_time(t, len(values)):
+                continue
             group = columns.get(key)
             if group is None:
+                if not allowance.admits(key[2], sample.tags):
+                    values = allowance.short(values, sample.tags)
+                    key = (*key[:2], tuple(values))
+                    group = columns.get(key)
                 if not values:
                     continue
+            if group is None:
                 group = columns[key] = Columns(
                     sample.span or own, dict(sorted(sample.tags.items())), tuple(values), [], [], [], []
                 )
@@ -193,8 +207,9 @@ class Speaker:
         assert self.origin is not None
         groups: list[Columns | Block] = list(columns)
         return Batch(
-            self.origin, LANE_SAMPLES, place, self._samples.damaged, self._refused, columns=groups, start=self._handed
-        )
+            self.origin, LANE_SAMPLES, place, self._samples.damaged, self._refused, columns=groups, start=self._handed,
+            refusals=self._allowance.take_refusals(),
+        )  # fmt: skip
 
     def handed(self, batch: Batch, now: float) -> None:
         """Take note that a batch is on its way to be kept."""

@@ -13,6 +13,7 @@ class Losses(Struct, frozen=True):
     refused: int  # values that were no numbers
     swallowed: int  # calls that failed by a fault of ours
     reasons: list[str] = []
+    limited: dict[str, int] = {}  # points that were over a limit, by the name of the setting
 
 
 def losses(store: Reader) -> Losses:
@@ -25,4 +26,6 @@ def losses(store: Reader) -> Losses:
     turned_away = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
     damaged = sum(row.damaged for row in origins)
-    return Losses(dropped, damaged, turned_away + sum(row.refused for row in origins), swallowed, reasons[-5:])
+    return Losses(
+        dropped, damaged, turned_away + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals()
+    )

@@ -85,6 +85,7 @@ class Batch(Struct):
     facts: list[tuple[int, Fact]] = []
     columns: list[Columns | Block] = []
     start: int = 0  # all that there is from here to `place` is in it
+    refusals: dict[str, int] = {}  # points that were left out of it, by the limit that they were over
 
 
 class Mark(Struct, frozen=True):
@@ -225,6 +226,9 @@ class Reader(Protocol):
 
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events."""
+
+    def refusals(self) -> dict[str, int]:
+        """Return how many points were over a limit, by its name."""
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
         """Return the series of these spans (None: of all), of this name if one is given."""

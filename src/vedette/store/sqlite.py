@@ -1,5 +1,6 @@
 """The store in one SQLite file: plain tables, and points as compressed chunks."""
 
+import collections
 import contextlib
 import json
 import math
@@ -62,8 +63,11 @@ def _check_version(path: str, version: int, known: int = VERSION) -> None:
 class SqliteStore(SqliteReader):
     """The one writer of a store; see the Store protocol for what each method promises."""
 
-    def __init__(self, path: str, steps: Sequence[str] = STEPS) -> None:
-        """Open a store, made or brought up to date if need be; `steps` is for tests of that."""
+    def __init__(self, path: str, steps: Sequence[str] = STEPS, most_series: int = 1 << 40) -> None:
+        """Open a store, made or brought up to date if need be; `steps` is for tests of that.
+
+        `most_series`: of one span; points of more series than that are refused, and counted.
+        """
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its log the same mode
         connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
         super().__init__(connection)
@@ -76,6 +80,8 @@ class SqliteStore(SqliteReader):
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
         self._series: dict[tuple[str, str, str], int] = {}
+        self._most_series = most_series
+        self._series_of: dict[str, int] = {}  # how many series a span has
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
         """Bring the schema forward, one version at a time; each step is one transaction."""
@@ -97,6 +103,7 @@ class SqliteStore(SqliteReader):
         except BaseException as error:
             self._origins.clear()
             self._series.clear()
+            self._series_of.clear()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -114,14 +121,19 @@ class SqliteStore(SqliteReader):
         with self._transaction():
             for batch in batches:
                 number = self._origin(batch.origin)
+                refusals = collections.Counter(batch.refusals)
                 self._keep_facts(batch.origin.name, number, batch.facts, spans)
                 for columns in self._new(number, batch):
-                    self._keep_block(number, columns.block())
+                    self._keep_block(number, columns.block(), refusals)
                 self.connection.execute(
                     "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
                     " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
                     (number, batch.lane, batch.place, batch.damaged, batch.refused),
+                )
+                self.connection.executemany(
+                    "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+                    [(number, limit, count) for limit, count in refusals.items()],
                 )
             self._keep_spans(spans)
             self.connection.executemany(
@@ -280,17 +292,23 @@ class SqliteStore(SqliteReader):
         )
         return cursor.rowcount > 0
 
-    def _keep_block(self, origin: int, block: Block) -> None:
+    def _keep_block(self, origin: int, block: Block, refusals: collections.Counter[str]) -> None:
         tags = to_json(block.tags)
-        numbers = [self._series_number(block.span, name, tags) for name in block.names]
+        found = [self._series_number(block.span, name, tags) for name in block.names]
+        if None in found:
+            refusals["limits.series_per_run"] += len(block.n) * found.count(None)
+        numbers = [number for number in found if number is not None]
+        columns = [value for number, value in zip(found, block.values, strict=True) if number is not None]
+        if not numbers:
+            return
         t, step = block.t // 1000, block.step
         for at in range(0, len(t), chunks.FULL):
             part = slice(at, at + chunks.FULL)
             n = block.n[part]
             axis = self._keep_axis(origin, int(n[0]), int(n[-1]), t[part], step[part])
-            self._keep_values(axis, zip(numbers, (value[part] for value in block.values), strict=True))
+            self._keep_values(axis, zip(numbers, (value[part] for value in columns), strict=True))
         rows = []
-        for number, value in zip(numbers, block.values, strict=True):
+        for number, value in zip(numbers, columns, strict=True):
             low, high, _ = chunks.extremes(value)
             last = value[-1].item()
             rows.append(
@@ -316,16 +334,27 @@ class SqliteStore(SqliteReader):
             [(number, axis, *chunks.extremes(value), chunks.pack(value, tight=tight)) for number, value in columns],
         )
 
-    def _series_number(self, span: str, name: str, tags: str) -> int:
+    def _series_number(self, span: str, name: str, tags: str) -> int | None:
+        """Return the number of a series, made if need be; None when its span has as many as it may."""
         key = (span, name, tags)
         number = self._series.get(key)
-        if number is None:
-            if len(self._series) > _MOST_CACHED:
-                self._series.clear()
-            self.connection.execute("INSERT OR IGNORE INTO series (span, name, tags) VALUES (?, ?, ?)", key)
-            row = self.connection.execute("SELECT id FROM series WHERE span = ? AND name = ? AND tags = ?", key)
-            number = self._series[key] = int(row.fetchone()[0])
-        return number
+        if number is not None:
+            return number
+        if len(self._series) > _MOST_CACHED:
+            self._series.clear()
+        run = self.connection.execute
+        row = run("SELECT id FROM series WHERE span = ? AND name = ? AND tags = ?", key).fetchone()
+        if row is None:
+            if span not in self._series_of:
+                if len(self._series_of) > _MOST_CACHED:
+                    self._series_of.clear()
+                self._series_of[span] = run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
+            if self._series_of[span] >= self._most_series:
+                return None
+            self._series_of[span] += 1
+            row = (run("INSERT INTO series (span, name, tags) VALUES (?, ?, ?)", key).lastrowid,)
+        self._series[key] = int(row[0])
+        return self._series[key]
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""

@@ -43,6 +43,10 @@ class SqliteReader:
         )
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 
+    def refusals(self) -> dict[str, int]:
+        """Return how many points were over a limit, by its name."""
+        return dict(self.connection.execute("SELECT what, sum(count) FROM refusals GROUP BY what ORDER BY what"))
+
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans, the newest first."""
         terms: list[str] = []

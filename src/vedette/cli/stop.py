@@ -1,0 +1,66 @@
+"""stop a run, on whatever machine: SIGTERM, and after a time of grace SIGKILL
+examples:
+  vedette stop brisk-otter-417
+  vedette stop 2pg66 --grace 60
+"""
+
+import argparse
+import time
+
+from vedette import wire
+from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.errors import HubError, VedetteError
+from vedette.home import Home
+from vedette.model import KINDS, Command, new_id
+from vedette.query.runs import find, view
+from vedette.store.sqlite import open_reader
+
+_EXPIRES_S = 60
+_MARGIN_S = 15.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("--grace", type=float, default=10.0, help="seconds between SIGTERM and SIGKILL (default 10)")
+    parser.add_argument("--no-wait", action="store_true", help="do not wait for its end")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Stop a run; exit with 1 when it has not ended in time."""
+    from vedette.app import ask
+
+    if not 0 <= args.grace <= 86400:
+        raise VedetteError("--grace takes seconds, from 0 to 86400")
+    home = Home.of(args.settings)
+    found = find(open_home(args.settings), args.RUN)
+    if found.state not in KINDS["run"].climbing:
+        return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
+    command = Command(new_id(8), found.id, "stop", time.time_ns() + _EXPIRES_S * 10**9, {"grace_s": args.grace})
+    answer = ask(home, wire.Order(command))
+    if isinstance(answer, wire.Done) and not answer.count:
+        raise HubError(f"no living process of run {found.id} is known here, and no other hub is connected")
+    if args.no_wait:
+        return _report(args, found.id, found.state, "", f"run {found.id} was told to stop")
+    deadline = time.monotonic() + args.grace + _MARGIN_S
+    while time.monotonic() < deadline:
+        store = open_reader(home.store)
+        now = view(store, found.id)
+        store.close()
+        if now.end_t is not None:
+            return _report(
+                args, found.id, now.state, now.cause, f"run {found.id} ended: {now.state} {now.cause}".rstrip()
+            )
+        time.sleep(0.1)
+    raise HubError(
+        f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"
+    )
+
+
+def _report(args: argparse.Namespace, run_id: str, state: str, cause: str, text: str) -> int:
+    if args.json:
+        print_json({"id": run_id, "state": state, "cause": cause})
+    else:
+        print(text)
+    return 0
