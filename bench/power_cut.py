@@ -46,23 +46,25 @@ def measure(*, quick: bool, times: int | None) -> Part:
     part.judge("records wrong, twice, out of order, invented, or gone uncounted", f"{wrong}", "0", wrong == 0)
     part.judge("stores damaged, spools left behind", f"{unsound}", "0", unsound == 0)
     part.know("damages counted (segments without a header, mostly)", f"{damaged}")
-    [(_, _, control)] = _cut_often("hasty", [6.0], 60)
+    [(_, _, control)] = _cut_often("hasty", [6.0], 60, {"calm": _WRITERS["calm"]})
     caught = sum(finding.missing for finding in control)
     part.judge("control: a hub that frees without flushing, 1 cut", f"{caught} gone", "> 0", caught > 0)
     part.note(
         "Two writers of 1000 and 6000 records a second, the second in segments of 32 KiB; a hub with sync_s=1 and"
         " seal_s=60 and 1 by turns. The home is on ext4 in a file on ext4 in a file on ext4, all in memory: by turns a"
         " cut keeps what had been flushed alone, or all that the disk had received. The file system below is frozen"
-        f" for the copy (that took {quartiles(frozen_s).show('.3f', ' s')}), so that it is the disk at one moment; it is"
-        " mounted anew, and read by a new hub under another boot id. A real disk flushes slower than memory."
+        f" for the copy (freezing takes {quartiles(frozen_s).show('.3f', ' s')}), so that it is the disk of one moment;"
+        " it is mounted anew, and read by a new hub under another boot id. A real disk flushes slower than memory."
     )
     return part
 
 
-def _cut_often(hub: str, pauses: list[float], seal_s: float) -> list[tuple[Cut, dict[str, Any], list[Finding]]]:
+def _cut_often(
+    hub: str, pauses: list[float], seal_s: float, paces: dict[str, tuple[int, int]] = _WRITERS
+) -> list[tuple[Cut, dict[str, Any], list[Finding]]]:
     with cuttable_disk() as disk:
         cuts = []
-        with writing(disk, _WRITERS, hub=hub, VEDETTE_HUB_SEAL_S=str(seal_s)) as writers:
+        with writing(disk, paces, hub=hub, VEDETTE_HUB_SEAL_S=str(seal_s)) as writers:
             for number, pause in enumerate(pauses):
                 time.sleep(pause)
                 cuts.append(disk.cut(flushed=number % 2 == 0))
