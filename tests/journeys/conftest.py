@@ -68,7 +68,7 @@ def no_hosts() -> str:
 
 @pytest.fixture
 def lan(no_hosts: str) -> Any:
-    """How a test gets its hosts, which end with it: `a, b = lan(2)`."""
+    """Hand out hosts, as many as are asked for, that end with the test."""
     if no_hosts:
         pytest.skip(f"NO HOSTS WERE MADE: {no_hosts}")
     with contextlib.ExitStack() as stack:
