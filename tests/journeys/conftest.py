@@ -1,5 +1,6 @@
 """Real processes in a real home: how journeys start scripts and read what came of them."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.journeys.hosts import hosts, why_not
 from vedette import wire
 from vedette.app import ask
 from vedette.home import Home
@@ -56,6 +58,21 @@ def finish(start: Start) -> Any:
         return process.returncode, out, err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def no_hosts() -> str:
+    """Why no hosts can be made here, found out once."""
+    return why_not()
+
+
+@pytest.fixture
+def lan(no_hosts: str) -> Any:
+    """Hand out hosts, as many as are asked for, that end with the test."""
+    if no_hosts:
+        pytest.skip(f"NO HOSTS WERE MADE: {no_hosts}")
+    with contextlib.ExitStack() as stack:
+        yield lambda count, **options: stack.enter_context(hosts(count, **options))
 
 
 def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
