@@ -14,6 +14,7 @@ MAPPABLE_FILE_SYSTEMS = frozenset("ext2 ext3 ext4 xfs tmpfs overlay".split())
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes): Linux 6.13, the exit status since 6.15
 _PIDFD_INFO_EXIT = 1 << 3
 _IN_CREATE = 0x100
+_SIOCGIFADDR = 0x8915
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 
@@ -90,6 +91,21 @@ def file_system(path: str) -> str:
     except (OSError, IndexError):
         return ""
     return kind
+
+
+def addresses() -> list[str]:
+    """Return the IPv4 addresses of this machine's interfaces, but for the loopback."""
+    import socket  # noqa: PLC0415 - for the hub alone
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # it has none
+                continue
+            found.append(socket.inet_ntoa(answer[20:24]))
+    return [address for address in found if not address.startswith("127.")]
 
 
 def watch_directory(path: str) -> int | None:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
+from vedette import kernel
 from vedette.errors import SettingError
 from vedette.home import Home
 
@@ -95,8 +96,8 @@ def guess_host() -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: it only asks which way packets would go
             return str(probe.getsockname()[0])
-    except OSError:
-        return socket.gethostname()
+    except OSError:  # no way out of this network: then by what the interfaces are called in it
+        return next(iter(kernel.addresses()), socket.gethostname())
 
 
 def token_of(home: Home) -> str:
