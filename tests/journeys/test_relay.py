@@ -187,7 +187,7 @@ def test_who_may_not_come_in(tmp_path):
         far.run(JOB, "10", "0", VEDETTE_HUB=plain, VEDETTE_TOKEN=token)
         eventually(lambda: "has no fingerprint" in far.run([*VEDETTE, "doctor"])[1], 20)
         assert runs(here) == []
-        assert len([name for name in os.listdir(os.path.join(far.home, "spool"))]) >= 3
+        assert len(os.listdir(os.path.join(far.home, "spool"))) >= 3
 
 
 def test_a_wide_bind_without_tls_is_refused():
