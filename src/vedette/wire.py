@@ -231,6 +231,7 @@ class Order(Struct, frozen=True, tag="order"):
     """A command on its way down; `to` may be a run, a try or a process."""
 
     command: Command
+    left_s: float | None = None  # until it expires, between hubs: their clocks may differ
 
 
 Message = (

@@ -134,12 +134,8 @@ class Door:
         if isinstance(message, wire.AskHealth):
             return self._desk.health()
         if isinstance(message, wire.Order):
-            done = await self._desk.in_keeper(lambda keeper: keeper.order(message.command))
-            return (
-                wire.Refused("this command was given before, or too late")
-                if done is None
-                else wire.Done(done + self.order(message))
-            )
+            count = await self.order(message)
+            return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)
         raise FormatError(f"a {type(message).__name__} is not for the hub")
 
     # Those who watch.
@@ -239,11 +235,19 @@ class Door:
                 link.send(wire.Refused(why))
                 link.writer.close()
 
-    def order(self, order: wire.Order) -> int:
-        """Pass a command on to every hub below; return to how many."""
+    async def order(self, order: wire.Order) -> int | None:
+        """Have a command obeyed, here and by the hubs below; return by how many, None when it is old."""
+        left_s = order.left_s
+        if left_s is None:  # it was given on this machine, by this clock
+            left_s = (order.command.expires_t - time.time_ns()) / 1e9
+        if left_s <= 0:
+            return None
+        done = await self._desk.in_keeper(lambda keeper: keeper.order(order.command))
+        if done is None:
+            return None
         for link in self.links.values():
-            link.send(order)
-        return len(self.links)
+            link.send(wire.Order(order.command, left_s))
+        return done + len(self.links)
 
     async def seal_below(self, run: str) -> list[str]:
         """Have the hubs below ship what they have; return those that did not do so in time."""

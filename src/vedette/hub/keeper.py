@@ -163,7 +163,7 @@ class Keeper:
             self._unsynced = True
 
     def order(self, command: Command) -> int | None:
-        """Do what a command asks of processes here; return of how many, None when it is not a new one."""
+        """Do what a command asks of processes here; return of how many, None when it was given before."""
         if not self.orders.is_new(command):
             return None
         pairs = [(s.origin, self._watches[n]) for n, s in self.speakers.items() if s.origin and n in self._watches]

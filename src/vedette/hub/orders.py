@@ -22,8 +22,8 @@ class Orders:
         self._to_kill: list[tuple[float, Command, Origin, Watch]] = []
 
     def is_new(self, command: Command) -> bool:
-        """Tell whether a command has not been seen yet and is not too old; from now on it has been."""
-        if command.id in self._seen or command.expires_t < time.time_ns():
+        """Tell whether a command has not been seen yet; from now on it has been."""
+        if command.id in self._seen:
             return False
         self._seen[command.id] = None
         while len(self._seen) > _MOST_REMEMBERED:

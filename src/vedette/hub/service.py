@@ -248,9 +248,7 @@ class _Service:
             await self.seal(message.run)  # what is meant for above is shipped by then
             session.send(wire.Done())
         if isinstance(message, wire.Order):
-            done = await self.in_keeper(lambda keeper: keeper.order(message.command))
-            if done is not None:
-                self._door.order(message)
+            await self._door.order(message)
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
