@@ -128,7 +128,7 @@ class Home:
         """
         if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
-        unwanted = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_MODE", "PYTHONINSPECT", "PYTHONSTARTUP")
+        unwanted = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_MODE", "PYTHONINSPECT", "PYTHONSTARTUP")
         environ = {key: value for key, value in os.environ.items() if key not in unwanted}
         package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
