@@ -39,6 +39,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     home: str = "~/.vedette"
     upstream: str = ""
     mode: Literal["on", "off"] = "on"
+    lost_after_s: Seconds = 60.0  # of silence, in the eye of who reads
     spool: Spool = Spool()
     hub: Hub = Hub()
 

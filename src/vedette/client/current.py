@@ -105,6 +105,14 @@ def own(
     return run
 
 
+def end_as(run: Run, state: str, cause: str) -> None:
+    """End a run that was begun for another program as that one ended."""
+    try:
+        run._end(state, cause)
+    except Exception as error:
+        guard.swallow(error, "the end of the run")
+
+
 def _whole_id(text: Any, said: str) -> str:
     """Return the id of a run that is to be resumed; what is none is passed over, with a word."""
     if isinstance(text, str) and (not text or looks_like_run(text)):

@@ -41,6 +41,7 @@ class Keeper:
         self._n = 0
         self._synced = self._heard = time.monotonic()
         self._seals: dict[str, int] = {}
+        self._stamped: set[str] = set()
         self._unsynced = False
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -54,18 +55,28 @@ class Keeper:
         more = self._look_for_deaths()
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
         more = self._read(now, change) or more
+        if len(self._watches) < len(self.speakers):  # by now it is known who they are
+            more = self._look_for_deaths() or more
         while more and any(name in ends and not s.has_reached(ends[name]) for name, s in self.speakers.items()):
             self._seal(now, change, set())
             more = self._read(now, change)
         self._seal(now, change, seal or set())
         self._bury(change)
-        if now - self._heard >= _HEARD_EVERY_S:
-            self._heard = now
-            self.store.keep([], {name: self._heard_of(name) for name in self.living()})
+        self._stamp(now)
         if now - self._synced >= self.pace.sync_s:
             self._synced = now
             self.flush()
         return change, more
+
+    def _stamp(self, now: float) -> None:
+        """Put on record who lives: each one as soon as it is watched, then all of them time and again."""
+        names = [name for name in self._watches if name not in self._stamped and not self.speakers[name].gone]
+        if now - self._heard >= _HEARD_EVERY_S:
+            self._heard = now
+            names = self.living()
+        if names:
+            self.store.keep([], {name: self._heard_of(name) for name in names})
+            self._stamped.update(names)
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""
@@ -232,6 +243,7 @@ class Keeper:
         if (speaker := self.speakers.pop(name, None)) is not None:
             speaker.shut()
         self._seals.pop(name, None)
+        self._stamped.discard(name)
 
     def _name_the_end(self, speaker: Speaker, change: wire.Change) -> None:
         origin = speaker.origin
