@@ -22,6 +22,7 @@ for step in range(first, last):
 print(run.id, flush=True)
 """
 KILLED = TRAIN + "os.kill(os.getpid(), 9)"
+UNEXPECTED = ("killed by SIGKILL", "died without a word; nobody saw how")  # a busy hub may come too late to see it
 
 
 def only(home):
@@ -37,7 +38,7 @@ def test_killed_and_resumed_twice(home, finish):
     """A run that was killed -9 goes on twice: each step is that of the latest try which logged it, and all are kept."""
     _, out, _ = finish(KILLED, "0", "100", "long")
     run_id = out.strip()
-    assert ended(home).cause == "killed by SIGKILL"
+    assert ended(home).cause in UNEXPECTED
     finish(KILLED, "50", "80", "", run_id)
     assert ended(home, 2).state == "failed"
     finish(TRAIN, "60", "120", "", run_id)
@@ -50,9 +51,8 @@ def test_killed_and_resumed_twice(home, finish):
     assert points.value.tolist() == [(0 if s < 50 else 50 if s < 60 else 60) + s / 1000 for s in range(120)]
     assert len(run.history("loss", all_tries=True)) == 100 + 30 + 60
     assert run.summary["loss"] == 60.119
-    assert [(row.state, row.cause) for row in run.tries()] == [
-        ("failed", "killed by SIGKILL"), ("failed", "killed by SIGKILL"), ("done", ""),
-    ]  # fmt: skip
+    assert [row.state for row in run.tries()] == ["failed", "failed", "done"]
+    assert all(row.cause in UNEXPECTED for row in run.tries()[:2])
     assert run.start_t <= run.tries()[0].start_t
     assert run.end_t == run.tries()[2].end_t
     assert [row.parent for row in run.processes()] == [row.id for row in run.tries()]
@@ -66,7 +66,7 @@ def test_the_commands_tell_of_tries(home, finish):
     ended(home, 2)
 
     shown = call("show", "long").stdout
-    assert re.search(r"^1 +failed .*killed by SIGKILL$", shown, re.MULTILINE)
+    assert re.search(r"^1 +failed .*(killed by SIGKILL|nobody saw how)$", shown, re.MULTILINE)
     assert re.search(r"^2 +done ", shown, re.MULTILINE)
     assert re.search(r"^try 1: main \d+ +failed", shown, re.MULTILINE)
     assert re.search(r"^try 2: main \d+ +done", shown, re.MULTILINE)
