@@ -110,5 +110,8 @@ def _keep(store: SqliteStore, chance: np.random.Generator, run: str, names: list
     places = list(range(40, 40 * (count + 1), 40))
     columns = Columns(run, {}, tuple(names), places, t.tolist(), list(range(count)), [tuple(r) for r in walks.tolist()])
     origin = Origin("origin-" + run, span=run, process=run + "/1/p")
-    facts = [(1, Span(run, _T, state="running", kind="run", name=run, attrs={"project": "bench"}))]
-    store.keep([Batch(origin, LANE_FACTS, 1, facts=facts), Batch(origin, LANE_SAMPLES, places[-1], columns=[columns])])
+    facts = [
+        (1, Span(run, _T, state="created", kind="run", name=run, attrs={"project": "bench"})),
+        (2, Span(run + "/1", _T, state="running", kind="try", parent=run, attrs={"n": 1})),
+    ]
+    store.keep([Batch(origin, LANE_FACTS, 2, facts=facts), Batch(origin, LANE_SAMPLES, places[-1], columns=[columns])])

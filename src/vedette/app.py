@@ -41,17 +41,18 @@ def open_store(home: Home) -> tuple[SqliteReader, str]:
 
 def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
     """Return the runs that fit, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
-    store = _open(home)
-    return query_runs.select(store, where or "", project or "")
+    chosen = settings.load({"home": home})
+    return query_runs.select(_open(chosen), where or "", project or "", lost_after_s=chosen.lost_after_s)
 
 
 def get(run: str, home: str | None = None) -> RunView:
     """Return the run with this id, unique prefix of an id, or name."""
-    return query_runs.view(_open(home), run)
+    chosen = settings.load({"home": home})
+    return query_runs.view(_open(chosen), run, lost_after_s=chosen.lost_after_s)
 
 
-def _open(home: str | None) -> SqliteReader:
-    store, warning = open_store(Home.of(settings.load({"home": home})))
+def _open(chosen: settings.Settings) -> SqliteReader:
+    store, warning = open_store(Home.of(chosen))
     if warning:
         warnings.warn(warning, stacklevel=3)
     return store

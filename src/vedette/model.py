@@ -135,3 +135,8 @@ def new_id(random_chars: int = 4) -> str:
         number, digit = divmod(number, 32)
         chars.append(_ALPHABET[digit])
     return "".join(reversed(chars)) + "".join(_ALPHABET[b & 31] for b in os.urandom(random_chars))
+
+
+def looks_like_run(text: str) -> bool:
+    """Tell whether a text could be the id of a run, as `new_id` makes them."""
+    return len(text) == 10 and all(char in _ALPHABET for char in text)

@@ -54,13 +54,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     home: str = "~/.vedette"
     upstream: str = ""
     mode: Literal["on", "off"] = "on"
+    lost_after_s: Seconds = 60.0  # of silence, in the eye of who reads
     spool: Spool = Spool()
     hub: Hub = Hub()
     limits: Limits = Limits()
 
 
 # Variables that say something else than a setting.
-_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_TOKEN"}
+_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN"}
 
 
 def names() -> dict[str, Any]:

@@ -672,3 +672,36 @@ def test_the_newest_is_found_among_many(store):
 
     found = store.spans(SpanQuery(kind="run", limit=10))
     assert [row.start_t for row in found] == [T + n for n in range(999, 989, -1)]
+
+
+def test_points_by_process(store):
+    """Points are handed back by the process that logged them, each in order; together they are all there are."""
+    store.keep([samples([3.0, 2.0], who=origin("o1"), step=5), samples([1.0], who=origin("o2"), step=5, t=T - US)])
+    store.keep([samples([9.0], who=origin("o1"), first=3, step=0)])
+    [row] = store.series(["r1"])
+    parts = {part.process: part.points for part in store.parts([row.id])[row.id]}
+
+    assert {process: points.value.tolist() for process, points in parts.items()} == {
+        "r1/1/o1": [9.0, 3.0, 2.0],
+        "r1/1/o2": [1.0],
+    }
+    assert store.points([row.id])[row.id].value.tolist() == [9.0, 1.0, 3.0, 2.0]
+    assert store.parts([row.id + 1]) == {row.id + 1: []}
+    assert store.parts([]) == {}
+
+
+def test_spans_below_any_of_these(store):
+    """Spans can be asked for by many parents at once."""
+    store.keep([facts(*(Span(f"r{n}/1", T + n, state="running", kind="try", parent=f"r{n}") for n in range(4)))])
+
+    assert [row.id for row in store.spans(SpanQuery(kind="try", parents=("r1", "r3", "nobody")))] == ["r3/1", "r1/1"]
+    assert len(store.spans(SpanQuery(kind="try"))) == 4
+
+
+def test_origins_of_some_runs(store):
+    """Who has spoken can be asked for by run."""
+    store.keep([facts(Span(run, T, kind="run"), who=origin(f"o-{run}", run)) for run in ("r1", "r2", "r10")])
+
+    assert [row.origin.name for row in store.origins(["r1", "nobody"])] == ["o-r1"]
+    assert store.origins([]) == []
+    assert len(store.origins()) == 3

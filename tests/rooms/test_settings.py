@@ -35,6 +35,7 @@ def test_names_are_all_there_is():
         "home": "~/.vedette",
         "upstream": "",
         "mode": "on",
+        "lost_after_s": 60.0,
         "spool.cap_bytes": 1 << 30,
         "spool.cap_share": 0.1,
         "hub.turn_s": 0.1,
@@ -178,7 +179,9 @@ def test_an_unknown_variable_names_the_nearest(variable, near):
         settings.load(environ={variable: "1"})
 
 
-@pytest.mark.parametrize("variable", ["VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_TOKEN", "OTHER", "vedette_home"])
+@pytest.mark.parametrize(
+    "variable", ["VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "OTHER", "vedette_home"]
+)
 def test_variables_that_say_something_else(variable):
     """Variables that are no settings are left alone."""
     assert settings.load(environ={variable: "1"}) == DEFAULT

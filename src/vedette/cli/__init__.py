@@ -15,7 +15,7 @@ from vedette.settings import load
 from vedette.version import __version__
 from vedette.views.text import clean
 
-COMMANDS = ("ls", "show", "points", "logs", "sql", "stop", "hub", "doctor", "completion")
+COMMANDS = ("run", "ls", "show", "points", "logs", "sql", "stop", "hub", "doctor", "completion")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from vedette.cli.output import count, open_home, print_json, table
 from vedette.model import KINDS
 from vedette.query.runs import RunView, select
+from vedette.query.silence import LOST, Seen
 from vedette.views.text import duration, moment, number
 
-STATES = (*KINDS["run"].climbing, *KINDS["run"].ends, "lost")
+STATES = (*KINDS["run"].climbing, *KINDS["run"].ends, LOST)
 _MOST_METRICS = 4
 _MOST_RUNS = 50
 
@@ -37,7 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List runs."""
     store = open_home(args.settings)
-    found = select(store, args.where, args.project, None if args.state else args.limit or None)
+    limit = None if args.state else args.limit or None
+    found = select(store, args.where, args.project, limit, lost_after_s=args.settings.lost_after_s)
     if args.state:
         found = [view for view in found if view.state == args.state][: args.limit or None]
     values = store.last_values([view.id for view in found])
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         more = f", +{len(some) - _MOST_METRICS}" if len(some) > _MOST_METRICS else ""
         rows.append(
             [view.id, view.name, view.project, view.state, moment(view.start_t), duration(view.duration_s),
-             shown + more, view.cause]
+             shown + more, view.cause or silence(view)]
         )  # fmt: skip
     headers = ["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
     table(
@@ -67,6 +69,14 @@ def run(args: argparse.Namespace) -> int:
         drop=["STARTED", "PROJECT", "TOOK", "ID", "LAST VALUES"],
     )
     return 0
+
+
+def silence(seen: RunView | Seen) -> str:
+    """Say for how long nothing was heard of what is lost; nothing of all else."""
+    if seen.state != LOST:
+        return ""
+    ago = duration(seen.silent_s)
+    return f"last heard {ago} ago" if seen.heard_t else f"never heard from; it began {ago} ago"
 
 
 def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:
@@ -81,6 +91,7 @@ def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:
         "start_t": view.start_t,
         "end_t": view.end_t,
         "duration_s": view.duration_s,
+        "heard_t": view.heard_t,
         "tags": view.tags,
         "notes": view.attrs.get("notes"),
         "config": view.config,

@@ -3,6 +3,7 @@ examples:
   vedette points brisk-otter-417 loss > loss.csv
   vedette points 2pg66 loss --format json
   vedette points 2pg66 temperature --tag sensor=a
+  vedette points 2pg66 loss --all-tries
 """
 
 import argparse
@@ -21,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("NAME", help="the name of the series")
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv (default) or one JSON object")
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
+    parser.add_argument("--all-tries", action="store_true", help="also what a later try of the run has logged again")
     parser.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="the series with this tag")
 
 
@@ -29,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     tags = dict(_tag(text) for text in args.tag) if args.tag else None
     store = open_home(args.settings)
     found = find(store, args.RUN)
-    points = history(store, found.id, args.NAME, tags)
+    points = history(store, found.id, args.NAME, tags, all_tries=args.all_tries)
     steps, times, values = points.step.tolist(), points.t.tolist(), points.value.tolist()
     if args.format == "json":
         print(json_line({"run": found.id, "name": args.NAME, "step": steps, "t": times, "value": values}))

@@ -8,11 +8,12 @@ import argparse
 import time
 from typing import Any
 
-from vedette.cli.ls import as_dict
+from vedette.cli.ls import as_dict, silence
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.fold import flatten
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
+from vedette.query.silence import Seen
 from vedette.store import SeriesRow
 from vedette.views.text import clean, duration, moment, number
 
@@ -26,16 +27,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show a run."""
     store = open_home(args.settings)
-    view = find_view(store, args.RUN)
+    view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
     series = view.series()
+    tries = {row.id: number for number, row in enumerate(view.tries(), 1)}
     if args.json:
         shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
         shown["series"] = [_series_dict(row) for row in series]
-        shown["processes"] = [
-            {"id": row.id, "name": row.name, "state": row.state, "cause": row.cause, "start_t": row.start_t,
-             "end_t": row.end_t, **row.attrs}
-            for row in view.processes()
-        ]  # fmt: skip
+        shown["tries"] = [{"try": tries[row.id], **_life(row)} for row in view.tries()]
+        shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
         print_json(shown)
         return 0
     _print_head(view)
@@ -44,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
     if series:
         print("\nseries")
         _series_table(series)
-    _print_processes(view)
+    if len(tries) > 1:
+        _print_lives("tries", "TRY", [(str(tries[row.id]), row) for row in view.tries()])
+    among = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
+    _print_lives("processes", "PROCESS", [(among.get(row.parent, "") + row.name, row) for row in view.processes()])
     _print_trouble(view)
     return 0
 
@@ -54,7 +56,7 @@ def _print_head(view: RunView) -> None:
     facts = {
         "project": view.project,
         "experiment": str(view.attrs.get("experiment") or ""),
-        "state": view.state + (f": {view.cause}" if view.cause else ""),
+        "state": view.state + (f": {view.cause}" if view.cause else f", {silence(view)}" if silence(view) else ""),
         "started": moment(view.start_t),
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
@@ -73,21 +75,30 @@ def _print_values(title: str, values: dict[str, Any]) -> None:
             print(f"  {clean(key, one_line=True):<{width}}  {clean(str(value), one_line=True)}")
 
 
-def _print_processes(view: RunView) -> None:
+def _life(row: Seen) -> dict[str, object]:
+    return {
+        "id": row.id, "name": row.name, "state": row.state, "cause": row.cause, "start_t": row.start_t,
+        "end_t": row.end_t, "heard_t": row.heard_t,
+    }  # fmt: skip
+
+
+def _print_lives(title: str, kind: str, lives: list[tuple[str, Seen]]) -> None:
     rows = [
         [
-            row.name,
+            name,
             row.state,
             str(row.attrs.get("host", "")),
             moment(row.start_t),
             duration(((row.end_t or time.time_ns()) - row.start_t) / 1e9 if row.start_t else None),
-            row.cause,
+            row.cause or silence(row),
         ]
-        for row in view.processes()
+        for name, row in lives
     ]
     if rows:
-        print("\nprocesses")
-        headers = ["PROCESS", "STATE", "HOST", "STARTED", "TOOK", "CAUSE"]
+        print(f"\n{title}")
+        headers = [kind, "STATE", "HOST", "STARTED", "TOOK", "CAUSE"]
+        if not any(row[2] for row in rows):
+            headers, rows = [*headers[:2], *headers[3:]], [[*row[:2], *row[3:]] for row in rows]
         table(headers, rows, right=["TOOK"], shrink=["CAUSE"], drop=["STARTED", "HOST"])
 
 

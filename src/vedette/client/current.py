@@ -8,16 +8,18 @@ from typing import Any
 from vedette import settings
 from vedette.client import exits, guard
 from vedette.client.off import OffRun
-from vedette.client.run import Run
+from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, Run
 from vedette.client.series import Handle
 from vedette.errors import VedetteError
 from vedette.home import Home
+from vedette.model import looks_like_run
 
 _current: Run | OffRun | None = None
+_MOST_ATTEMPT = 64  # letters of a try's own part of its id
 
 
 def init(
-    project: str = "default",
+    project: str = DEFAULT_PROJECT,
     experiment: str | None = None,
     name: str | None = None,
     config: Any = None,
@@ -26,9 +28,9 @@ def init(
     *,
     home: str | None = None,
     hub: str | None = None,
-    resume: bool | None = None,
+    resume: bool | str | None = None,
 ) -> Run | OffRun:
-    """Begin a run, or join the one that the parent process began, and make it the current one.
+    """Begin a run, resume one by its id, or join the one that the parent process began; make it the current one.
 
     A run that this process had begun before is finished. Never raises: if nothing else can be done, the run
     that is returned does nothing, and the reason is on stderr.
@@ -51,7 +53,7 @@ def _init(
     notes: str,
     home: str | None,
     hub: str | None,
-    resume: bool | None,
+    resume: bool | str | None,
 ) -> Run | OffRun:
     try:
         chosen = settings.load({"home": home, "upstream": hub})
@@ -60,33 +62,69 @@ def _init(
         chosen = settings.fallback(home, hub)
     if chosen.mode == "off":
         return OffRun(config)
-    if resume not in (None, False):
-        guard.say_once(f"init(resume={resume!r}): resuming a run is not there yet; a run of its own is begun or joined")
-    tags = [tags] if isinstance(tags, str) else tags
+    again = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")
     before = _current if isinstance(_current, Run) and not _current.finished else None
-    if before is not None and not before._journal.main and resume is not False:
+    if before is not None and not before._journal.main and resume is not False and again in ("", before.id):
         before._merge(config)  # a fork child, or one that has joined already
         return before
     if before is not None:
         before.finish()
-    place = Home.of(chosen)
     above = os.environ.get("VEDETTE_RUN", "")
-    if above and resume is not False:
-        attempt = os.environ.get("VEDETTE_TRY", "1")
-        run = Run._join(place, chosen, above, int(attempt) if attempt.isdigit() else 1, config)
+    if above and resume is not False and again in ("", above):
+        attempt = os.environ.get("VEDETTE_TRY", "")
+        sound = 0 < len(attempt) <= _MOST_ATTEMPT and "/" not in attempt
+        run = Run._join(Home.of(chosen), chosen, above, attempt if sound else FIRST_TRY, config)
+        exits.watch(run)
+        return run
+    if not above and resume is not False:
+        named = os.environ.pop("VEDETTE_RESUME", "")  # it is meant for one run of this process, not for the next
+        again = again or _whole_id(named, f"VEDETTE_RESUME={named!r}")
+    return own(
+        chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
+        tags=[tags] if isinstance(tags, str) else tags, notes=notes,
+    )  # fmt: skip
+
+
+def own(
+    chosen: settings.Settings,
+    *,
+    resume: str = "",
+    after: int = 0,
+    parent: str = "",
+    script: str | None = None,
+    **told: Any,
+) -> Run:
+    """Begin a run, or a new try of one, whose end is that of this process; the processes that it starts join it."""
+    place = Home.of(chosen)
+    if resume:
+        run = Run._resume(place, chosen, resume, after=after, **told)
     else:
-        run = Run._begin(
-            place, chosen, project=project, experiment=experiment, name=name, config=config, tags=tags, notes=notes,
-            parent=above,
-        )  # fmt: skip
-        _export(run, place)
+        run = Run._begin(place, chosen, parent=parent, script=script, **told)
+    _export(run, place)
     exits.watch(run)
     return run
 
 
+def end_as(run: Run, state: str, cause: str) -> None:
+    """End a run that was begun for another program as that one ended."""
+    try:
+        run._end(state, cause)
+    except Exception as error:
+        guard.swallow(error, "the end of the run")
+
+
+def _whole_id(text: Any, said: str) -> str:
+    """Return the id of a run that is to be resumed; what is none is passed over, with a word."""
+    if isinstance(text, str) and (not text or looks_like_run(text)):
+        return text
+    guard.say_once(f"{said}: a run is resumed by its whole id, as `vedette ls` shows it; gone on without")
+    return ""
+
+
 def _export(run: Run, home: Home) -> None:
     """Let the processes that this one starts join the run, until it is finished."""
-    said = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": "1", "VEDETTE_HOME": home.asked}
+    attempt = run._journal.try_id.removeprefix(run.id + "/")
+    said = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": attempt, "VEDETTE_HOME": home.asked}
     before = {key: os.environ.get(key) for key in said}
     os.environ.update(said)
 
@@ -107,7 +145,8 @@ def current() -> Run | OffRun:
     if _current is not None and not _current.finished:
         return _current
     script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
-    return init(name=script if script not in ("", "-c", "-m") else None)
+    nameless = script in ("", "-c", "-m") or os.environ.get("VEDETTE_RESUME")  # a run that goes on keeps its name
+    return init(name=None if nameless else script)
 
 
 def log(values: Mapping[str, Any], step: int | None = None) -> None:

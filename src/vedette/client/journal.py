@@ -30,11 +30,11 @@ _WAKE_EVERY_NS = 60 * 10**9
 class Journal:
     """What one process says of one run. Nothing here raises for want of disk or hub."""
 
-    def __init__(self, home: Home, settings: Settings, run: str, try_n: int, *, main: bool) -> None:
-        """Open nothing yet; `main`: this process began the run, so its end is the run's end."""
+    def __init__(self, home: Home, settings: Settings, run: str, attempt: str, *, main: bool) -> None:
+        """Open nothing yet; `main`: this process began the try `run/attempt`, so its end is the run's end."""
         self.home = home
         self.run = run
-        self.try_id = f"{run}/{try_n}"
+        self.try_id = f"{run}/{attempt}"
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
         self.wake_at = 0  # when to look after the hub again; compared in hot paths

@@ -18,9 +18,11 @@ from vedette.client.names import new_name
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
 from vedette.home import Home
-from vedette.model import new_id
+from vedette.model import Value, new_id
 from vedette.settings import Settings
 
+DEFAULT_PROJECT = "default"
+FIRST_TRY = "1"
 _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
 _MOST_STEP = 1 << 62
@@ -31,7 +33,7 @@ class Run:
     """What is going on. Every method returns at once and never raises for a fault of ours."""
 
     def __init__(self, journal: Journal, name: str, config: Mapping[str, Any]) -> None:
-        """Take part in a run; `_begin` opens a new one, `_join` enters one that another process began."""
+        """Take part in a run; `_begin` opens a new one, `_resume` a new try, `_join` enters what another has begun."""
         self.id = journal.run
         self.name = name
         self.url: str | None = None  # until a page is served
@@ -57,28 +59,62 @@ class Run:
         tags: Iterable[str],
         notes: str,
         parent: str = "",
+        script: str | None = None,
     ) -> "Run":
         """Open a new run, whose end is the end of this process unless it is finished before."""
-        journal = Journal(home, settings, new_id(), 1, main=True)
+        journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
         run = cls(journal, text_of(name) if name else new_name(), as_config(config))
         attrs = {
             "project": project,
             "experiment": experiment,
             "notes": notes,
-            "script": os.path.basename(sys.argv[0]) if sys.argv else "",
+            "script": os.path.basename(sys.argv[0] if sys.argv else "") if script is None else script,
             "tag": {text_of(tag): True for tag in tags},
             "config": dict(run.config),
         }
-        attrs = {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
-        journal.begin(run.id, "run", run.name, parent, "created", attrs)
+        journal.begin(run.id, "run", run.name, parent, "created", _said(attrs))
         journal.begin(journal.try_id, "try", "", run.id, "running", {"n": 1})
         journal.wake_hub()
         return run
 
     @classmethod
-    def _join(cls, home: Home, settings: Settings, run: str, try_n: int, config: Any) -> "Run":
+    def _resume(
+        cls,
+        home: Home,
+        settings: Settings,
+        run: str,
+        *,
+        project: str,
+        experiment: str | None,
+        name: str | None,
+        config: Any,
+        tags: Iterable[str],
+        notes: str,
+        after: int = 0,
+    ) -> "Run":
+        """Open a new try of a run, whose end is the run's end from now on; what is not said stays as it was.
+
+        Nobody is asked which tries there are: by its nanosecond of birth a later one is the higher, and by chance
+        in its id two of one moment are still two. `after`: the n of another try that is known, to be above it.
+        """
+        journal = Journal(home, settings, run, new_id(), main=True)
+        resumed = cls(journal, text_of(name) if name else "", as_config(config))
+        attrs = {
+            "project": project if project != DEFAULT_PROJECT else None,
+            "experiment": experiment,
+            "notes": notes,
+            "tag": {text_of(tag): True for tag in tags},
+            "config": dict(resumed.config),
+        }
+        journal.begin(run, "run", resumed.name, "", "", _said(attrs))
+        journal.begin(journal.try_id, "try", "", run, "running", {"n": max(time_ns(), after + 1)})
+        journal.wake_hub()
+        return resumed
+
+    @classmethod
+    def _join(cls, home: Home, settings: Settings, run: str, attempt: str, config: Any) -> "Run":
         """Take part in a run that another process began; its end is not the run's end."""
-        journal = Journal(home, settings, run, try_n, main=False)
+        journal = Journal(home, settings, run, attempt, main=False)
         joined = cls(journal, "", {})
         joined._merge(config)
         journal.wake_hub()
@@ -274,6 +310,10 @@ class Run:
             self._journal.event(
                 "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
             )
+
+
+def _said(attrs: dict[str, Any]) -> dict[str, Value]:
+    return {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
 
 
 def _text_tags(tags: Mapping[str, str] | None) -> dict[str, str]:

@@ -66,6 +66,7 @@ class Keeper:
         self._by_fd: dict[int, str] = {}
         self._synced = self._heard = time.monotonic()
         self._seals: dict[str, int] = {}
+        self._stamped: set[str] = set()
         self._unsynced = False
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -80,6 +81,8 @@ class Keeper:
         more = self._look_for_deaths()
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
         more = self._read(now, change) or more
+        if len(self._watches) < len(self.speakers):  # by now it is known who they are
+            more = self._look_for_deaths() or more
         while more and any(
             name in ends and s.ready and not s.has_reached(ends[name]) for name, s in self.speakers.items()
         ):
@@ -88,13 +91,22 @@ class Keeper:
         self._seal(now, change, seal or set())
         self._bury(now, change)
         self.orders.tend()
-        if now - self._heard >= _HEARD_EVERY_S:
-            self._heard = now
-            self._beat()
+        self._stamp(now)
         if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
         return change, more
+
+    def _stamp(self, now: float) -> None:
+        """Put on record who lives: each one as soon as it is watched, then all of them time and again."""
+        names = [name for name in self._watches if name not in self._stamped and not self.speakers[name].gone]
+        if now - self._heard >= _HEARD_EVERY_S:
+            self._heard = now
+            names = [name for name, speaker in self.speakers.items() if not speaker.gone]
+            self._beat(names)
+        elif names:
+            self._beat(names)
+        self._stamped.update(names)
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""
@@ -150,7 +162,7 @@ class Keeper:
                 if (speaker := speakers.get(name)) is not None and not speaker.ready:
                     speaker.rewind(Mark(facts), Mark(samples))
                     speaker.ready = True
-            self._heard = 0.0  # the other hub should know at once that they live
+            self._stamped.difference_update(message.marks)  # the other hub should know at once that they live
         elif isinstance(message, wire.Kept):
             safe = relay.acknowledged(told.session, message.seq)
             for name, batch in safe:
@@ -181,12 +193,9 @@ class Keeper:
         self.store.keep([], heard, skews)
         self._unsynced = True
 
-    def _beat(self) -> None:
-        """Put on record who is alive, here and where they are kept."""
-        heard = {name: self._heard_of(name) for name in self.living()}
-        own = self.own.names
-        for name in own & self.speakers.keys():
-            heard[name] = time.time_ns()
+    def _beat(self, names: list[str]) -> None:
+        """Say that these are alive, here or where they are kept."""
+        heard = {name: self._heard_of(name) for name in names}
         self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
         for upstream, relay in self.relays.items():
             times = {name: t for name, t in heard.items() if self.speakers[name].upstream == upstream}
@@ -396,6 +405,7 @@ class Keeper:
         if (speaker := self.speakers.pop(name, None)) is not None:
             speaker.shut()
         self._seals.pop(name, None)
+        self._stamped.discard(name)
 
     def _name_the_end(self, speaker: Speaker) -> None:
         origin = speaker.origin

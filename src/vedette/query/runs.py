@@ -5,8 +5,10 @@ import time
 from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
-from vedette.model import KINDS, Value
+from vedette.model import Value
 from vedette.query import logs, series
+from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
+from vedette.query.tries import of_runs
 from vedette.query.where import parse
 from vedette.store import (
     Both,
@@ -20,8 +22,6 @@ from vedette.store import (
     SpanRow,
     Where,
 )
-
-_SILENT_S = 60.0
 
 
 def find(store: Reader, text: str) -> SpanRow:
@@ -45,38 +45,49 @@ def find(store: Reader, text: str) -> SpanRow:
     raise NotFoundError(f"there is no run {text!r}; {hint}")
 
 
-def select(store: Reader, where: str = "", project: str = "", limit: int | None = None) -> "list[RunView]":
-    """Return runs, the newest first."""
+def select(
+    store: Reader,
+    where: str = "",
+    project: str = "",
+    limit: int | None = None,
+    *,
+    now: int | None = None,
+    lost_after_s: float = LOST_AFTER_S,
+) -> "list[RunView]":
+    """Return runs, the newest first; `lost_after_s`: the silence after which one that should be alive is lost."""
     conditions: list[Where] = [Not(Compare("removed", "=", True))]
     if where:
         conditions.append(parse(where))
     if project:
         conditions.append(Compare("project", "=", project))
     rows = store.spans(SpanQuery(kind="run", where=Both(tuple(conditions)), limit=limit))
-    heard = _heard(store) if any(row.end_t is None for row in rows) else {}
-    return [RunView(store, row, heard.get(row.id)) for row in rows]
+    heard = signs(store, [row.id for row in rows if row.end_t is None]) if rows else {}
+    return [RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s) for row in rows]
 
 
-def view(store: Reader, text: str) -> "RunView":
-    """Return one run, found as by `find`."""
+def view(store: Reader, text: str, *, now: int | None = None, lost_after_s: float = LOST_AFTER_S) -> "RunView":
+    """Return one run, found as by `find`; `now` and `lost_after_s` are as for `select`."""
     row = find(store, text)
-    return RunView(store, row, _heard(store).get(row.id) if row.end_t is None else None)
-
-
-def _heard(store: Reader) -> dict[str, int]:
-    heard: dict[str, int] = {}
-    for row in store.origins():
-        heard[row.origin.span] = max(heard.get(row.origin.span, 0), row.heard_t)
-    return heard
+    heard = signs(store, [row.id]) if row.end_t is None else {}
+    return RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
 
 
 class RunView:
     """A run as it was when it was asked for; ask again to see it later."""
 
-    def __init__(self, store: Reader, row: SpanRow, heard_t: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Reader,
+        row: SpanRow,
+        sign: Sign | None = None,
+        *,
+        now: int | None = None,
+        lost_after_s: float = LOST_AFTER_S,
+    ) -> None:
         self._store = store
-        self._row = row
-        self._heard_t = heard_t
+        self._now = time.time_ns() if now is None else now
+        self._lost_after_s = lost_after_s
+        self._row = see(row, sign, self._now, lost_after_s)
 
     @property
     def id(self) -> str:
@@ -90,11 +101,18 @@ class RunView:
 
     @property
     def state(self) -> str:
-        """Its state; `lost` when it should be alive and nothing has been heard of it for a minute."""
-        climbing = self._row.state in KINDS["run"].climbing
-        if climbing and self._heard_t and time.time_ns() - self._heard_t > _SILENT_S * 1e9:
-            return "lost"
+        """Its state; `lost` when it should be alive and nothing of its newest try has been heard for a minute."""
         return self._row.state
+
+    @property
+    def heard_t(self) -> int | None:
+        """When a hub last knew it alive, in nanoseconds; None when none ever did, or when it has ended."""
+        return self._row.heard_t
+
+    @property
+    def silent_s(self) -> float | None:
+        """For how long nothing has been heard of it; None when it has ended, or has no process yet."""
+        return self._row.silent_s
 
     @property
     def cause(self) -> str:
@@ -142,23 +160,34 @@ class RunView:
         """How long it took, or has taken until now."""
         if self._row.start_t is None:
             return None
-        return ((self._row.end_t or time.time_ns()) - self._row.start_t) / 1e9
+        return ((self._row.end_t or self._now) - self._row.start_t) / 1e9
 
     def series(self) -> list[SeriesRow]:
         """Return its series, each with its last value."""
         return self._store.series([self.id])
 
-    def history(self, name: str, tags: dict[str, str] | None = None) -> Points:
-        """Return the points of a series as numpy arrays: .step, .t (nanoseconds) and .value."""
-        return series.history(self._store, self.id, name, tags)
+    def history(self, name: str, tags: dict[str, str] | None = None, *, all_tries: bool = False) -> Points:
+        """Return the points of a series as numpy arrays: .step, .t (nanoseconds) and .value.
+
+        A step that a later try has logged again is left out of the earlier ones, unless `all_tries` are wanted.
+        """
+        return series.history(self._store, self.id, name, tags, all_tries=all_tries)
 
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, search= and last=."""
         return logs.lines(self._store, self.id, **kwargs)
 
-    def processes(self) -> list[SpanRow]:
-        """Return the processes that took part, the oldest first."""
-        return self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1]
+    def tries(self) -> list[Seen]:
+        """Return its tries, the first one first; the last one's state is the run's."""
+        return self._see(of_runs(self._store, [self.id]).get(self.id, []))
+
+    def processes(self) -> list[Seen]:
+        """Return the processes that took part, the oldest first, each in its own state."""
+        return self._see(self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1])
+
+    def _see(self, rows: list[SpanRow]) -> list[Seen]:
+        heard = signs(self._store, [self.id]) if any(row.end_t is None for row in rows) else {}
+        return [see(row, heard.get(row.id), self._now, self._lost_after_s) for row in rows]
 
     def __repr__(self) -> str:
         return f"<vedette run {self.name} ({self.id}): {self.state}>"

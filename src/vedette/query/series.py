@@ -3,11 +3,17 @@
 import difflib
 
 from vedette.errors import AmbiguousError, NotFoundError
+from vedette.query.tries import standing
 from vedette.store import Points, Reader
 
 
-def history(store: Reader, run: str, name: str, tags: dict[str, str] | None = None) -> Points:
-    """Return the points of one series of a run; raise when it is not there, or is more than one by its tags."""
+def history(
+    store: Reader, run: str, name: str, tags: dict[str, str] | None = None, *, all_tries: bool = False
+) -> Points:
+    """Return the points of one series of a run; raise when it is not there, or is more than one by its tags.
+
+    A step that a later try has logged again is left out of the earlier ones, unless `all_tries` are wanted.
+    """
     rows = store.series([run], name)
     if rows and tags is not None:
         wanted = {str(key): str(value) for key, value in tags.items()}
@@ -26,10 +32,14 @@ def history(store: Reader, run: str, name: str, tags: dict[str, str] | None = No
             some = "; ".join(str(row.tags) for row in rows[:5])
             raise AmbiguousError(f"series {name!r} of run {run} comes with different tags: {some}")
         rows = plain
-    return store.points([rows[0].id])[rows[0].id]
+    return _points(store, [rows[0].id], all_tries)[rows[0].id]
 
 
-def over_runs(store: Reader, runs: list[str], name: str) -> dict[str, Points]:
-    """Return one metric of many runs, in one read."""
+def over_runs(store: Reader, runs: list[str], name: str, *, all_tries: bool = False) -> dict[str, Points]:
+    """Return one metric of many runs, in one read; tries are as in `history`."""
     rows = {row.id: row.span for row in store.series(runs, name) if not row.tags}
-    return {rows[number]: points for number, points in store.points(list(rows)).items()}
+    return {rows[number]: points for number, points in _points(store, list(rows), all_tries).items()}
+
+
+def _points(store: Reader, series: list[int], all_tries: bool) -> dict[int, Points]:
+    return store.points(series) if all_tries else standing(store, store.parts(series))

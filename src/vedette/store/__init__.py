@@ -161,6 +161,31 @@ class Points(Struct, frozen=True, eq=False):
         return len(self.step)
 
 
+class Part(Struct, frozen=True, eq=False):
+    """The points of a series that one process logged; `process` is the span of that process."""
+
+    process: str
+    points: Points
+
+
+def joined(parts: Sequence[Points]) -> Points:
+    """Make one of the points of several, by step and then time."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return Points(empty, empty, np.empty(0))
+    return by_step(*(np.concatenate([getattr(part, column) for part in parts]) for column in ("step", "t", "value")))
+
+
+def by_step(step: NDArray[np.int64], t: NDArray[np.int64], value: NDArray[Any]) -> Points:
+    """Put points in order; those that come so cost one look."""
+    if np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))):
+        order = np.lexsort((t, step))
+        step, t, value = step[order], t[order], value[order]
+    return Points(step, t, value)
+
+
 class Compare(Struct, frozen=True, tag=True):
     """One condition on a span: a field, an operator (= != < <= > >= ~ in), a value."""
 
@@ -195,6 +220,7 @@ class SpanQuery(Struct, frozen=True):
 
     kind: str = ""
     parent: str = ""
+    parents: tuple[str, ...] = ()  # one of these
     prefix: str = ""  # of the id
     name: str = ""
     where: Where | None = None
@@ -218,8 +244,8 @@ class Reader(Protocol):
     def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
         """Return how far each (origin, lane) is, of these origins or of all."""
 
-    def origins(self) -> list[OriginRow]:
-        """Return who has spoken."""
+    def origins(self, spans: Sequence[str] | None = None) -> list[OriginRow]:
+        """Return who has spoken in these runs (None: in all)."""
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans."""
@@ -238,6 +264,9 @@ class Reader(Protocol):
 
     def points(self, series: Sequence[int]) -> dict[int, Points]:
         """Return all points of these series."""
+
+    def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
+        """Return the same points, by the process that logged them."""
 
     def close(self) -> None:
         """Let go of the store."""

@@ -10,7 +10,20 @@ from typing import Any
 import numpy as np
 
 from vedette.model import Origin
-from vedette.store import EventQuery, EventRow, Mark, OriginRow, Points, SeriesRow, SpanQuery, SpanRow, chunks
+from vedette.store import (
+    EventQuery,
+    EventRow,
+    Mark,
+    OriginRow,
+    Part,
+    Points,
+    SeriesRow,
+    SpanQuery,
+    SpanRow,
+    by_step,
+    chunks,
+    joined,
+)
 from vedette.store.sqlite_where import to_sql
 
 
@@ -33,13 +46,15 @@ class SqliteReader:
         )
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
-    def origins(self) -> list[OriginRow]:
-        """Return who has spoken."""
+    def origins(self, spans: Sequence[str] | None = None) -> list[OriginRow]:
+        """Return who has spoken in these runs (None: in all)."""
+        among = "" if spans is None else "WHERE span IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, heard_t,"
             " (SELECT coalesce(sum(damaged), 0) FROM marks WHERE marks.origin = origins.id),"
             " (SELECT coalesce(sum(refused), 0) FROM marks WHERE marks.origin = origins.id), skew_s"
-            " FROM origins ORDER BY id"
+            f" FROM origins {among} ORDER BY id",
+            () if spans is None else (json.dumps(list(spans)),),
         )
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 
@@ -55,6 +70,9 @@ class SqliteReader:
             if wanted := getattr(query, column):
                 terms.append(f"{column} = ?")
                 values.append(wanted)
+        if query.parents:
+            terms.append("parent IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(query.parents))
         if query.prefix:
             terms.append("id >= ? AND id < ?")
             values += [query.prefix, query.prefix + "\U0010ffff"]
@@ -124,29 +142,31 @@ class SqliteReader:
 
     def points(self, series: Sequence[int]) -> dict[int, Points]:
         """Return all points of these series, by step and then time."""
+        return {number: joined([part.points for part in parts]) for number, parts in self.parts(series).items()}
+
+    def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
+        """Return the same points, by the process that logged them."""
         rows = self.connection.execute(
-            "SELECT series, axis, value, t, step FROM chunks JOIN axes ON axes.id = chunks.axis"
+            "SELECT series, process, axis, value, t, step FROM chunks JOIN axes ON axes.id = chunks.axis"
+            " JOIN origins ON origins.id = axes.origin"
             " WHERE series IN (SELECT value FROM json_each(?)) ORDER BY series, origin, first_n",
             (json.dumps(list(series)),),
         )
-        parts: dict[int, list[tuple[Any, Any, Any]]] = defaultdict(list)
+        found: dict[int, dict[str, list[tuple[Any, Any, Any]]]] = {number: {} for number in series}
         axes: dict[int, tuple[Any, Any]] = {}
-        for number, axis, value, t, step in rows:
+        for number, process, axis, value, t, step in rows:
             if axis not in axes:
-                axes[axis] = chunks.unpack(t), chunks.unpack(step)
-            parts[number].append((*axes[axis], chunks.unpack(value)))
-        return {number: _join(parts.get(number, [])) for number in series}
+                axes[axis] = chunks.unpack(step), chunks.unpack(t) * 1000
+            found[number].setdefault(process, []).append((*axes[axis], chunks.unpack(value)))
+        return {
+            number: [Part(process, _points(columns)) for process, columns in processes.items()]
+            for number, processes in found.items()
+        }
 
 
-def _join(parts: list[tuple[Any, Any, Any]]) -> Points:
-    if not parts:
-        empty = np.empty(0, dtype=np.int64)
-        return Points(empty, empty, np.empty(0))
-    t, step, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
-    if np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))):
-        order = np.lexsort((t, step))
-        t, step, value = t[order], step[order], value[order]
-    return Points(step, t * 1000, value)
+def _points(parts: list[tuple[Any, Any, Any]]) -> Points:
+    step, t, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
+    return by_step(step, t, value)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""Who is silent: what should be alive, and was not heard of for too long, is lost.
+
+The clock that counts is that of the hub which keeps the store: it stamps the origins that it knows alive. Of one that
+it has never stamped nothing is known but when its process began, by a clock of its own. What has no process, such as
+a run that waits in a queue, is never lost. "Lost" is not kept anywhere, so what is heard again is found again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from vedette.model import KINDS, UNKNOWN_KIND
+from vedette.query import tries
+from vedette.store import OriginRow, Reader, SpanQuery, SpanRow
+
+LOST = "lost"
+LOST_AFTER_S = 60.0
+
+
+class Sign(NamedTuple):
+    """When something was last known alive: as a hub heard it, or else when it began as it says itself."""
+
+    heard_t: int | None
+    began_t: int | None
+
+
+class Seen(SpanRow, frozen=True, gc=False):
+    """A span as it is seen at one moment: `lost` where it should be alive and was not heard of for too long."""
+
+    heard_t: int | None = None  # when a hub last knew it alive
+    silent_s: float | None = None  # for how long nothing has been heard of it, where it should be alive
+
+
+def see(row: SpanRow, sign: Sign | None, now: int, lost_after_s: float = LOST_AFTER_S) -> Seen:
+    """Return a span as it is seen now; without a sign it is what it said last."""
+    last_t = None if sign is None else sign.heard_t or sign.began_t or row.start_t
+    silent_s, state = None, row.state
+    if last_t is not None and row.state in KINDS.get(row.kind, UNKNOWN_KIND).climbing:
+        silent_s = max(0, now - last_t) / 1e9
+        state = LOST if silent_s > lost_after_s else state
+    known = msgspec.structs.asdict(row) | {"state": state}
+    return Seen(**known, heard_t=sign.heard_t if sign else None, silent_s=silent_s)
+
+
+def signs(store: Reader, runs: Sequence[str]) -> dict[str, Sign]:
+    """Return the last sign of these runs, of their tries and of their processes, by id; none has what has no process.
+
+    A run's is that of its newest try, whichever of its processes it came from.
+    """
+    groups: dict[str, list[OriginRow]] = defaultdict(list)
+    for row in store.origins(runs):
+        if process := row.origin.process:
+            groups[process].append(row)
+            groups[tries.try_of(process)].append(row)
+            groups[row.origin.span].append(row)
+    began: dict[str, int | None] = {}
+    for run, rows in tries.of_runs(store, runs).items():
+        began |= {row.id: row.start_t for row in rows}
+        groups[run] = groups.get(rows[-1].id, [])
+        began[run] = rows[-1].start_t
+    unheard = {tries.try_of(row.origin.process) for rows in groups.values() for row in rows if not row.heard_t}
+    if unheard:
+        processes = store.spans(SpanQuery(kind="process", parents=tuple(unheard)))
+        began |= {row.id: row.start_t for row in processes}
+    return {span: _sign(span, rows, began) for span, rows in groups.items() if rows}
+
+
+def _sign(span: str, rows: Iterable[OriginRow], began: dict[str, int | None]) -> Sign:
+    heard_t = max(row.heard_t for row in rows)
+    starts = [t for name in (span, *(row.origin.process for row in rows)) if (t := began.get(name)) is not None]
+    return Sign(heard_t or None, max(starts, default=None))

@@ -1,0 +1,291 @@
+"""`vedette run -- CMD`: the command runs as ever, and its end is the run's end."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.journeys.conftest import eventually, read_runs
+from tests.rooms.conftest import QUICK, call
+
+PYTHON = sys.executable
+TELLING = """
+import signal, sys, time
+got = []
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: got.append(signal.Signals(number).name))
+print("ready", flush=True)
+deadline = time.monotonic() + 20
+while "SIGUSR2" not in got and time.monotonic() < deadline: time.sleep(0.01)
+print("got", *got, flush=True)
+"""
+
+
+def ended(home, tries=1):
+    return eventually(lambda: (r := read_runs(home)) and r[0].end_t and len(r[0].tries()) == tries and r[0])
+
+
+def launch(*args, **kwargs):
+    """Start `vedette run` with these arguments."""
+    kwargs = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
+    return subprocess.Popen([PYTHON, "-m", "vedette", "run", *args], env={**os.environ, **QUICK}, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "state", "cause"),
+    [
+        ("exit 0", 0, "done", ""),
+        ("exit 3", 3, "failed", "exit code 3"),
+        ("kill -KILL $$", 137, "failed", "killed by SIGKILL"),
+        ("kill -TERM $$", 143, "cancelled", "killed by SIGTERM"),
+        ("kill -SEGV $$", 139, "failed", "killed by SIGSEGV"),
+    ],
+)
+def test_the_end_of_the_command_is_the_end_of_the_run(home, script, code, state, cause):
+    """The exit code is passed through, and the run says how the command ended."""
+    done = call("run", "--", "sh", "-c", f"echo out; echo err >&2; {script}")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "out\n", "err\n")
+
+    run = ended(home)
+    assert (run.state, run.cause) == (state, cause)
+    assert run.attrs["script"] == "sh"
+    assert [row.attrs["main"] for row in run.processes()] == [True]
+
+
+def test_what_is_said_of_the_run(home):
+    """Project, name, tags and config are the run's; values are numbers where they look like ones."""
+    done = call(
+        "run", "--project", "cifar", "--name", "first", "--tag", "a", "--tag", "b",
+        "--config", "lr=0.1", "--config", "model.depth=18", "--config", "on=true",
+        "--config", "opt=adam", "--config", "path=a=b", "--", "true",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+    run = ended(home)
+    assert (run.project, run.name, run.tags) == ("cifar", "first", ["a", "b"])
+    assert run.config == {"lr": 0.1, "model": {"depth": 18}, "on": True, "opt": "adam", "path": "a=b"}
+
+
+def test_arguments_reach_the_command_as_they_are(home):
+    """What stands behind -- is the command's own, other dashes and our options too."""
+    words = ["-x", "--", "--home", "two words", "", "--resume", "é"]
+    show = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    assert json.loads(call("run", "--", PYTHON, "-c", show, *words).stdout) == words
+
+    assert json.loads(call("run", PYTHON, "-c", show, *words).stdout) == words
+
+
+def test_a_child_joins(home):
+    """What the command starts and calls init takes part in the run, under its own process."""
+    code = "import vedette; r = vedette.init(name='other', config={'lr': 1}); r.log({'x': 1.0}, step=0); print(r.id)"
+    done = call("run", "--name", "outer", "--", PYTHON, "-c", code)
+
+    run = ended(home)
+    assert (run.id, run.name, run.config) == (done.stdout.strip(), "outer", {"lr": 1})
+    assert run.history("x").value.tolist() == [1.0]
+    assert [row.attrs["main"] for row in run.processes()] == [True, False]
+
+
+def test_an_exception_below(home):
+    """A script that dies of an exception: the run says its exit code, the process its exception, the log all of it."""
+    done = call("run", "--", PYTHON, "-c", "import vedette; vedette.init(); raise ValueError('boom')")
+    assert done.returncode == 1
+
+    run = ended(home)
+    assert (run.state, run.cause) == ("failed", "exit code 1")
+    assert [row.cause for row in run.processes()] == ["exit code 1", "ValueError: boom"]
+    assert "boom" in next(event.text for event in run.logs() if event.kind == "exception")
+
+
+def test_resumed_by_name(home):
+    """--resume takes a name or a beginning, and so does the variable; steps that are logged again supersede."""
+    step = "import sys, vedette; vedette.log({'x': float(sys.argv[1])}, step=int(sys.argv[2]))"
+    for name in ("old", "new"):  # there are two runs, so that one must be found
+        call("run", "--name", name, "--", PYTHON, "-c", step, "1", "0")
+    eventually(lambda: all(run.end_t for run in read_runs(home)))
+    assert call("run", "--resume", "old", "--", PYTHON, "-c", step, "2", "0").returncode == 0
+    [run_id] = [run.id for run in read_runs(home) if run.name == "old"]
+    assert call("run", "--resume", run_id[:9], "--tag", "third", "--", PYTHON, "-c", step, "3", "1").returncode == 0
+    assert call("run", "--", PYTHON, "-c", step, "4", "1", environ={"VEDETTE_RESUME": "old"}).returncode == 0
+
+    run = ended(home, 4)
+    assert (run.name, run.tags, run.state) == ("old", ["third"], "done")
+    assert run.history("x").value.tolist() == [2.0, 4.0]
+    assert run.history("x", all_tries=True).value.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_clock_that_went_back(home, finish):
+    """The command line sees the tries there are: a new one is above them, even where the clock says otherwise."""
+    call("run", "--name", "old", "--", "true")
+    run = ended(home)
+    ahead = time.time_ns() + 10**15
+    finish(
+        """
+        import sys
+        from vedette.client.current import end_as, own
+        from vedette.settings import load
+        told = {"project": "default", "experiment": None, "name": None, "config": None, "tags": (), "notes": ""}
+        end_as(own(load(), resume=sys.argv[1], after=int(sys.argv[2]), **told), "failed", "")
+        """,
+        run.id,
+        str(ahead),
+    )
+    ended(home, 2)
+    call("run", "--resume", "old", "--", "true")
+
+    run = ended(home, 3)
+    assert run.state == "done"
+    assert run.tries()[2].attrs["n"] == ahead + 2
+
+
+def test_signals_are_passed_on(home):
+    """What is sent to the launcher reaches the command, once each."""
+    job = launch("--", PYTHON, "-c", TELLING)
+    assert job.stdout.readline() == "ready\n"
+    sent = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]
+    for name in sent:
+        job.send_signal(getattr(signal, name))
+        time.sleep(0.1)
+    out, err = job.communicate(timeout=30)
+
+    assert (out.split(), err, job.returncode) == (["got", *sent], "", 0)
+    assert ended(home).state == "done"
+
+
+def test_ctrl_c_in_a_terminal_comes_once(home):
+    """Ctrl-C reaches all in the foreground by itself: the command gets it once, and the launcher waits for its end."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(QUICK)
+        os.execv(PYTHON, [PYTHON, "-m", "vedette", "run", "--", PYTHON, "-c", TELLING])
+    said = _until(terminal, b"ready")
+    os.write(terminal, b"\x03")
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGUSR2)  # to the launcher alone
+    said = _until(terminal, b"SIGUSR2")
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+
+    assert said.count(b"SIGINT") == 1
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert ended(home).state == "done"
+
+
+def _until(terminal, word):
+    """Read from a terminal until a word has come."""
+    said, deadline = b"", time.monotonic() + 30
+    while word not in said:
+        assert time.monotonic() < deadline, said
+        if select.select([terminal], [], [], 1)[0]:
+            said += os.read(terminal, 1000)
+    return said
+
+
+def test_a_launcher_that_is_killed(home):
+    """A launcher that is killed -9 has its end named by the hub."""
+    job = launch("--", "sleep", "60", process_group=0)
+    eventually(lambda: (r := home.hub_pid()) and r and os.path.exists(home.store) and read_runs(home))
+    job.kill()
+    job.wait()
+
+    run = ended(home)
+    os.killpg(job.pid, signal.SIGKILL)
+    job.communicate()
+    assert (run.state, run.cause) == ("failed", "killed by SIGKILL")
+
+
+def test_a_status_that_nobody_wants(home):
+    """Where whoever started us ignores SIGCHLD, the exit code is still passed through."""
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        "os.execv(sys.executable, [sys.executable, '-m', 'vedette', 'run', '--', 'sh', '-c', 'exit 5'])"
+    )
+    done = subprocess.run([PYTHON, "-c", code], env={**os.environ, **QUICK}, timeout=60, check=False)
+
+    assert done.returncode == 5
+    assert ended(home).cause == "exit code 5"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "what is to be run?"),
+        (["--"], "what is to be run?"),
+        (["--name", "x"], "what is to be run?"),
+        (["--", ""], "what is to be run?"),
+        (["--", "no-such-command"], "there is no command 'no-such-command'"),
+        (["--", "/etc/passwd"], "there is no command '/etc/passwd'"),
+        (["--config", "lr", "--", "true"], "--config takes KEY=VALUE"),
+        (["--resume", "nobody", "--", "true"], "nothing has been logged"),
+        (["--nonsense", "--", "true"], "--nonsense"),
+    ],
+)
+def test_what_cannot_be_run(home, words, sentence):
+    """Bad input is one sentence and exit code 2, and begins no run."""
+    done = call("run", *words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("vedette: ")
+    assert done.stderr.count("\n") == 1
+    assert sentence in done.stderr
+    assert not os.path.exists(home.spool) or os.listdir(home.spool) == []
+
+
+def test_a_file_that_is_no_program(home, tmp_path):
+    """What can be found but not be started is said in a sentence, and the run says so too."""
+    path = tmp_path / "job"
+    path.write_bytes(b"\x7fELF nonsense")
+    path.chmod(0o755)
+    done = call("run", "--", str(path))
+
+    assert done.returncode == 2
+    assert "cannot be started" in done.stderr
+    assert ended(home).cause.startswith("it could not be started")
+
+
+def test_a_run_inside_a_run(home):
+    """`vedette run` below another run is a run of its own, below it."""
+    call("run", "--name", "outer", "--", PYTHON, "-m", "vedette", "run", "--name", "inner", "--", "true")
+
+    found = eventually(lambda: len(r := read_runs(home)) == 2 and r)
+    runs = {run.name: run for run in found}
+    assert runs["inner"]._row.parent == runs["outer"].id
+
+
+def test_off_runs_the_command_all_the_same(home):
+    """With VEDETTE_MODE=off the command runs, and nothing is written."""
+    done = call("run", "--", "sh", "-c", "echo ${VEDETTE_RUN:-none}; exit 6", environ={"VEDETTE_MODE": "off"})
+
+    assert (done.returncode, done.stdout, done.stderr) == (6, "none\n", "")
+    assert not os.path.exists(home.spool)
+
+
+def test_a_home_that_cannot_be_written(tmp_path):
+    """Where nothing can be kept the command runs all the same, and one is told."""
+    done = call("run", "--", "sh", "-c", "echo out; exit 4", home="/proc/nowhere")
+
+    assert (done.returncode, done.stdout) == (4, "out\n")
+    assert "vedette: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_thread_of_numpy_is_there_to_catch_signals(home):
+    """The launcher has no thread but its own: one of numpy's, with signals unblocked, would take the child's end."""
+    code = """
+import os, sys
+from vedette.cli import build_parser
+args = build_parser(["run"]).parse_args(["run", "--", sys.executable, "-c",
+    "import os; print(len(os.listdir(f'/proc/{os.getppid()}/task')))"])
+from vedette.settings import load
+args.settings = load()
+sys.exit(args.run(args))
+"""
+    done = subprocess.run([PYTHON, "-c", code], env={**os.environ, **QUICK}, text=True, capture_output=True, check=True)
+
+    assert done.stdout == "1\n"
