@@ -171,8 +171,8 @@ class Speaker:
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many bytes."""
-        if self._oldest is None:
-            return False
+        if self._oldest is None:  # at its end there may be nothing but the end
+            return self._over and self._gathered_bytes > 0
         old = now - self._oldest >= seal_s or self._gathered_bytes >= _HOLD_BYTES
         return old or self._over or any(len(group.n) >= FULL for group in self._columns.values())
 
