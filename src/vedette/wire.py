@@ -153,7 +153,7 @@ class Refused(Struct, frozen=True, tag="refused"):
     why: str
 
 
-# Messages between hubs. One relays what it has, the other keeps it (decisions/006).
+# Messages between hubs. One relays what it has, the other keeps it (decisions/008).
 
 
 class Introduce(Struct, frozen=True, tag="introduce"):
