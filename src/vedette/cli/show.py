@@ -17,6 +17,8 @@ from vedette.query.silence import Seen
 from vedette.store import SeriesRow
 from vedette.views.text import clean, duration, moment, number
 
+_SKEWED_S = 0.5  # what is worth a word
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
@@ -35,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
         shown["series"] = [_series_dict(row) for row in series]
         shown["tries"] = [{"try": tries[row.id], **_life(row)} for row in view.tries()]
         shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
+        shown["skews"] = view.skews()
         print_json(shown)
         return 0
     _print_head(view)
@@ -61,6 +64,11 @@ def _print_head(view: RunView) -> None:
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
+        "clocks": ", ".join(
+            f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it said them"
+            for host, skew in sorted(view.skews().items())
+            if abs(skew) >= _SKEWED_S
+        ),
     }
     for label, text in facts.items():
         if text:

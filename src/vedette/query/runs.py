@@ -185,6 +185,10 @@ class RunView:
         """Return the processes that took part, the oldest first, each in its own state."""
         return self._see(self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1])
 
+    def skews(self) -> dict[str, float]:
+        """Return by how many seconds the clocks of its hosts are ahead of the hub's, where that was measured."""
+        return {row.origin.host: row.skew_s for row in self._store.origins([self.id]) if row.skew_s is not None}
+
     def _see(self, rows: list[SpanRow]) -> list[Seen]:
         heard = signs(self._store, [self.id]) if any(row.end_t is None for row in rows) else {}
         return [see(row, heard.get(row.id), self._now, self._lost_after_s) for row in rows]
