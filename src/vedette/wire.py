@@ -97,12 +97,14 @@ class Hello(Struct, frozen=True, tag="hello"):
     version: int = VERSION
     name: str = ""
     token: str = ""
+    home: str = ""  # of a hub: the lasting id of its home
 
 
 class Seal(Struct, frozen=True, tag="seal"):
     """Asks that all which this run (or every run) has logged until now be in the store."""
 
     run: str = ""
+    id: str = ""  # between hubs: who has seen it does not pass it on again
 
 
 class Follow(Struct, frozen=True, tag="follow"):

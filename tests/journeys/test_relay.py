@@ -217,3 +217,30 @@ def test_a_clock_that_is_off_is_shown_and_not_corrected(tmp_path):
         row = eventually(lambda: os.path.exists(os.path.join(here.home, "store.db")) and skew(), 40)
         assert abs(row.skew_s) < 1
         assert row.heard_t > 0
+
+
+def test_a_job_on_the_hubs_own_host():
+    """A job whose VEDETTE_HUB is the hub of its own home is kept as any other, and a reader does not go in circles."""
+    with hosts(1) as (here,):
+        listen(here)
+        code, _, _ = here.run(JOB, "2000", "0", VEDETTE_HUB=connect_string(here))
+        assert code == 0
+
+        eventually(lambda: any(is_whole(run, 2000) for run in runs(here)), 30)
+        assert "behind" not in here.run([*VEDETTE, "ls"])[2]
+
+
+def test_a_hub_with_relays_can_be_stopped():
+    """`vedette hub --stop` ends a hub that others are connected to; the next one takes up where it was."""
+    with hosts(2) as (far, here):
+        hub = listen(here)
+        job = far.start(JOB, "1000", "0.01", VEDETTE_HUB=connect_string(here))
+        eventually(lambda: runs(here), 20)
+        code, out, err = here.run([*VEDETTE, "hub", "--stop"])
+        assert (code, err) == (0, "")
+        assert hub.wait(10) == 0
+        assert not os.path.exists(os.path.join(here.home, "hub.connect"))
+        listen(here)
+        assert job.wait(60) == 0
+
+        eventually(lambda: any(is_whole(run, 1000) for run in runs(here)), 60)

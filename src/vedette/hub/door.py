@@ -18,6 +18,7 @@ from vedette.errors import FormatError, HubError, VedetteError
 from vedette.hub import address as addresses
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
+from vedette.model import new_id
 from vedette.settings import Limits
 from vedette.version import __version__
 
@@ -64,12 +65,14 @@ class Link:
 class Door:
     """Answers connections."""
 
-    def __init__(self, desk: Desk, limits: Limits, token: str) -> None:
+    def __init__(self, desk: Desk, limits: Limits, token: str, home_id: str) -> None:
         self.links: dict[str, Link] = {}  # by the lasting id of the other hub's home
         self.refused: collections.Counter[str] = collections.Counter()
         self._desk = desk
         self._limits = limits
         self._token = token
+        self._home_id = home_id
+        self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # seen, and passed on
         self._open = 0
         self._followers: dict[asyncio.Queue[bytes], str] = {}
 
@@ -90,7 +93,7 @@ class Door:
             visitor = _Visitor(reader, writer)
             if local:
                 _check_peer(writer.get_extra_info("socket"))
-                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}")))
+                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
             hello = await asyncio.wait_for(visitor.hear(wire.MAX_HELLO), _HELLO_S)
             if not isinstance(hello, wire.Hello):
                 raise FormatError("a Hello must come first")
@@ -99,7 +102,7 @@ class Door:
                 if not addresses.same_token(hello.token, self._token):
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
-                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}")))
+                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
             await self._serve(visitor)
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
@@ -128,7 +131,7 @@ class Door:
 
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):
-            behind = await self.seal_below(message.run)
+            behind = await self.seal_below(message)
             failure = await self._desk.seal(message.run)
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
         if isinstance(message, wire.AskHealth):
@@ -210,7 +213,8 @@ class Door:
             for waiting in link.sealed:
                 _resolve(waiting)
             inbox.close()
-            await asyncio.shield(self._desk.in_keeper(lambda keeper: keeper.mail.left(inbox.name)))
+            with contextlib.suppress(HubError):  # the hub is leaving: its next one finds the inbox
+                await asyncio.shield(self._desk.in_keeper(lambda keeper: keeper.mail.left(inbox.name)))
 
     async def _introduce(self, message: wire.Introduce, visitor: "_Visitor") -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
@@ -249,13 +253,17 @@ class Door:
             link.send(wire.Order(order.command, left_s))
         return done + len(self.links)
 
-    async def seal_below(self, run: str) -> list[str]:
+    async def seal_below(self, seal: wire.Seal) -> list[str]:
         """Have the hubs below ship what they have; return those that did not do so in time."""
+        if seal.id in self._seals:
+            return []  # it has come round in a circle
+        passed = wire.Seal(seal.run, seal.id or new_id(8))
+        self._seals.append(passed.id)
         waiting: dict[str, asyncio.Future[None]] = {}
         for link in self.links.values():
             future = asyncio.get_running_loop().create_future()
             link.sealed.append(future)
-            link.send(wire.Seal(run))
+            link.send(passed)
             waiting[link.host] = future
         if waiting:
             await asyncio.wait(waiting.values(), timeout=_SEAL_BELOW_S)

@@ -16,7 +16,7 @@ from vedette.hub.inbox import Mail
 from vedette.hub.liveness import Watch, verdict
 from vedette.hub.orders import Orders
 from vedette.hub.own import Own
-from vedette.hub.relay import Linked, Relay, Told
+from vedette.hub.relay import Linked, Mine, Relay, Told
 from vedette.hub.speaker import Speaker
 from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Span
 from vedette.settings import Settings
@@ -26,6 +26,8 @@ _HEARD_EVERY_S = 10.0
 _SHORT_CHUNKS = 64
 _STILLBORN_S = 60.0
 _MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
+
+_ELSEWHERE = {LANE_FACTS: "f>", LANE_SAMPLES: "s>"}  # marks of what another hub has acknowledged
 
 Voice = Speaker | Heard
 
@@ -53,7 +55,8 @@ class Keeper:
         self._limits = settings.limits
         self.store = store
         self.speakers: dict[str, Speaker] = {}
-        self.mail = Mail(home.inbox, self._marks, settings)
+        onward = bool(settings.hub.onward)
+        self.mail = Mail(home.inbox, lambda name: self._marks(name, elsewhere=onward), settings)
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.relays: dict[str, Relay] = {}
@@ -61,6 +64,7 @@ class Keeper:
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
         self._dial = dial
+        self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._watches: dict[str, Watch] = {}
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
@@ -113,9 +117,11 @@ class Keeper:
         own = self.own.names
         return [name for name, speaker in list(self.speakers.items()) if not speaker.gone and name not in own]
 
-    def _marks(self, name: str) -> tuple[Mark, Mark]:
+    def _marks(self, name: str, *, elsewhere: bool = False) -> tuple[Mark, Mark]:
+        """Return how far an origin is in this store, or how far it is known to be `elsewhere`."""
         marks, none = self.store.marks([name]), Mark()
-        return marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
+        facts, samples = (_ELSEWHERE[lane] if elsewhere else lane for lane in (LANE_FACTS, LANE_SAMPLES))
+        return marks.get((name, facts), none), marks.get((name, samples), none)
 
     def _voices(self) -> list[Voice]:
         return [*self.speakers.values(), *self.mail.heard.values()]
@@ -130,8 +136,11 @@ class Keeper:
 
     def _enrol(self, speaker: Speaker) -> None:
         """Have a speaker that is meant for another hub wait until it is known how far it is there."""
+        if speaker.upstream in self._mine:
+            speaker.upstream = ""
+            return
         speaker.ready = False
-        speaker.rewind(*self._marks(speaker.name))
+        speaker.rewind(*self._marks(speaker.name, elsewhere=True))
         try:
             relay = self._relay(speaker.upstream)
         except SettingError as error:
@@ -145,7 +154,12 @@ class Keeper:
         for upstream, relay in self.relays.items():
             for item in relay.news():
                 speakers = {name: one for name, one in self.speakers.items() if one.upstream == upstream}
-                if not isinstance(item, Told):
+                if isinstance(item, Mine):
+                    self._mine.add(upstream)
+                    for speaker in speakers.values():
+                        speaker.upstream, speaker.ready = "", True
+                        speaker.rewind(*self._marks(speaker.name))
+                elif not isinstance(item, Told):
                     for speaker in speakers.values():
                         speaker.ready = False
                     if upstream == self.pace.onward:
@@ -171,7 +185,7 @@ class Keeper:
                     voice.kept(batch)
                 _note(change, batch)
             # Should the other hub be out of reach at the next start, it is known here where to go on.
-            self.store.keep([Batch(b.origin, b.lane, b.place) for _, b in safe])
+            self.store.keep([Batch(b.origin, _ELSEWHERE[b.lane], b.place) for _, b in safe])
             self._unsynced = True
 
     def order(self, command: Command) -> int | None:

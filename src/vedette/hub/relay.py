@@ -58,11 +58,20 @@ class Unlinked(NamedTuple):
     session: Session
 
 
+class Mine(NamedTuple):
+    """The other hub is this one: what is meant for it is kept here."""
+
+    session: Session
+
+
 class Told(NamedTuple):
     """The other hub has said something."""
 
     session: Session
     message: wire.Message
+
+
+News = Linked | Unlinked | Mine | Told
 
 
 class Relay:
@@ -89,13 +98,14 @@ class Relay:
         self.shipped_bytes = 0
         self.skew_s: float | None = None
         self._home_id = home_id
+        self._there = ""  # the home of the other hub
         self._host = host
         self._trusted = trusted
-        self._news: collections.deque[Linked | Unlinked | Told] = collections.deque()
+        self._news: collections.deque[News] = collections.deque()
 
     # In the keeper's thread.
 
-    def news(self) -> list[Linked | Unlinked | Told]:
+    def news(self) -> list[News]:
         """Return what has happened since it was last asked."""
         found = []
         with contextlib.suppress(IndexError):
@@ -173,6 +183,9 @@ class Relay:
                 async with contextlib.AsyncExitStack() as stack:
                     reader, writer, unframer = await asyncio.wait_for(self._dial(stack), _CONNECT_S)
                     self.trouble = ""
+                    if self._there == self._home_id:
+                        self._tell(Mine(session), wake)
+                        return
                     wait_s = _LEAST_WAIT_S
                     self._tell(Linked(session), wake)
                     await self._talk(session, reader, writer, unframer, wake)
@@ -184,7 +197,7 @@ class Relay:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # so that not all come back at once
             wait_s = min(wait_s * 2, _MOST_WAIT_S)
 
-    def _tell(self, item: Linked | Unlinked | Told, wake: Callable[[], None]) -> None:
+    def _tell(self, item: News, wake: Callable[[], None]) -> None:
         self._news.append(item)
         wake()
 
@@ -225,6 +238,7 @@ class Relay:
         if not isinstance(hello, wire.Hello):
             raise HubError("it does not answer as a hub")
         wire.check_version(hello)
+        self._there = hello.home
         return reader, writer, unframer
 
     async def _talk(

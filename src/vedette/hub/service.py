@@ -177,9 +177,10 @@ class _Service:
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
+        self._left = False
         self._relaying: set[asyncio.Task[None]] = set()
         self._errands: set[asyncio.Task[None]] = set()
-        self._door = Door(self, settings.limits, listen.told.token if listen is not None else "")
+        self._door = Door(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
         self.keeper.on_safe = self._acknowledge
 
     async def serve(self, *, quiet: bool) -> None:
@@ -233,9 +234,14 @@ class _Service:
     async def seal(self, run: str) -> str:
         """Have all that a run has logged put into the store; return what went wrong, if anything."""
         answer: asyncio.Future[str] = self._loop.create_future()
-        self._asked.put(_Seal(run, answer))
-        self._wake.set()
+        self._ask(_Seal(run, answer))
         return await answer
+
+    def _ask(self, item: _Seal | _Act) -> None:
+        self._asked.put(item)
+        self._wake.set()
+        if self._left:  # nobody will look any more
+            self._turn_away()
 
     def _asked_from_above(self, session: Session, message: wire.Message) -> None:
         task = asyncio.ensure_future(self._do_from_above(session, message))
@@ -244,7 +250,7 @@ class _Service:
 
     async def _do_from_above(self, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
-            await self._door.seal_below(message.run)
+            await self._door.seal_below(message)
             await self.seal(message.run)  # what is meant for above is shipped by then
             session.send(wire.Done())
         if isinstance(message, wire.Order):
@@ -253,8 +259,7 @@ class _Service:
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
         answer: asyncio.Future[T] = self._loop.create_future()
-        self._asked.put(_Act(act, answer))
-        self._wake.set()
+        self._ask(_Act(act, answer))
         return await answer
 
     def health(self) -> wire.Health:
@@ -328,12 +333,16 @@ class _Service:
             if self._home.holds(self._lock):
                 self.keeper.close()
         finally:
-            for item in self._take_asked():
-                if isinstance(item, _Seal):
-                    self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
-                else:
-                    self._loop.call_soon_threadsafe(_fail, item.answer, HubError("the hub is leaving"))
+            self._left = True
+            self._turn_away()
             self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _turn_away(self) -> None:
+        for item in self._take_asked():
+            if isinstance(item, _Seal):
+                self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
+            else:
+                self._loop.call_soon_threadsafe(_fail, item.answer, HubError("the hub is leaving"))
 
     def _do(self, item: _Act) -> None:
         try:

@@ -29,6 +29,9 @@ class Speaker:
         self.was_read = False
         self.ready = True  # may be read: where it is kept is known, and how far it is there
         self.origin = origin_of(directory)
+        self.upstream = (
+            self.origin.upstream if self.origin is not None else ""
+        )  # the hub that keeps it; empty: this one
         self.heard_t = 0  # the newest time that it spoke of
         self.state = ""  # what it last said of its own process
         self.exit_code = 0
@@ -78,11 +81,6 @@ class Speaker:
             self.state = fact.state or self.state
             code = fact.attrs.get("exit_code", self.exit_code)
             self.exit_code = code if isinstance(code, int) else 0
-
-    @property
-    def upstream(self) -> str:
-        """The hub that it is meant for; empty: this one."""
-        return self.origin.upstream if self.origin is not None else ""
 
     @property
     def waiting_bytes(self) -> int:
@@ -159,6 +157,7 @@ class Speaker:
         self._dry[lane] = self.gone and tail.place == before
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin
+            self.upstream = self.origin.upstream
         return records
 
     def ends(self) -> tuple[int, int]:
