@@ -100,6 +100,8 @@ def test_a_power_cut_without_a_hub_corrupts_nothing(disk):
     syncs = []
 
     def flush_some():
+        for earlier in syncs:
+            earlier.wait()
         syncs.append(subprocess.Popen(["sync", "-f", disk.home]))
         time.sleep(chance.uniform(0, 0.01))
 
