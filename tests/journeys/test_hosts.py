@@ -98,7 +98,7 @@ def test_half_open_means_that_nobody_is_told(lan, silent):
     """A peer that dies behind a silent cable leaves its connections open; without the silence they are closed."""
     a, b = lan(2)
     server = _echo(a)
-    client, _ = _client(b, a, "0.5")
+    client, _ = _client(b, a, "2")
     assert _say(client, "before") == "before"
     if silent:
         a.half_open()
