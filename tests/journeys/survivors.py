@@ -17,6 +17,7 @@ from vedette.store.sqlite import open_reader
 def main() -> None:
     """Read the home named by VEDETTE_HOME."""
     home = Home(os.environ["VEDETTE_HOME"])
+    home.prepare()
     for name in os.listdir(home.spool):
         os.utime(os.path.join(home.spool, name), (1, 1))  # the power was away for longer than a minute
     ask(home, wire.Seal(""))

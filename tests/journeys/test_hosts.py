@@ -98,7 +98,7 @@ def test_half_open_means_that_nobody_is_told(lan, silent):
     """A peer that dies behind a silent cable leaves its connections open; without the silence they are closed."""
     a, b = lan(2)
     server = _echo(a)
-    client, _ = _client(b, a, "0.5")
+    client, _ = _client(b, a, "2")
     assert _say(client, "before") == "before"
     if silent:
         a.half_open()
@@ -118,14 +118,11 @@ def test_a_bad_cable_delays_reorders_and_loses(lan):
         import socket
         end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         end.bind(("0.0.0.0", 7001))
-        end.settimeout(1.0)
         print("ready", flush=True)
-        found = [end.recv(100)]
-        try:
-            while True:
-                found.append(end.recv(100))
-        except TimeoutError:
-            print(*(int(word) for word in found), flush=True)
+        found = []
+        while (word := end.recv(100)) != b"end":
+            found.append(int(word))
+        print(*found, flush=True)
         """
     )
     assert listener.stdout.readline() == "ready\n"
@@ -138,6 +135,9 @@ def test_a_bad_cable_delays_reorders_and_loses(lan):
         for number in range(500):
             end.sendto(str(number).encode(), (sys.argv[1], 7001))
             time.sleep(0.001)
+        for _ in range(20):  # one of them will come
+            time.sleep(0.1)
+            end.sendto(b"end", (sys.argv[1], 7001))
         """,
         a.address,
     )
@@ -159,7 +159,7 @@ def test_a_bad_cable_delays_reorders_and_loses(lan):
         a.address,
     )
 
-    assert 300 < len(came) < 500
+    assert 100 < len(came) < 500
     assert came != sorted(came)
     assert len(set(came)) == len(came)
     assert answer == "x" * 1000
