@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 Value = Any  # None, bool, int, float, str, and lists and string-keyed dicts of these
 
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
+Text = Annotated[str, Meta(max_length=256)]
 Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
@@ -101,16 +102,18 @@ UNKNOWN_KIND = Kind(  # a span whose kind has not come yet is judged by all that
 class Origin(Struct, frozen=True):
     """Who speaks: one spool of one process. A fork child is another origin, always."""
 
-    name: str
-    host: str = ""
-    boot: str = ""  # boot id and pid namespace: where `pid` means something
-    pid: int = 0
-    started: int = 0  # the kernel's start time of the process, in clock ticks
-    span: str = ""  # the span that samples belong to unless they say another
-    process: str = ""  # the span of the process itself
-    upstream: str = ""  # the hub that this origin is meant for; empty: the one on this host
+    name: Id
+    host: Text = ""
+    boot: Text = ""  # boot id and pid namespace: where `pid` means something
+    pid: Int64 = 0
+    started: Int64 = 0  # the kernel's start time of the process, in clock ticks
+    span: Text = ""  # the span that samples belong to unless they say another
+    process: Text = ""  # the span of the process itself
+    upstream: Annotated[str, Meta(max_length=4096)] = (
+        ""  # the hub that this origin is meant for; empty: the one on this host
+    )
     main: bool = False  # the end of this process is the end of the try
-    voice: str = OWNER  # a hub's own spool says HUB: it may speak for others, a process for itself alone
+    voice: Text = OWNER  # a hub's own spool says HUB: it may speak for others, a process for itself alone
 
 
 class Command(Struct, frozen=True, array_like=True, tag="command"):

@@ -9,7 +9,8 @@ from vedette import wire
 from vedette.errors import FormatError, VersionError
 from vedette.segment import Header, file_size, list_segments, read_header, segment_name
 
-_ARRAYS = {bytes([0x90 + length]) for length in range(16)}  # a record begins as an array in msgpack
+RECORD = frozenset(bytes([0x90 + n]) for n in range(16)), wire.MAX_PAYLOAD  # it begins as an array in msgpack
+SHIPMENT = frozenset(bytes([0x80 + n]) for n in range(16)), wire.MAX_SHIPMENT  # as a map
 _SEARCH_BYTES = 256 << 20  # to be checksummed at most in search of a sound record
 _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 
@@ -21,8 +22,19 @@ class Tail:
     `place` is always such that all before it has been handed out or counted.
     """
 
-    def __init__(self, directory: str, lane: str, place: int = 0, patience_s: float = 0.2) -> None:
-        """Begin at a place; `patience_s`: how long a record of a living writer may look damaged."""
+    def __init__(
+        self,
+        directory: str,
+        lane: str,
+        place: int = 0,
+        patience_s: float = 0.2,
+        shape: tuple[frozenset[bytes], int] = RECORD,
+    ) -> None:
+        """Begin at a place; `patience_s`: how long a record of a living writer may look damaged.
+
+        `shape`: the first bytes that a payload can have, and its greatest size, to find one again behind damage.
+        """
+        self._shape = shape
         self.place = place
         self.damaged = 0
         self.closed = False
@@ -164,7 +176,7 @@ class Tail:
         assert self._fd is not None
         assert self.header is not None
         done = self.place - self.header.place
-        return _sound_at(os.pread(self._fd, self.header.size - done, done), 0)
+        return _sound_at(os.pread(self._fd, self.header.size - done, done), 0, self._shape[1])
 
     def _rolled_past(self) -> bool:
         """Tell whether the writer has rolled twice since this segment, and so is done with it."""
@@ -182,7 +194,7 @@ class Tail:
         base, segment_end = self.header.place, self.header.place + self.header.size
         gone = gone or self._rolled_past()  # asked before reading, so that what is read then is all there will be
         data = os.pread(self._fd, segment_end - self.place, self.place - base)
-        if _sound_at(data, 0):
+        if _sound_at(data, 0, self._shape[1]):
             return True
         filled = len(data.rstrip(b"\0"))
         if not gone:
@@ -192,7 +204,7 @@ class Tail:
             if time.monotonic() - since < self._patience_s or searched == filled:
                 return False
             self._doubted = (self.place, since, filled)
-        skip = _find_sound(data, filled)
+        skip = _find_sound(data, filled, self._shape)
         if skip is not None:
             self.damaged += 1
             self.place += skip
@@ -205,30 +217,31 @@ class Tail:
         return True
 
 
-def _find_sound(data: bytes, filled: int) -> int | None:
+def _find_sound(data: bytes, filled: int, shape: tuple[frozenset[bytes], int]) -> int | None:
     """Return how far ahead something sound begins, looking into a bounded number of bytes."""
     budget = _SEARCH_BYTES
+    firsts, most = shape
     for at in range(1, min(filled, len(data) - wire.HEAD.size + 1)):
         size = int.from_bytes(data[at : at + 4], "little")
         if size < wire.CLOSED:
-            if data[at + wire.HEAD.size : at + wire.HEAD.size + 1] not in _ARRAYS:
+            if data[at + wire.HEAD.size : at + wire.HEAD.size + 1] not in firsts:
                 continue
-            if size <= wire.MAX_PAYLOAD:
+            if size <= most:
                 budget -= size
-        if _sound_at(data, at):
+        if _sound_at(data, at, most):
             return at
         if budget < 0:
             return None
     return None
 
 
-def _sound_at(data: bytes, at: int) -> bool:
+def _sound_at(data: bytes, at: int, most: int) -> bool:
     """Tell whether a whole record, or the mark that fills the rest of a segment, begins here."""
     if at + wire.HEAD.size > len(data):
         return False
     size, crc = wire.unpack_head(data, at)
     if size in (wire.END, wire.CLOSED):
         return not data[at + 4 :].strip(b"\0")
-    if not 2 < size <= min(wire.MAX_PAYLOAD, len(data) - at - wire.HEAD.size):
+    if not 2 < size <= min(most, len(data) - at - wire.HEAD.size):
         return False
     return bool(crc32(data[at + wire.HEAD.size : at + wire.HEAD.size + size], size) == crc)

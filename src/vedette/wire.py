@@ -7,11 +7,11 @@ the length, so that a damaged header is noticed too. Spool segments and sockets 
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from vedette.errors import FormatError, VersionError
 from vedette.model import Blob, Command, Event, Fact, Id, Origin, Sample, Span
@@ -178,23 +178,26 @@ class Packed(Struct, frozen=True, array_like=True):
     span: str
     tags: dict[str, str]
     names: list[str]
-    count: int
+    count: Annotated[int, Meta(ge=1, le=1 << 20)]
     n: bytes
     t: bytes
     step: bytes
     values: list[bytes]
 
 
+Place = Annotated[int, Meta(ge=0, lt=1 << 62)]
+
+
 class Parcel(Struct, frozen=True, array_like=True):
     """All that one lane of one origin has from `start` to `place`."""
 
     origin: Origin
-    lane: str
-    start: int
-    place: int
-    damaged: int = 0
-    refused: int = 0
-    facts: list[tuple[int, bytes]] = []
+    lane: Annotated[str, Meta(pattern="^[fs]$")]
+    start: Place
+    place: Place
+    damaged: Place = 0
+    refused: Place = 0
+    facts: list[tuple[Place, bytes]] = []
     blocks: list[Packed] = []
     over: bool = False  # nothing will follow in either lane
     refusals: dict[str, int] = {}  # points that were over a limit, by its name

@@ -236,7 +236,7 @@ def test_a_hub_with_relays_can_be_stopped():
         hub = listen(here)
         job = far.start(JOB, "1000", "0.01", VEDETTE_HUB=connect_string(here))
         eventually(lambda: runs(here), 20)
-        code, out, err = here.run([*VEDETTE, "hub", "--stop"])
+        code, _, err = here.run([*VEDETTE, "hub", "--stop"])
         assert (code, err) == (0, "")
         assert hub.wait(10) == 0
         assert not os.path.exists(os.path.join(here.home, "hub.connect"))

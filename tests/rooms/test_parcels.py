@@ -136,7 +136,7 @@ def test_false_parcels(what):
     [parcel] = parcels.pack(samples())
 
     with pytest.raises(FormatError):
-        parcels.unpack(msgspec.structs.replace(parcel, **FALSE[what]))
+        parcels.unpack(through_the_wire(msgspec.structs.replace(parcel, **FALSE[what])))
 
 
 @pytest.mark.parametrize("what", FALSE_BLOCKS)
@@ -147,7 +147,7 @@ def test_false_blocks(what):
     false = msgspec.structs.replace(parcel, blocks=[block])
 
     with pytest.raises(FormatError):
-        parcels.unpack(false)
+        parcels.unpack(through_the_wire(false))
     passed = parcels.nothing_of(false)
     assert (passed.place, passed.damaged, passed.columns) == (parcel.place, parcel.damaged + 1, [])
 

@@ -11,6 +11,7 @@ from vedette.store import Block
 NAMES = "limits.name_chars"
 RATE = "limits.points_per_s"
 _WINDOW_NS = 10 * 10**9
+_MOST_WINDOWS = 1000
 
 V = TypeVar("V")
 
@@ -22,8 +23,7 @@ class Allowance:
         self.refusals: dict[str, int] = {}  # since they were last taken
         self._chars = limits.name_chars
         self.most = limits.points_per_s * (_WINDOW_NS // 10**9)  # in a window; 0: any number
-        self._window = -1
-        self._count = 0
+        self._counts: dict[int, int] = {}  # points by window; blocks may go through the same ones again
 
     def take_refusals(self) -> dict[str, int]:
         """Return what was refused, by limit, since this was last asked."""
@@ -49,10 +49,10 @@ class Allowance:
     def in_time(self, t: int, points: int) -> bool:
         """Tell whether so many points more may come at this time; count them as come, or as refused."""
         window = t // _WINDOW_NS
-        if window != self._window:
-            self._window, self._count = window, 0
-        self._count += points
-        if self._count <= self.most:
+        count = self._counts[window] = self._counts.get(window, 0) + points
+        if len(self._counts) > _MOST_WINDOWS:
+            del self._counts[min(self._counts)]
+        if count <= self.most:
             return True
         self.refuse(RATE, points)
         return False

@@ -66,14 +66,15 @@ class Door:
     """Answers connections."""
 
     def __init__(self, desk: Desk, limits: Limits, token: str, home_id: str) -> None:
-        self.links: dict[str, Link] = {}  # by the lasting id of the other hub's home
+        self.links: dict[str, Link] = {}  # by the name of the inbox
         self.refused: collections.Counter[str] = collections.Counter()
         self._desk = desk
         self._limits = limits
         self._token = token
         self._home_id = home_id
         self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # seen, and passed on
-        self._open = 0
+        self._open = {True: 0, False: 0}  # connections of this machine, and of others
+        self._strangers = 0  # of others who have not shown the token yet
         self._followers: dict[asyncio.Queue[bytes], str] = {}
 
     async def unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,11 +86,14 @@ class Door:
         await self._admit(reader, writer, local=False)
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
-        self._open += 1
+        self._open[local] += 1
+        if not local:
+            self._strangers += 1
+        stranger = not local
         try:
-            if self._open > self._limits.connections:
+            if self._open[local] > self._limits.connections or self._strangers > max(8, self._limits.connections // 8):
                 self.refused["limits.connections"] += 1
-                raise HubError(f"{self._limits.connections} connections are open already (limits.connections)")
+                raise HubError("too many connections are open already (limits.connections)")
             visitor = _Visitor(reader, writer)
             if local:
                 _check_peer(writer.get_extra_info("socket"))
@@ -103,6 +107,8 @@ class Door:
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
                 writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
+                self._strangers -= 1
+                stranger = False
             await self._serve(visitor)
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
@@ -113,7 +119,8 @@ class Door:
         except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
-            self._open -= 1
+            self._open[local] -= 1
+            self._strangers -= stranger
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 
@@ -180,12 +187,8 @@ class Door:
 
     async def _link(self, introduction: wire.Introduce, visitor: "_Visitor") -> None:
         """Take in what another hub ships, until it leaves."""
-        relay = introduction.relay
-        if (before := self.links.pop(relay, None)) is not None:
-            before.writer.transport.abort()  # it has come back, so the old connection is dead
-            await self._desk.in_keeper(lambda keeper: keeper.mail.left(before.inbox.name))
         inbox = await self._desk.in_keeper(lambda keeper: keeper.mail.open(self._limits.inbox_bytes))
-        link = self.links[relay] = Link(introduction.host[:200], inbox, visitor.writer)
+        link = self.links[inbox.name] = Link(introduction.host[:200], inbox, visitor.writer)
         try:
             await self._introduce(introduction, visitor)
             while True:
@@ -208,8 +211,7 @@ class Door:
         except OSError as error:
             raise HubError(str(error)) from None
         finally:
-            if self.links.get(relay) is link:
-                del self.links[relay]
+            del self.links[inbox.name]
             for waiting in link.sealed:
                 _resolve(waiting)
             inbox.close()
@@ -218,7 +220,7 @@ class Door:
 
     async def _introduce(self, message: wire.Introduce, visitor: "_Visitor") -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-            marks := await self._desk.in_keeper(lambda keeper: keeper.mail.reach(message.origins))
+            marks := await self._desk.in_keeper(lambda keeper: keeper.reach(message.origins))
         ) is None:
             await asyncio.sleep(_PAUSE_S)
         visitor.say(wire.Marks(marks))
@@ -231,10 +233,10 @@ class Door:
 
     def acknowledge(self, safe: dict[str, int], broken: dict[str, str]) -> None:
         """Tell those who relay what is safe here; `safe` and `broken` are by the name of the inbox."""
-        for link in list(self.links.values()):
-            if (seq := safe.get(link.inbox.name)) is not None:
+        for name, link in list(self.links.items()):
+            if (seq := safe.get(name)) is not None:
                 link.send(wire.Kept(seq))
-            if (why := broken.get(link.inbox.name)) is not None:
+            if (why := broken.get(name)) is not None:
                 self.refused["malformed"] += 1
                 link.send(wire.Refused(why))
                 link.writer.close()

@@ -8,6 +8,7 @@ from vedette.store import Batch, Block, Mark
 from vedette.store.chunks import FULL
 
 _HOLD_NUMBERS = 2 << 20  # of 8 bytes
+_QUIET_S = 60.0
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
 
@@ -21,14 +22,14 @@ class Heard:
         self.origin = origin
         self.upstream = ""  # the hub that it is passed on to from here
         self.over = False  # its hub has said that nothing will follow
-        self.alive: tuple[int, float | None] = 0, None  # when it was last known so, and how far its clock is ahead
+        self.quiet_since = 0.0  # when something last came of it
         self.place = {LANE_FACTS: facts.place, LANE_SAMPLES: samples.place}
         self._handed = dict(self.place)
         self._kept = dict(self.place)
         self._facts: list[Batch] = []
         self._blocks: dict[_Key, list[Block]] = {}
         self._rows: dict[_Key, int] = {}
-        self._numbers = 0
+        self.numbers = 0  # that wait
         self._counts = {LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused)}
         self._oldest: float | None = None
         self.held: dict[tuple[str, str], int] = {}  # by (inbox, lane): the place in the inbox that must stay
@@ -37,6 +38,7 @@ class Heard:
         """Take in what came; `at`: where it begins in its inbox. Tell whether it fits on to what is here."""
         lane = batch.lane
         here = self.place[lane]
+        self.quiet_since = now
         if batch.start > here:
             return False
         if batch.place <= here:
@@ -57,7 +59,7 @@ class Heard:
                 key = (block.span, tuple(block.tags.items()), block.names)
                 self._blocks.setdefault(key, []).append(block)
                 self._rows[key] = self._rows.get(key, 0) + len(block.n)
-                self._numbers += len(block.n) * (3 + len(block.names))
+                self.numbers += len(block.n) * (3 + len(block.names))
         return True
 
     def read_facts(self) -> Batch | None:
@@ -80,7 +82,7 @@ class Heard:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many."""
         if self._oldest is None:
             return False
-        full = self._numbers >= _HOLD_NUMBERS or any(rows >= FULL for rows in self._rows.values())
+        full = self.numbers >= _HOLD_NUMBERS or any(rows >= FULL for rows in self._rows.values())
         return self.over or full or now - self._oldest >= seal_s
 
     def sealing(self, _now: float, _seal_s: float, *, all_of_it: bool) -> Batch | None:  # noqa: ARG002 - as Speaker has it
@@ -99,7 +101,7 @@ class Heard:
         if batch.lane == LANE_SAMPLES:
             self._blocks.clear()
             self._rows.clear()
-            self._numbers, self._oldest = 0, None
+            self.numbers, self._oldest = 0, None
 
     def kept(self, batch: Batch) -> None:
         """Take note that a batch is kept: by the store, or by the next hub."""
@@ -108,10 +110,9 @@ class Heard:
             for key in [key for key in self.held if key[1] == batch.lane]:
                 del self.held[key]
 
-    @property
-    def finished(self) -> bool:
-        """Whether nothing will follow, and all of it is kept."""
-        return self.over and not self.held
+    def is_done(self, now: float) -> bool:
+        """Tell whether all of it is kept, and nothing more is expected; what comes after all finds its marks."""
+        return not self.held and (self.over or now - self.quiet_since > _QUIET_S)
 
 
 def _join(parts: list[Block]) -> Block:

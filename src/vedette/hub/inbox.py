@@ -20,24 +20,33 @@ from vedette.segment import file_size, list_segments, segment_name, unlink
 from vedette.settings import Settings
 from vedette.spool import Spool
 from vedette.store import Mark
-from vedette.tail import Tail
+from vedette.tail import SHIPMENT, Tail
 
 _LANE = LANE_SAMPLES
 _LOOK_BYTES = 1 << 20
+_MOST_WAITING = 16 << 20  # numbers of 8 bytes
 _LIMIT = 4 << 20  # bytes of an inbox that are read at once
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
+
+
+class _Shelf(Spool):
+    """A spool that gives nothing up: what lies here has been acknowledged, or will be."""
+
+    def make_room(self, wanted: int, least: int, lane: str) -> int:  # noqa: ARG002 - one lane only
+        """Return the size of the next segment; if the disk has no room for that, making it will say so."""
+        return max(wanted, -(-least // 4096) * 4096)
 
 
 class Inbox:
     """Where one connection's shipments go before they are acknowledged."""
 
     def __init__(self, root: str, name: str, cap_bytes: int) -> None:
-        """Make it; `cap_bytes`: how much may wait in it before `full`."""
+        """Make it; `cap_bytes`: how much may wait in it before it is full."""
         self.name = name
         self.appended = 0  # bytes, since it was made
         self._cap_bytes = cap_bytes
         self._looked = 0  # `appended` when it was last seen to have room
-        self._spool = Spool(root, lambda: Origin(name), 1 << 60, 1.0)
+        self._spool = _Shelf(root, lambda: Origin(name), cap_bytes, 1.0)
         os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
 
     def append(self, payload: bytes) -> None:
@@ -77,14 +86,17 @@ class Mail:
         self._onward = settings.hub.onward
         self._limits = settings.limits
         self.heard: dict[str, Heard] = {}
+        self.alive: dict[str, tuple[int, float | None]] = {}  # when an origin was last known so, its clock's skew
         self.trouble = ""
+        self.unsafe_bytes = 0  # read, and not flushed
+        self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
+        self.pressed = False  # so much waits in memory that no more is read until it is sealed
         self._root = root
         self._marks = marks
         self._tails: dict[str, Tail] = {}
+        self._dry: set[str] = set()  # inboxes that nobody writes to, read to their end
         self._live: set[str] = set()  # inboxes that are being written to
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
-        self.unsafe_bytes = 0  # read, and not flushed
-        self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
         self._count = max((int(name) for name in self._names()), default=0)
 
     def _names(self) -> list[str]:
@@ -109,58 +121,70 @@ class Mail:
         """Read on in all inboxes; return whether there may be more."""
         more = False
         for name in self._names():
+            if name in self._dry:
+                continue
+            self.pressed = sum(heard.numbers for heard in self.heard.values()) > _MOST_WAITING
+            if self.pressed:
+                return True
             if name not in self._tails:
-                self._tails[name] = Tail(os.path.join(self._root, name), _LANE, _first(self._root, name))
+                first = _first(self._root, name)
+                self._tails[name] = Tail(os.path.join(self._root, name), _LANE, first, shape=SHIPMENT)
             tail = self._tails[name]
+            live = name in self._live
             at = before = tail.place
-            for n, payload in tail.read(gone=name not in self._live, limit=_LIMIT):
-                self._take(name, at, payload, now)
+            for n, payload in tail.read(gone=not live, limit=_LIMIT):
+                self._take(name, at, payload, now, live=live)
                 self.unsafe_bytes += n - at
                 at = n
             if tail.place != before:
                 more = True
-                if name not in self._live:
+                if not live:
                     break  # what lies in later ones may fit only on to what is still to be read here
+            elif not live:
+                self._dry.add(name)
         return more
 
-    def _take(self, inbox: str, at: int, payload: bytes, now: float) -> None:
+    def _take(self, inbox: str, at: int, payload: bytes, now: float, *, live: bool) -> None:
+        """Take in a shipment. What is wrong with it ends its connection, and is never acknowledged."""
         if inbox in self.broken:
             return
         try:
             shipment = _decode(payload)
-        except wire.UNREADABLE as error:
-            self.trouble = self.broken[inbox] = f"a shipment cannot be read: {error}"
-            return
-        for parcel in shipment.parcels:
-            if not self._take_parcel(parcel, inbox, at, now):
-                place = self.heard[parcel.origin.name].place[parcel.lane]
-                self.trouble = f"{parcel.origin.name}: a parcel from {parcel.start} on lies beyond {place}"
+            if live and shipment.seq != self._last.get(inbox, 0) + 1:
+                raise FormatError(f"shipment {shipment.seq} is not the next one")
+            if sum(parcels.numbers_in(parcel) for parcel in shipment.parcels) > parcels.MOST_NUMBERS:
+                raise FormatError(f"a shipment holds more than {parcels.MOST_NUMBERS} numbers")
+            for parcel in shipment.parcels:
+                self._take_parcel(parcel, inbox, at, now)
+            self._last[inbox] = shipment.seq
+        except (*wire.UNREADABLE, FormatError) as error:
+            self.trouble = str(error)[:500]
+            if live:
                 self.broken[inbox] = self.trouble
-                return
-        self._last[inbox] = shipment.seq
 
-    def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> bool:
+    def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> None:
         heard = self.heard.get(parcel.origin.name)
         if heard is None:
-            heard = self.heard[parcel.origin.name] = Heard(
-                parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits)
-            )
+            heard = Heard(parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits))
             heard.upstream = self._onward
+            self.heard[heard.name] = heard
         try:
             batch = parcels.unpack(parcel)
         except FormatError as error:
             self.trouble = f"{heard.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted, and passed over
-        fits = heard.take(batch, now, inbox, at)
+        if batch.start > heard.place[batch.lane] and self._tails[inbox].damaged:
+            batch.start = heard.place[batch.lane]  # what lay between is damaged, and it will not come again
+            batch.damaged += 1
+        if not heard.take(batch, now, inbox, at):
+            place = heard.place[batch.lane]
+            raise FormatError(f"{heard.name}: a parcel from {batch.start} on lies beyond {place}")
         heard.over = heard.over or parcel.over
-        return fits
 
     def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
         """Return how far origins are here: kept, or safe in an inbox. None while old inboxes are being read."""
-        for inbox in self._names():
-            tail = self._tails.get(inbox)
-            if inbox not in self._live and (tail is None or tail.place < tail.end()):
-                return None
+        if any(inbox not in self._live and inbox not in self._dry for inbox in self._names()):
+            return None
         reached = {}
         for name in origins:
             if (heard := self.heard.get(name)) is not None:
@@ -177,12 +201,13 @@ class Mail:
         self.unsafe_bytes = 0
         return {name: seq for name, seq in self._last.items() if name in self._live}
 
-    def free(self) -> None:
-        """Unlink what is kept. Only after a sync of the store."""
+    def free(self, now: float) -> list[str]:
+        """Unlink what is kept, only after a sync of the store; return the origins that are let go of."""
+        done = [heard.name for heard in self.heard.values() if heard.is_done(now)]
+        for name in done:
+            del self.heard[name]
         held: dict[str, int] = {}
-        for heard in list(self.heard.values()):
-            if heard.finished:
-                del self.heard[heard.name]
+        for heard in self.heard.values():
             for (inbox, _), at in heard.held.items():
                 held[inbox] = min(held.get(inbox, at), at)
         for name, tail in list(self._tails.items()):
@@ -190,12 +215,15 @@ class Mail:
             for place, following in itertools.pairwise(list_segments(directory, _LANE)):
                 if following <= held.get(name, tail.place):
                     unlink(os.path.join(directory, segment_name(_LANE, place)))
-            if name not in self._live and name not in held and tail.place >= tail.end():
+            if name in self._dry and name not in held:
                 self._remove(name)
+        return done
 
     def _remove(self, name: str) -> None:
         self._tails.pop(name).shut()
+        self._dry.discard(name)
         self._last.pop(name, None)
+        self.broken.pop(name, None)
         directory = os.path.join(self._root, name)
         try:
             for file in os.listdir(directory):
@@ -208,6 +236,8 @@ class Mail:
         """Forget what waits, and read again whatever is not kept."""
         self.shut()
         self.heard.clear()
+        self._last.clear()  # nothing is acknowledged before it has been read, and flushed, again
+        self._dry.clear()
 
     def shut(self) -> None:
         """Let go of the open segments."""

@@ -13,12 +13,12 @@ from vedette.errors import FormatError, SettingError, StoreError
 from vedette.home import Home
 from vedette.hub.heard import Heard
 from vedette.hub.inbox import Mail
-from vedette.hub.liveness import Watch, verdict
+from vedette.hub.liveness import Death, Watch, verdict
 from vedette.hub.orders import Orders
 from vedette.hub.own import Own
 from vedette.hub.relay import Linked, Mine, Relay, Told
 from vedette.hub.speaker import Speaker
-from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Span
+from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Origin, Span
 from vedette.settings import Settings
 from vedette.store import Batch, Mark, Store
 
@@ -66,6 +66,7 @@ class Keeper:
         self._dial = dial
         self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._watches: dict[str, Watch] = {}
+        self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
         self._synced = self._heard = time.monotonic()
@@ -93,7 +94,7 @@ class Keeper:
             self._seal(now, change, set())
             more = self._read(now, change)
         self._seal(now, change, seal or set())
-        self._bury(now, change)
+        self._bury()
         self.orders.tend()
         self._stamp(now)
         if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
@@ -195,6 +196,12 @@ class Keeper:
         pairs = [(s.origin, self._watches[n]) for n, s in self.speakers.items() if s.origin and n in self._watches]
         return self.orders.obey(command, pairs)
 
+    def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
+        """Return how far origins are safe here, even from a power cut; None while that is not known yet."""
+        if self.mail.unsafe_bytes or self._unsynced:
+            self.flush()
+        return self.mail.reach(origins)
+
     def alive(self, message: wire.Alive) -> None:
         """Take note of origins that another hub knows alive."""
         now_t = time.time_ns()
@@ -202,8 +209,8 @@ class Keeper:
         skews = {}
         if message.skew_s is not None:
             skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
-        for name in heard.keys() & self.mail.heard.keys():
-            self.mail.heard[name].alive = heard[name], skews.get(name)
+        if self.pace.onward:
+            self.mail.alive |= {name: (t, skews.get(name)) for name, t in heard.items()}
         self.store.keep([], heard, skews)
         self._unsynced = True
 
@@ -213,9 +220,15 @@ class Keeper:
         self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
         for upstream, relay in self.relays.items():
             times = {name: t for name, t in heard.items() if self.speakers[name].upstream == upstream}
-            below = {name: one.alive for name, one in self.mail.heard.items() if one.upstream == upstream}
-            times |= {name: t for name, (t, _) in below.items() if t}
+            below = self._alive_below() if upstream == self.pace.onward else {}
+            times |= {name: t for name, (t, _) in below.items()}
             relay.beat(times, {name: skew for name, (_, skew) in below.items() if skew is not None})
+
+    def _alive_below(self) -> dict[str, tuple[int, float | None]]:
+        """Return those that other hubs have lately said to be alive, to be passed on."""
+        since_t = time.time_ns() - int(3 * _HEARD_EVERY_S * 1e9)
+        self.mail.alive = {name: item for name, item in self.mail.alive.items() if item[0] > since_t}
+        return self.mail.alive
 
     def _heard_of(self, name: str) -> int:
         """Return when an origin was last known alive: now, or when it last spoke if it cannot be watched."""
@@ -247,6 +260,8 @@ class Keeper:
         for name in new:
             places = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
             speaker = self.speakers[name] = Speaker(os.path.join(self.home.spool, name), *places, self._limits)
+            if speaker.origin is None and places != (none, none):  # no header has survived, but it was heard before
+                speaker.origin = self.store.origin(name)
             if speaker.upstream:
                 self._enrol(speaker)
 
@@ -279,9 +294,16 @@ class Keeper:
             except OSError as error:
                 self.trouble = str(error)
                 continue
-            if dead:
+            if dead and watch.death is not None:
                 self._forget_fd(fd)
+                self._deaths.setdefault(name, watch.death)
                 self.speakers[name].gone = found = True
+        for speaker in self.speakers.values():
+            if speaker.gone and not speaker.named and speaker.origin is not None:
+                try:
+                    self._name_the_end(speaker)
+                except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
+                    self.trouble = str(error)
         return found
 
     def _forget_fd(self, fd: int | None) -> None:
@@ -339,7 +361,7 @@ class Keeper:
         for voice in self._voices():
             pace_s = self.pace.ship_s if voice.upstream else self.pace.seal_s
             wanted = bool(asked) and ("" in asked or bool(voice.spans & asked))
-            if wanted or voice.due(now, pace_s):
+            if wanted or voice.due(now, pace_s) or (self.mail.pressed and isinstance(voice, Heard)):
                 batch = voice.sealing(now, pace_s, all_of_it=wanted or bool(voice.upstream))
                 if batch is not None:
                     batches.append((voice, batch))
@@ -380,15 +402,19 @@ class Keeper:
         except Exception as error:
             if len(batches) > 1:
                 return [group for item in batches for group in self._keep([item])]
-            name = batches[0][0].name
-            self.set_aside[name] = f"it cannot be kept: {type(error).__name__}: {error}"
-            self.forget(name)
+            voice, batch = batches[0]
+            if isinstance(voice, Heard):  # nobody could look into it: it is counted, and passed over
+                self.mail.trouble = f"{voice.name}: it cannot be kept: {type(error).__name__}: {error}"[:500]
+                self.store.keep([Batch(batch.origin, batch.lane, batch.place, batch.damaged + 1, batch.refused)])
+                return [batches]
+            self.set_aside[voice.name] = f"it cannot be kept: {type(error).__name__}: {error}"
+            self.forget(voice.name)
             return []
         return [batches]
 
-    def _bury(self, now: float, change: wire.Change) -> None:
-        """Say how those ended who did not say it themselves, and remove their spools."""
-        finished = [speaker for speaker in self.speakers.values() if speaker.finished]
+    def _bury(self) -> None:
+        """Remove the spools of those who are dead, and all of whose words are kept."""
+        finished = [s for s in self.speakers.values() if s.finished and (s.named or s.origin is None)]
         if not finished:
             return
         for speaker in finished:
@@ -396,12 +422,10 @@ class Keeper:
                 if not speaker.remove_empty():
                     self.set_aside[speaker.name] = "no segment of it has a readable header"
                 continue
-            self._name_the_end(speaker)
             if not speaker.upstream:
                 self.store.tidy(speaker.name)
             elif (relay := self.relays.get(speaker.upstream)) is not None:
                 relay.offer([(speaker.name, speaker.last())], over=True)
-        self._read(now, change)  # what was said of them just now
         self.flush()  # all that they said must be on disk before their spools go
         for speaker in finished:
             if speaker.origin is not None:
@@ -410,6 +434,7 @@ class Keeper:
                 except OSError as error:  # somebody has put something there
                     self.set_aside[speaker.name] = f"all of it is kept, but it cannot be removed: {error}"
             self.forget(speaker.name)
+            self._deaths.pop(speaker.name, None)
 
     def forget(self, name: str) -> None:
         """Let go of an origin; if its spool is still there, it is found again."""
@@ -422,12 +447,17 @@ class Keeper:
         self._stamped.discard(name)
 
     def _name_the_end(self, speaker: Speaker) -> None:
+        """Say how a process ended that did not say so, as soon as that is known: it may be long until all is kept."""
         origin = speaker.origin
         assert origin is not None
-        watch = self._watches.get(speaker.name)
-        death = watch.death if watch is not None else None
-        if death is None or not origin.process or speaker.state in KINDS["process"].ends:
-            return
+        death = self._deaths.get(speaker.name)
+        if death is not None and origin.process:
+            speaker.hear_out()
+            if speaker.state not in KINDS["process"].ends:
+                self.own.say(self._last_words(speaker, origin, death), origin.upstream)
+        speaker.named = True
+
+    def _last_words(self, speaker: Speaker, origin: Origin, death: Death) -> list[Fact]:
         stacks = speaker.stacks()
         state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
         t = death.t or speaker.heard_t
@@ -439,7 +469,7 @@ class Keeper:
             # With kind and parent: it may have died before it could say them.
             attempt = origin.process.rpartition("/")[0]
             facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
-        self.own.say(facts, origin.upstream)
+        return facts
 
     def flush(self) -> None:
         """Make the last second safe against a power cut; only then free what the store has."""
@@ -449,11 +479,14 @@ class Keeper:
         safe = self.mail.sync()
         self.store.sync()
         self._unsynced = False
-        if safe:
+        if safe or self.mail.broken:
             self.on_safe(safe)
         for speaker in self.speakers.values():
             speaker.free()
-        self.mail.free()
+        for name in self.mail.free(time.monotonic()):
+            self._seals.pop(name, None)
+            if not self.pace.onward:
+                self.store.tidy(name)
 
     def start_over(self, error: Exception) -> None:
         """After a failed commit: go back to the marks, as a new hub would."""

@@ -8,12 +8,11 @@ import numpy as np
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Origin, Span
+from vedette.model import HUB, LANE_FACTS, OWNER, Fact, Origin, Span
 from vedette.settings import Limits
 from vedette.store import Batch, Block, chunks
 
-MOST_ROWS = 1 << 20
-MOST_NUMBERS = 8 << 20  # in one block: 64 MiB of them
+MOST_NUMBERS = 8 << 20  # in one shipment: 64 MiB of them
 _FACT_HEAD = 16  # what a fact costs beside its payload, about
 
 
@@ -73,14 +72,14 @@ def unpack(parcel: wire.Parcel) -> Batch:
 
     A fact that cannot be read, or speaks for others without being a hub's, is counted or clamped as from a spool.
     """
-    if parcel.lane not in (LANE_FACTS, LANE_SAMPLES) or not 0 <= parcel.start <= parcel.place < 1 << 62:
-        raise FormatError(f"a parcel goes from {parcel.start} to {parcel.place} in lane {parcel.lane[:10]!r}")
+    if parcel.start > parcel.place:
+        raise FormatError(f"a parcel goes from {parcel.start} to {parcel.place}")
     batch = Batch(
         parcel.origin,
         parcel.lane,
         parcel.place,
-        max(0, parcel.damaged),
-        max(0, parcel.refused),
+        parcel.damaged,
+        parcel.refused,
         start=parcel.start,
         refusals=_counts(parcel.refusals),
     )
@@ -98,6 +97,11 @@ def unpack(parcel: wire.Parcel) -> Batch:
     return batch
 
 
+def numbers_in(parcel: wire.Parcel) -> int:
+    """Return how many numbers a parcel says that it holds."""
+    return sum(block.count * (3 + len(block.names)) for block in parcel.blocks)
+
+
 def _counts(refusals: dict[str, int]) -> dict[str, int]:
     """Return what may be true of them: limits that there are, and how often they were reached."""
     known = {f"limits.{name}" for name in Limits.__struct_fields__}
@@ -106,12 +110,8 @@ def _counts(refusals: dict[str, int]) -> dict[str, int]:
 
 def nothing_of(parcel: wire.Parcel) -> Batch:
     """Return a batch that only moves on past a parcel that cannot be read."""
-    lane = parcel.lane if parcel.lane in (LANE_FACTS, LANE_SAMPLES) else LANE_FACTS
-    if not 0 <= parcel.start <= parcel.place < 1 << 62:
-        return Batch(parcel.origin, lane, 0)
-    return Batch(
-        parcel.origin, lane, parcel.place, max(0, parcel.damaged) + 1, max(0, parcel.refused), start=parcel.start
-    )
+    place = max(parcel.start, parcel.place)
+    return Batch(parcel.origin, parcel.lane, place, parcel.damaged + 1, parcel.refused, start=parcel.start)
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
@@ -127,7 +127,7 @@ def read_fact(payload: bytes, origin: Origin) -> Fact | None:
 
 def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
     count, names = packed.count, packed.names
-    if not 0 < count <= MOST_ROWS or count * (3 + len(names)) > MOST_NUMBERS or len(names) != len(packed.values):
+    if len(names) != len(packed.values):
         raise FormatError(f"a block claims {count} rows of {len(names)} names and {len(packed.values)} columns")
     if not names or len(set(names)) != len(names) or not 0 < len(packed.span) <= 128:
         raise FormatError("a block has no names, one twice, or no span")

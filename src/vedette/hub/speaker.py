@@ -35,6 +35,7 @@ class Speaker:
         self.heard_t = 0  # the newest time that it spoke of
         self.state = ""  # what it last said of its own process
         self.exit_code = 0
+        self.named = False  # how it ended is on record, or need not be
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
         self._begin(facts, samples)
@@ -62,8 +63,12 @@ class Speaker:
         }  # the process is dead, and its lane was read to the end
         self._freed = (0, 0)
 
+    def hear_out(self) -> None:
+        """Hear what its process, now dead, said of itself up to its end, wherever the lane is being read."""
+        self._recall(1 << 62)
+
     def _recall(self, place: int) -> None:
-        """Hear again what its process said of itself, as far as it is still there."""
+        """Hear what its process said of itself up to a place, as far as it is still there."""
         tail = Tail(self.directory, LANE_FACTS)
         try:
             while tail.place < place and (records := tail.read(gone=True)):

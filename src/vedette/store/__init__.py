@@ -253,6 +253,9 @@ class Reader(Protocol):
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events."""
 
+    def origin(self, name: str) -> Origin | None:
+        """Return who an origin is, as it was first heard."""
+
     def refusals(self) -> dict[str, int]:
         """Return how many points were over a limit, by its name."""
 

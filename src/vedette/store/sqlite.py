@@ -159,7 +159,8 @@ class SqliteStore(SqliteReader):
         number = self._origins.get(origin.name)
         if number is None:
             self.connection.execute(
-                "INSERT INTO origins (name, host, boot, pid, started, span, process) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                "INSERT INTO origins (name, host, boot, pid, started, span, process, main, voice)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
                 " ON CONFLICT DO NOTHING",
                 (
                     origin.name,
@@ -169,6 +170,8 @@ class SqliteStore(SqliteReader):
                     origin.started,
                     origin.span,
                     origin.process,
+                    origin.main,
+                    origin.voice,
                 ),
             )
             row = self.connection.execute("SELECT id FROM origins WHERE name = ?", (origin.name,)).fetchone()

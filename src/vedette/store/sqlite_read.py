@@ -58,6 +58,16 @@ class SqliteReader:
         )
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 
+    def origin(self, name: str) -> Origin | None:
+        """Return who an origin is, as it was first heard."""
+        row = self.connection.execute(
+            "SELECT name, host, boot, pid, started, span, process, main, voice FROM origins WHERE name = ?", (name,)
+        ).fetchone()
+        if row is None:
+            return None
+        _, host, boot, pid, started, span, process, main, voice = row
+        return Origin(name, host, boot, pid, started, span, process, main=bool(main), voice=voice)
+
     def refusals(self) -> dict[str, int]:
         """Return how many points were over a limit, by its name."""
         return dict(self.connection.execute("SELECT what, sum(count) FROM refusals GROUP BY what ORDER BY what"))
