@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import call
+from vedette.store.sqlite import open_reader
 
 TRAIN = """
 import os, sys, time
@@ -309,3 +310,13 @@ def test_off_stays_off(home, finish):
 
     assert (code, err) == (0, "")
     assert not os.path.exists(home.store)
+
+
+@pytest.mark.parametrize(("said", "joined"), [("b7", "b7"), ("1", "1"), ("", "1"), ("a/b", "1"), ("x" * 200, "1")])
+def test_the_variable_of_a_try(home, finish, said, joined):
+    """A process joins the try that it is told, whatever that is called; what can be none means the first."""
+    finish("import vedette\nvedette.log({'x': 1.0})", environ={"VEDETTE_RUN": "2pg66a5z1b", "VEDETTE_TRY": said})
+
+    read_runs(home)
+    [row] = open_reader(home.store).origins(["2pg66a5z1b"])
+    assert row.origin.process == f"2pg66a5z1b/{joined}/{row.origin.name}"

@@ -59,13 +59,15 @@ def _standing(parts: Sequence[Part], orders: Mapping[str, Order]) -> Points:
     left: list[Points] = []
     for tries in _by_run(parts).values():
         left += [points for name in tries if name not in orders for points in tries[name]]
-        again = np.empty(0, dtype=np.int64)  # the steps that a later try has logged
+        later: list[Points] = []
         for name in sorted(tries.keys() & orders.keys(), key=lambda name: orders[name], reverse=True):
             points = joined(tries[name])
-            stands = np.isin(points.step, again, invert=True) if len(again) else slice(None)
+            stands = np.ones(len(points), dtype=bool)
+            for other in later:
+                stands &= np.isin(points.step, other.step, invert=True)
             left.append(Points(points.step[stands], points.t[stands], points.value[stands]))
-            again = np.union1d(again, points.step)
-    return joined(left)
+            later.append(points)
+    return joined(left[::-1])  # the first try first: mostly that is by step already
 
 
 def _by_run(parts: Sequence[Part]) -> dict[str, dict[str, list[Points]]]:
