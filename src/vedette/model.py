@@ -6,7 +6,7 @@ is (origin, lane, n): `n` is the place just behind the record in its lane, so "a
 
 import os
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
@@ -81,7 +81,7 @@ class Kind(Struct, frozen=True):
     ends: tuple[str, ...] = ("done", "failed", "cancelled")
 
 
-PURGED = "purged"  # the end of every kind that absorbs whatever comes later
+PURGED: Final = "purged"  # the end of every kind that absorbs whatever comes later
 
 # A new kind needs a page in decisions/.
 KINDS: dict[str, Kind] = {
@@ -108,6 +108,11 @@ class Origin(Struct, frozen=True):
     span: str = ""  # the span that samples belong to unless they say another
     process: str = ""  # the span of the process itself
     upstream: str = ""  # the hub that this origin is meant for; empty: the one on this host
+
+
+def above(span: str) -> list[str]:
+    """Return a span's id and then those that it is a part of, the nearest first: `a/b/c`, `a/b`, `a`."""
+    return [span, *(span[:at] for at in range(len(span) - 1, 0, -1) if span[at] == "/")] if span else []
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

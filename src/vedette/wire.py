@@ -7,14 +7,15 @@ the length, so that a damaged header is noticed too. Spool segments and sockets 
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from vedette.errors import FormatError, VersionError
-from vedette.model import Blob, Event, Fact, Sample, Span
+from vedette.model import Blob, Event, Fact, Id, Sample, Span, Value
+from vedette.settings import Keep
 
 VERSION = 1
 MAX_PAYLOAD = 1 << 20
@@ -108,6 +109,14 @@ class Follow(Struct, frozen=True, tag="follow"):
     run: str = ""
 
 
+class Edit(Struct, frozen=True, tag="edit"):
+    """Asks that a user's word on spans be kept: attributes, or the end that removes them for good."""
+
+    spans: list[Id]
+    attrs: dict[str, Value] = {}
+    state: Literal["", "purged"] = ""  # no other state is a user's to say
+
+
 class AskHealth(Struct, frozen=True, tag="ask_health"):
     """Asks how the hub is."""
 
@@ -122,10 +131,13 @@ class Health(Struct, frozen=True, tag="health"):
     waiting_bytes: int  # read from spools, not yet sealed
     set_aside: dict[str, str] = {}  # origins that cannot be read, and why
     trouble: str = ""  # what keeps the hub from committing, if anything
+    keep: Keep = Keep()  # which runs it removes by itself
+    sweeping: bool = False  # it is deleting what was removed for good, or giving space back
+    sweep_trouble: str = ""  # what keeps it from that, if anything
 
 
 class Done(Struct, frozen=True, tag="done"):
-    """The answer to Seal."""
+    """The answer to Seal and Edit."""
 
 
 class Change(Struct, tag="change"):
@@ -143,7 +155,7 @@ class Refused(Struct, frozen=True, tag="refused"):
     why: str
 
 
-Message = Hello | Seal | Follow | AskHealth | Health | Done | Change | Refused
+Message = Hello | Seal | Edit | Follow | AskHealth | Health | Done | Change | Refused
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 
 

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from vedette.hub.service import run as serve
 
     try:
-        return serve(home, args.settings, quiet=args.quiet, handed=_handed(args.born_of))
+        return serve(home, args.settings, quiet=args.quiet, handed=_handed(args.born_of), reload=args.reload)
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 

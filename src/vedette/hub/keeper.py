@@ -253,6 +253,10 @@ class Keeper:
         if process.attrs.get("main"):
             # With kind and parent: it may have died before it could say them.
             facts.append(Span(process.parent, t, state, cause, HUB, kind="try", parent=origin.span))
+        self.say(facts, change)
+
+    def say(self, facts: list[Fact], change: wire.Change) -> None:
+        """Keep facts as the hub's own."""
         batch = Batch(self._me, LANE_FACTS, 0, facts=[(self._next_n(), fact) for fact in facts])
         self.store.keep([batch])
         self._unsynced = True

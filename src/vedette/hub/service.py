@@ -13,12 +13,15 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from vedette import kernel, wire
 from vedette.errors import FormatError, VedetteError
 from vedette.home import Home
+from vedette.hub.edits import facts_of
 from vedette.hub.keeper import Keeper
+from vedette.hub.sweeper import Sweeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
@@ -28,12 +31,19 @@ _RETRY_S = 1.0
 
 
 class _Asked(NamedTuple):
-    run: str
+    message: wire.Seal | wire.Edit
     answer: "asyncio.Future[str]"
 
 
-def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, int], int] | None = None) -> int:
-    """Be the hub of a home until nobody needs one; return the exit code."""
+def run(
+    home: Home,
+    settings: Settings,
+    *,
+    quiet: bool,
+    handed: dict[tuple[int, int], int] | None = None,
+    reload: Callable[[], Settings] | None = None,
+) -> int:
+    """Be the hub of a home until nobody needs one; return the exit code. `reload` gathers the settings anew."""
     if quiet and not os.path.isdir(home.root):  # it was removed since somebody asked for us
         return 0
     os.umask(0o077)
@@ -52,7 +62,8 @@ def run(home: Home, settings: Settings, *, quiet: bool, handed: dict[tuple[int, 
         return 1
     if not quiet:
         print(f"vedette hub {__version__} keeps {home.root}, pid {os.getpid()}; Ctrl-C ends it")  # noqa: T201
-    asyncio.run(_Service(home, keeper, settings, lock).serve())
+    sweeper = Sweeper(home, keeper.store, settings.keep, reload)
+    asyncio.run(_Service(home, keeper, sweeper, settings, lock).serve())
     os.close(lock)
     return 0
 
@@ -92,10 +103,11 @@ class _Alarm:
 
 
 class _Service:
-    def __init__(self, home: Home, keeper: Keeper, settings: Settings, lock: int) -> None:
+    def __init__(self, home: Home, keeper: Keeper, sweeper: Sweeper, settings: Settings, lock: int) -> None:
         self._home = home
         self._lock = lock
         self._keeper = keeper
+        self._sweeper = sweeper
         self._pace = settings.hub
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
@@ -135,7 +147,12 @@ class _Service:
             asked = self._take_asked()
             more = False
             try:
-                change, more = self._keeper.turn(seal={item.run for item in asked} or None)
+                seal = {item.message.run for item in asked if isinstance(item.message, wire.Seal)}
+                change, more = self._keeper.turn(seal=seal or None)
+                for item in asked:
+                    if isinstance(item.message, wire.Edit):
+                        self._keeper.say(facts_of(self._keeper.store, item.message), change)
+                self._sweep(change)
                 self._keeper.trouble = ""
                 failure = ""
                 if change.spans or change.events or change.points:
@@ -148,7 +165,7 @@ class _Service:
                 self._stopping.wait(_RETRY_S)
             for item in asked:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
-            if not self._keeper.idle or asked:
+            if not self._keeper.idle or self._sweeper.busy or asked:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
@@ -161,6 +178,13 @@ class _Service:
             for item in self._take_asked():
                 self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
             self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _sweep(self, change: wire.Change) -> None:
+        def living() -> set[str]:
+            origins = [self._keeper.speakers[name].origin for name in self._keeper.living()]
+            return {origin.span for origin in origins if origin is not None}
+
+        self._sweeper.sweep(lambda facts: self._keeper.say(facts, change), living)
 
     def _take_asked(self) -> list[_Asked]:
         asked = []
@@ -210,9 +234,9 @@ class _Service:
                 writer.close()
 
     async def _reply(self, message: wire.Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if isinstance(message, wire.Seal):
+        if isinstance(message, wire.Seal | wire.Edit):
             answer: asyncio.Future[str] = self._loop.create_future()
-            self._asked.put(_Asked(message.run, answer))
+            self._asked.put(_Asked(message, answer))
             self._wake.set()
             failure = await answer
             writer.write(wire.pack_message(wire.Refused(failure) if failure else wire.Done()))
@@ -254,6 +278,9 @@ class _Service:
             waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
             set_aside=dict(keeper.set_aside),
             trouble=keeper.trouble,
+            keep=self._sweeper.keep,
+            sweeping=self._sweeper.busy,
+            sweep_trouble=self._sweeper.trouble,
         )
 
 
