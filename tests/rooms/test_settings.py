@@ -40,6 +40,9 @@ def test_names_are_all_there_is():
         "hub.sync_s": 1.0,
         "hub.seal_s": 60.0,
         "hub.idle_s": 60.0,
+        "keep.age_d": 0.0,
+        "keep.runs": 0,
+        "keep.size_bytes": 0,
     }
 
 

@@ -152,11 +152,10 @@ class _Service:
                 for item in asked:
                     if isinstance(item.message, wire.Edit):
                         self._keeper.say(facts_of(self._keeper.store, item.message), change)
-                self._sweep(change)
+                        self._sweeper.busy = True  # as far as anybody can tell yet
                 self._keeper.trouble = ""
                 failure = ""
-                if change.spans or change.events or change.points:
-                    self._loop.call_soon_threadsafe(self._publish, change)
+                self._tell(change)
             except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
                 self._keeper.start_over(error)
                 failure = self._keeper.trouble
@@ -165,6 +164,8 @@ class _Service:
                 self._stopping.wait(_RETRY_S)
             for item in asked:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
+            if not failure:
+                self._sweep()  # when everybody has an answer
             if not self._keeper.idle or self._sweeper.busy or asked:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
@@ -179,12 +180,18 @@ class _Service:
                 self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
             self._loop.call_soon_threadsafe(self._ended.set)
 
-    def _sweep(self, change: wire.Change) -> None:
+    def _sweep(self) -> None:
         def living() -> set[str]:
             origins = [self._keeper.speakers[name].origin for name in self._keeper.living()]
             return {origin.span for origin in origins if origin is not None}
 
+        change = wire.Change([], [], [])
         self._sweeper.sweep(lambda facts: self._keeper.say(facts, change), living)
+        self._tell(change)
+
+    def _tell(self, change: wire.Change) -> None:
+        if change.spans or change.events or change.points:
+            self._loop.call_soon_threadsafe(self._publish, change)
 
     def _take_asked(self) -> list[_Asked]:
         asked = []

@@ -19,7 +19,8 @@ from vedette.store import Store
 _EVERY_S = 3600.0
 _LOOK_EVERY_S = 1.0  # at the file of settings
 _RETRY_S = 60.0
-_PAGES = 500  # of work in one step: a few milliseconds
+_PAGES = 500  # of work in one step: some milliseconds
+_REST = 4.0  # times as long as a step took: at most a fifth of the keeper's time goes into this
 _MOST_AT_ONCE = 500  # runs
 
 
@@ -57,6 +58,7 @@ class Sweeper:
                 self._due_at = now + _EVERY_S
                 self._apply(say, living())
             self.trouble = self._bad_rules
+            self._resume_at = now + (1 + _REST) * (time.monotonic() - now)
         except Exception as error:  # a full disk, a damaged page: ingest must go on
             self.busy = False
             self._resume_at = now + _RETRY_S

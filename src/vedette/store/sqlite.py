@@ -366,8 +366,6 @@ class SqliteStore(SqliteReader):
                     with self._transaction():
                         self._merge(int(row[0]), [int(number) for number in (series or "").split(",") if number], axes)
                     merged += len(axes)
-        if merged:  # give the pages back, a bounded number at a time
-            self.connection.execute("PRAGMA incremental_vacuum(2000)").fetchall()
         return merged
 
     def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:

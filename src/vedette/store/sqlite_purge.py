@@ -17,7 +17,7 @@ from vedette.model import PURGED, above
 
 _PAGE_BYTES = 4096
 _MOST_WAL_BYTES = 64 << 20
-_MANY_FREE_PAGES = 1000  # a store that opens with more of them was left in the middle of giving them back
+_MANY_FREE_PAGES = 1000  # and a fifth of the file: too many to wait until new points need them
 _TOMBSTONE = ("kind", "parent")  # the attributes that it keeps: what it was, and below what
 
 
@@ -54,7 +54,7 @@ class Reclaimer:
         self._wal = wal
         self._transaction = transaction
         self._settle = settle
-        self._vacuuming = self._number("freelist_count") > _MANY_FREE_PAGES
+        self._vacuuming = False
         self._events = 0  # deleted since their words were last merged out of the index
         self._merging = False
 
@@ -62,13 +62,17 @@ class Reclaimer:
         """Do about `budget` pages' worth of work in one transaction; tell whether there is more to do."""
         if self._wal_is_long():  # somebody reads an old state, and all that is changed now piles up beside it
             return True
-        row = self._connection.execute("SELECT span FROM purges WHERE left LIMIT 1").fetchone()
-        if row is not None:
+        if self._next() is not None:
             with self._transaction():
-                self._delete_some(row[0], budget)
+                while budget > 0 and (span := self._next()) is not None:
+                    budget -= self._delete_some(span, budget)
             self._vacuuming = True
             return True
         return self._merge_words(budget) or self._give_back(budget)
+
+    def _next(self) -> str | None:
+        row = self._connection.execute("SELECT span FROM purges WHERE left LIMIT 1").fetchone()
+        return None if row is None else str(row[0])
 
     def _number(self, pragma: str) -> int:
         return int(self._connection.execute(f"PRAGMA {pragma}").fetchone()[0])
@@ -82,15 +86,18 @@ class Reclaimer:
         _, frames, done = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return bool((frames - done) * _PAGE_BYTES >= _MOST_WAL_BYTES // 2)
 
-    def _delete_some(self, span: str, budget: int) -> None:
+    def _delete_some(self, span: str, budget: int) -> int:
+        """Delete within the budget, and when all is gone leave the tombstone bare; return what it cost."""
         work = (self._hand_down, self._delete_points, self._delete_series, self._delete_events, self._delete_blobs)
+        spent = 0
         for step in (*work, self._delete_parts):
-            budget -= step(span, budget)
-            if budget <= 0:
-                return
+            spent += step(span, budget - spent)
+            if spent >= budget:
+                return spent
         self._make_bare(span)
         self._connection.execute("DELETE FROM purges WHERE span > ? AND span < ?", _parts(span))
         self._connection.execute("UPDATE purges SET left = 0 WHERE span = ?", (span,))
+        return spent + 1
 
     def _hand_down(self, span: str, budget: int) -> int:
         """Say of the spans that hang below, but are no part, what was said of this one: they go the same way."""
@@ -208,10 +215,12 @@ class Reclaimer:
 
     def _give_back(self, budget: int) -> bool:
         """Shorten the file by some of its free pages; tell whether there are more."""
-        if not self._vacuuming:
+        free = self._number("freelist_count")
+        if not self._vacuuming and (free < _MANY_FREE_PAGES or free * 5 < self._number("page_count")):
             return False
-        self._connection.execute(f"PRAGMA incremental_vacuum({budget:d})").fetchall()
-        self._vacuuming = self._number("freelist_count") > 0
+        # It has a row without columns for each page, and `execute` stops at the first of such.
+        self._connection.executescript(f"PRAGMA incremental_vacuum({budget:d})")
+        self._vacuuming = 0 < self._number("freelist_count") < free
         if not self._vacuuming:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return self._vacuuming
