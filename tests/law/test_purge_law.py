@@ -43,7 +43,8 @@ def violations(example: Example) -> list[str]:
     """Return what is wrong after each delivery, with and without reclaiming in between."""
     records = list(example.records)
     tombs, parts = gone(records)
-    want = texts(right([record for record in records if record[2].id not in tombs | parts]))
+    kept = right([record for record in records if record[2].id not in parts])  # a purged try is a try still
+    want = texts({id_: row for id_, row in kept.items() if id_ not in tombs})
     found = []
     first: dict[str, Row] = {}
     for delivery in example.deliveries:
@@ -61,7 +62,9 @@ def violations(example: Example) -> list[str]:
                     found.append(f"{rows} and {first}, from {delivery}")
                 if texts({id_: row for id_, row in rows.items() if id_ not in tombs}) != want:
                     found.append(f"{rows} should be {want} and {tombs}, from {delivery}")
-                if {rows[id_].state for id_ in tombs} - {"purged"} or any(rows[id_].attrs for id_ in tombs):
+                if {rows[id_].state for id_ in tombs} - {"purged"} or any(
+                    rows[id_].attrs.keys() - {"n"} for id_ in tombs
+                ):
                     found.append(f"{rows}: {tombs} should be bare")
                 if left_over(store, tombs):
                     found.append(f"{left_over(store, tombs)} is left")
@@ -78,10 +81,10 @@ def left_over(store: SqliteStore, tombs: set[str]) -> list[str]:
     return [name for name in names if any(name.startswith(tomb + "/") for tomb in tombs)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(examples())
 def test_purged_in_any_order(example: Example):
-    """What is not below a tombstone is as if the rest had never been; tombstones are bare, and the same each time."""
+    """What is below a tombstone is as if it had never been; tombstones are bare, and all is the same each time."""
     assert violations(with_fixed_parents(example)) == []
 
 
@@ -90,7 +93,7 @@ def test_control(monkeypatch, broken: str):
     """A store that leaves any of it out is found by that check."""
     monkeypatch.setattr(Reclaimer, broken, lambda *_: 0)
 
-    found = [violations(with_fixed_parents(example)) for example in repeatable_examples(seed=8, count=20)]
+    found = [violations(with_fixed_parents(example)) for example in repeatable_examples(seed=8, count=12)]
     assert any(found)
 
 

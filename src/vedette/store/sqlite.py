@@ -81,7 +81,7 @@ class SqliteStore(SqliteReader):
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
         self._series: dict[tuple[str, str, str], int] = {}
-        self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._settle_again)
+        self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
         """Bring the schema forward, one version at a time; each step is one transaction."""
@@ -273,6 +273,9 @@ class SqliteStore(SqliteReader):
             (span, kind, name, parent, state.done(), to_json(attrs)),
         )
         return kind, parent, state.outcome(kind)
+
+    def _refold(self, span: str) -> None:
+        self._settle(span, self._fold(span, [])[2])
 
     def reclaim(self, budget: int = 1000) -> bool:
         """Do about `budget` pages' worth of deleting; tell whether there is more to do."""

@@ -18,7 +18,7 @@ from vedette.model import PURGED, above
 _PAGE_BYTES = 4096
 _MOST_WAL_BYTES = 64 << 20
 _MANY_FREE_PAGES = 1000  # and a fifth of the file: too many to wait until new points need them
-_TOMBSTONE = ("kind", "parent")  # the attributes that it keeps: what it was, and below what
+_TOMBSTONE = ("kind", "parent", "n")  # the attributes that it keeps: what it was, below what, and which try of that
 
 
 def is_gone(connection: sqlite3.Connection, span: str) -> bool:
@@ -47,12 +47,18 @@ class Reclaimer:
         connection: sqlite3.Connection,
         wal: str,
         transaction: Callable[[], AbstractContextManager[None]],
+        refold: Callable[[str], None],
         settle: Callable[[Iterable[str]], None],
     ) -> None:
-        """Work on this connection; `settle` writes anew what spans come to, whose claims or tries have changed."""
+        """Work on this connection.
+
+        `refold` writes anew what a span's claims and writes add up to; `settle` what spans come to, whose claims or
+        tries have changed.
+        """
         self._connection = connection
         self._wal = wal
         self._transaction = transaction
+        self._refold = refold
         self._settle = settle
         self._vacuuming = False
         self._events = 0  # deleted since their words were last merged out of the index
@@ -188,7 +194,7 @@ class Reclaimer:
                     (wire.encode(left), span, origin, n),
                 )
         run("DELETE FROM progress WHERE span = ?", (span,))
-        run("UPDATE spans SET name = '', done = NULL, attrs = '{}' WHERE id = ?", (span,))
+        self._refold(span)
 
     def _either(self, query: str, span: str) -> Iterable[tuple[int, ...]]:
         """Yield the rows of a query on a span, and then those on its parts; each is one walk along an index."""
