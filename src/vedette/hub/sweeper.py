@@ -19,7 +19,7 @@ from vedette.store import Store
 _EVERY_S = 3600.0
 _LOOK_EVERY_S = 1.0  # at the file of settings
 _RETRY_S = 60.0
-_PAGES = 500  # of work in one step: some milliseconds
+_PAGES = 250  # of work in one step: some milliseconds
 _REST = 4.0  # times as long as a step took: at most a fifth of the keeper's time goes into this
 _MOST_AT_ONCE = 500  # runs
 
