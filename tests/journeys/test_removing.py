@@ -129,7 +129,7 @@ def test_removing_by_force_what_is_running(home, start, tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_hub_that_is_killed_while_it_deletes(home, start, finish, tmp_path, seed):
-    """Killing the hub with -9, again and again in the middle of deleting: in the end all of it is gone, and nothing else."""
+    """A hub that is killed again and again while it deletes: in the end all of that is gone, and nothing else."""
     chance = random.Random(seed)
     going = tmp_path / "going"
     going.touch()

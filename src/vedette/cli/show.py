@@ -59,6 +59,7 @@ def _print_head(view: RunView) -> None:
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
+        "removed": f"`vedette rm --undo {view.id}` brings it back" if view.attrs.get("removed") else "",
     }
     for label, text in facts.items():
         if text:

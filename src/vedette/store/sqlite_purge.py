@@ -60,7 +60,7 @@ class Reclaimer:
         self._transaction = transaction
         self._refold = refold
         self._settle = settle
-        self._vacuuming = False
+        self._vacuuming = self._number("freelist_count") > _MANY_FREE_PAGES  # a hub may have died over it
         self._events = 0  # deleted since their words were last merged out of the index
         self._merging = False
 
