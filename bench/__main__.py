@@ -20,6 +20,7 @@ PARTS = {
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
     "power-cut": ("power_cut", "cuts"),
+    "remove": ("remove", "runs that are removed"),
 }
 
 

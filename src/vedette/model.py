@@ -6,7 +6,7 @@ is (origin, lane, n): `n` is the place just behind the record in its lane, so "a
 
 import os
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
@@ -82,7 +82,7 @@ class Kind(Struct, frozen=True):
     ends: tuple[str, ...] = ("done", "failed", "cancelled")
 
 
-PURGED = "purged"  # the end of every kind that absorbs whatever comes later
+PURGED: Final = "purged"  # the end of every kind that absorbs whatever comes later
 
 # A new kind needs a page in decisions/.
 KINDS: dict[str, Kind] = {
@@ -124,6 +124,11 @@ class Command(Struct, frozen=True, array_like=True, tag="command"):
     verb: str
     expires_t: Time
     args: dict[str, Value] = {}
+
+
+def above(span: str) -> list[str]:
+    """Return a span's id and then those that it is a part of, the nearest first: `a/b/c`, `a/b`, `a`."""
+    return [span, *(span[:at] for at in range(len(span) - 1, 0, -1) if span[at] == "/")] if span else []
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

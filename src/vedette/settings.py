@@ -48,6 +48,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     points_per_s: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # of one process, over ten seconds; 0: any number
 
 
+class Keep(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which finished runs the hub removes for good by itself; 0 is none."""
+
+    age_d: Annotated[float, Meta(ge=0, le=1e5)] = 0.0  # days after their end
+    runs: Annotated[int, Meta(ge=0, le=1 << 40)] = 0  # but the newest so many of each project
+    size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest, as long as the store is larger
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All there is to set."""
 
@@ -58,6 +66,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     spool: Spool = Spool()
     hub: Hub = Hub()
     limits: Limits = Limits()
+    keep: Keep = Keep()
 
 
 # Variables that say something else than a setting.

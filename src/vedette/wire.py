@@ -7,14 +7,15 @@ the length, so that a damaged header is noticed too. Spool segments and sockets 
 import math
 import struct
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct
 
 from vedette.errors import FormatError, VersionError
-from vedette.model import Blob, Command, Event, Fact, Id, Origin, Sample, Span
+from vedette.model import Blob, Command, Event, Fact, Id, Origin, Sample, Span, Value
+from vedette.settings import Keep
 
 VERSION = 1
 MAX_PAYLOAD = 1 << 20
@@ -113,6 +114,14 @@ class Follow(Struct, frozen=True, tag="follow"):
     run: str = ""
 
 
+class Edit(Struct, frozen=True, tag="edit"):
+    """Asks that a user's word on spans be kept: attributes, or the end that removes them for good."""
+
+    spans: list[Id]
+    attrs: dict[str, Value] = {}
+    state: Literal["", "purged"] = ""  # no other state is a user's to say
+
+
 class AskHealth(Struct, frozen=True, tag="ask_health"):
     """Asks how the hub is."""
 
@@ -131,6 +140,9 @@ class Health(Struct, frozen=True, tag="health"):
     links: dict[str, str] = {}  # hubs that relay to this one, by host: how far their clock is ahead, if known
     relays: dict[str, str] = {}  # hubs that this one relays to, and what is wrong there, if anything
     refused: dict[str, int] = {}  # what was turned away, by the limit that it was over
+    keep: Keep = Keep()  # which runs it removes by itself
+    sweeping: bool = False  # it is deleting what was removed for good, or giving space back
+    sweep_trouble: str = ""  # what keeps it from that, if anything
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -240,7 +252,7 @@ class Order(Struct, frozen=True, tag="order"):
 
 
 Message = (
-    Hello | Seal | Follow | AskHealth | Health | Done | Change | Refused
+    Hello | Seal | Edit | Follow | AskHealth | Health | Done | Change | Refused
     | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode

@@ -338,7 +338,8 @@ def test_doctor(camp):
 
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()] == [
-        "versions", "home", "disk", "hub", "spool", "store", "dropped", "damaged", "swallowed", "refused", "all",
+        "versions", "home", "disk", "hub", "keep", "spool", "store", "dropped", "damaged", "swallowed", "refused",
+        "all",
     ]  # fmt: skip
     assert "2 runs" in done.stdout
 

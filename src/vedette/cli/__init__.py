@@ -15,7 +15,7 @@ from vedette.settings import load
 from vedette.version import __version__
 from vedette.views.text import clean
 
-COMMANDS = ("run", "ls", "show", "points", "logs", "sql", "stop", "hub", "doctor", "completion")
+COMMANDS = ("run", "ls", "show", "points", "logs", "sql", "stop", "rm", "hub", "doctor", "completion")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(words)
     try:
         _check_text(words)
-        args.settings = load({"home": args.home, **dict(_setting(text) for text in args.set)})
+        said = {"home": args.home, **dict(_setting(text) for text in args.set)}
+        args.reload = lambda: load(said)
+        args.settings = args.reload()
         code = args.run(args)
         sys.stdout.flush()
     except VedetteError as error:

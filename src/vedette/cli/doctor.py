@@ -9,14 +9,18 @@ import os
 import platform
 import shutil
 import sqlite3
+import time
+
+from msgspec.structs import asdict
 
 from vedette import kernel, wire
 from vedette.cli.output import print_json
 from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.query.losses import losses
+from vedette.query.retention import due
 from vedette.segment import file_size, list_segments, segment_name
-from vedette.settings import Settings
+from vedette.settings import Keep, Settings
 from vedette.store.sqlite import VERSION, open_reader
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size
@@ -113,6 +117,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
             f"{'process' if health.living == 1 else 'processes'}, {size(health.waiting_bytes)} waiting to be sealed"),
          f"it cannot commit: {health.trouble}" if health.trouble else ""),
     ]  # fmt: skip
+    checks += _kept(home, health)
     checks += [
         (
             "set aside",
@@ -145,6 +150,27 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
         if count:
             checks.append(("turned away", f"{count} by {limit}", ""))
     return checks
+
+
+def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
+    """Tell what the hub removes by itself, what it has removed, and what is due."""
+    words = [f"keep.{name} is {value:g}" for name, value in asdict(health.keep).items() if value]
+    words = ["; ".join(words) if words else "all runs stay, as no keep.* is set"]
+    try:
+        store = open_reader(home.store)
+        found = due(store, health.keep, time.time_ns())
+        if health.keep != Keep():
+            weight = store.weigh([run.id for run in found])
+            words.append(f"{len(found)} {'run is' if len(found) == 1 else 'runs are'} due, {size(weight)}")
+        total, left = store.connection.execute("SELECT count(*), coalesce(sum(left), 0) FROM purges").fetchone()
+        if total:
+            words.append(f"{total} {'was' if total == 1 else 'were'} removed for good, by the hub or by hand")
+        if left or health.sweeping:
+            words.append(f"{left} of them are still being deleted" if left else "free space is being given back")
+    except (sqlite3.Error, VedetteError):
+        pass  # what is wrong with the store is told below
+    advice = f"it cannot remove what is due: {health.sweep_trouble}" if health.sweep_trouble else ""
+    return [("keep", "; ".join(words), advice)]
 
 
 def _last_line(path: str) -> str:

@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
             home.prepare()
             listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
             _stop(home, quiet=False)
-        return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=_handed(args.born_of))
+        return serve(
+            home, settings, quiet=args.quiet, tls=not args.no_tls, handed=_handed(args.born_of), reload=args.reload
+        )
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 

@@ -31,6 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state", default="", choices=STATES, metavar="STATE", help=f"only runs in this state: {', '.join(STATES)}"
     )
+    parser.add_argument(
+        "--removed", action="store_true", help="only removed runs, which `vedette rm --undo` brings back"
+    )
     parser.add_argument("--limit", type=count, default=_MOST_RUNS, help="at most so many (default 50; 0 for all)")
     parser.add_argument("--json", action="store_true", help="as JSON, with everything that is known")
 
@@ -39,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     """List runs."""
     store = open_home(args.settings)
     limit = None if args.state else args.limit or None
-    found = select(store, args.where, args.project, limit, lost_after_s=args.settings.lost_after_s)
+    lost_after_s = args.settings.lost_after_s
+    found = select(store, args.where, args.project, limit, removed=args.removed, lost_after_s=lost_after_s)
     if args.state:
         found = [view for view in found if view.state == args.state][: args.limit or None]
     values = store.last_values([view.id for view in found])
@@ -49,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.limit == _MOST_RUNS and len(found) == args.limit:
         sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
     if not found:
-        print("no run fits" if args.where or args.project or args.state else "no runs yet")
+        narrowed = args.where or args.project or args.state
+        print("no run fits" if narrowed else "no run is removed" if args.removed else "no runs yet")
         return 0
     rows = []
     for view in found:

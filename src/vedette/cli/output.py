@@ -127,12 +127,12 @@ def _plain(value: Any) -> Any:
 def complete_runs(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     """Offer ids and names of runs to the shell."""
     try:
+        from vedette.query.runs import select
         from vedette.settings import load
-        from vedette.store import SpanQuery
         from vedette.store.sqlite import open_reader
 
         store = open_reader(Home.of(load({"home": getattr(parsed_args, "home", None)})).store)
-        rows = store.spans(SpanQuery(kind="run", limit=200))
-        return [word for row in rows for word in (row.id, row.name) if word.startswith(prefix)]
+        runs = select(store, limit=200, removed=getattr(parsed_args, "undo", False))
+        return [word for run in runs for word in (run.id, run.name) if word.startswith(prefix)]
     except Exception:
         return []

@@ -69,6 +69,7 @@ def _print_head(view: RunView) -> None:
             for host, skew in sorted(view.skews().items())
             if abs(skew) >= _SKEWED_S
         ),
+        "removed": f"`vedette rm --undo {view.id}` brings it back" if view.attrs.get("removed") else "",
     }
     for label, text in facts.items():
         if text:

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from vedette import wire
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.hub import address as addresses
+from vedette.hub.edits import facts_of
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
 from vedette.model import new_id
@@ -27,6 +28,7 @@ _HELLO_S = 10.0
 _SILENCE_S = 60.0  # a relay says every few seconds that it lives
 _SEAL_BELOW_S = 3.0
 _PAUSE_S = 0.2
+NOTHING = "-"  # no run has this id
 
 T = TypeVar("T")
 
@@ -109,7 +111,7 @@ class Door:
                 writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
                 self._strangers -= 1
                 stranger = False
-            await self._serve(visitor)
+            await self._serve(visitor, local=local)
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
             with contextlib.suppress(ConnectionError, RuntimeError):
@@ -124,7 +126,7 @@ class Door:
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 
-    async def _serve(self, visitor: "_Visitor") -> None:
+    async def _serve(self, visitor: "_Visitor", *, local: bool) -> None:
         while True:
             message = await visitor.hear(wire.MAX_PAYLOAD)
             if isinstance(message, wire.Introduce):
@@ -133,6 +135,8 @@ class Door:
             if isinstance(message, wire.Follow):
                 await self._follow(message.run, visitor)
                 return
+            if not local and isinstance(message, wire.Edit | wire.Order):
+                raise HubError(f"a {type(message).__name__} is taken from this machine alone")
             visitor.say(await self._answer(message))
             await visitor.writer.drain()
 
@@ -141,6 +145,10 @@ class Door:
             behind = await self.seal_below(message)
             failure = await self._desk.seal(message.run)
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
+        if isinstance(message, wire.Edit):
+            await self._desk.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
+            failure = await self._desk.seal(NOTHING)  # a turn, so that it is kept when this is answered
+            return wire.Refused(failure) if failure else wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
             return self._desk.health()
         if isinstance(message, wire.Order):

@@ -23,6 +23,7 @@ from vedette.hub.address import Address
 from vedette.hub.door import Door
 from vedette.hub.keeper import Keeper
 from vedette.hub.relay import Relay, Session
+from vedette.hub.sweeper import Sweeper
 from vedette.model import new_id
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
@@ -80,8 +81,9 @@ def run(
     quiet: bool,
     tls: bool = True,
     handed: dict[tuple[int, int], int] | None = None,
+    reload: Callable[[], Settings] | None = None,
 ) -> int:
-    """Be the hub of a home until nobody needs one; return the exit code."""
+    """Be the hub of a home until nobody needs one; return the exit code. `reload` gathers the settings anew."""
     if quiet and not os.path.isdir(home.root):  # it was removed since somebody asked for us
         return 0
     os.umask(0o077)
@@ -101,7 +103,7 @@ def run(
         return 1
     if not quiet:
         print(f"vedette hub {__version__} keeps {home.root}, pid {os.getpid()}; Ctrl-C ends it")  # noqa: T201
-    service = _Service(home, store, settings, lock, listen, handed)
+    service = _Service(home, store, settings, lock, listen, handed, Sweeper(home, store, settings.keep, reload))
     asyncio.run(service.serve(quiet=quiet))
     os.close(lock)
     return 0
@@ -164,7 +166,9 @@ class _Service:
         lock: int,
         listen: Listening | None,
         handed: dict[tuple[int, int], int] | None,
+        sweeper: Sweeper,
     ) -> None:
+        self._sweeper = sweeper
         self._home = home
         self._lock = lock
         self._settings = settings
@@ -278,6 +282,9 @@ class _Service:
             links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
             relays={str(relay.address): relay.trouble for relay in list(keeper.relays.values())},
             refused=dict(self._door.refused),
+            keep=self._sweeper.keep,
+            sweeping=self._sweeper.busy,
+            sweep_trouble=self._sweeper.trouble,
         )
 
     # In the keeper's thread.
@@ -323,7 +330,9 @@ class _Service:
                 self._stopping.wait(_RETRY_S)
             for item in seals:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
-            if more or not self.keeper.idle or asked or self._listen is not None:
+            if not failure:
+                self._sweep()  # when everybody has an answer
+            if more or not self.keeper.idle or self._sweeper.busy or asked or self._listen is not None:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
@@ -336,6 +345,13 @@ class _Service:
             self._left = True
             self._turn_away()
             self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _sweep(self) -> None:
+        def living() -> set[str]:
+            origins = [self.keeper.speakers[name].origin for name in self.keeper.living()]
+            return {origin.span for origin in origins if origin is not None}
+
+        self._sweeper.sweep(self.keeper.own.say, living)
 
     def _turn_away(self) -> None:
         for item in self._take_asked():

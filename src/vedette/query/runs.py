@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
-from vedette.model import Value
+from vedette.model import PURGED, Value, above
 from vedette.query import logs, series
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
@@ -23,26 +23,97 @@ from vedette.store import (
     Where,
 )
 
+_NOT_PURGED = Not(Compare("state", "=", PURGED))
+
 
 def find(store: Reader, text: str) -> SpanRow:
-    """Return the run with this id, the newest of this name, or the one that begins so; raise when none or many do."""
+    """Return the run with this id, the newest of this name, or the one that begins so; raise when none or many do.
+
+    A run that was removed is found by its whole id alone.
+    """
+    family = Family(store)
     known: list[SpanRow] = []
     if text:
         by_id = store.spans(SpanQuery(kind="run", prefix=text, limit=50))
-        newest_by_name = store.spans(SpanQuery(kind="run", name=text, limit=1))
-        found = [run for run in by_id if run.id == text] or newest_by_name or by_id
+        exact = [run for run in by_id if run.id == text]
+        if exact and exact[0].state != PURGED:
+            return exact[0]
+        by_name = store.spans(SpanQuery(kind="run", name=text, limit=50))
+        newest_by_name = [run for run in by_name if not family.hides(run)][:1]
+        found = newest_by_name or [run for run in by_id if not family.hides(run)]
         if not found:
             known = store.spans(SpanQuery(kind="run", limit=10_000))
-            found = [run for run in known if run.name.startswith(text)]
+            found = [run for run in known if run.name.startswith(text) and not family.hides(run)]
         if len(found) == 1:
             return found[0]
         if found:
-            some = ", ".join(f"{run.id} ({run.name})" for run in found[:5])
-            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-            raise AmbiguousError(f"{text!r} could be {some}{more}: give an id, or more of it")
+            raise AmbiguousError(several(text, found))
+        for run in (*exact, *by_name, *by_id):
+            raise NotFoundError(family.why_hidden(run))
+    known = [run for run in known if not family.hides(run)]
     near = difflib.get_close_matches(text, [run.name for run in known] + [run.id for run in known], 1)
     hint = f"did you mean {near[0]}?" if near else "`vedette ls` shows what there is"
     raise NotFoundError(f"there is no run {text!r}; {hint}")
+
+
+def several(text: str, found: list[SpanRow]) -> str:
+    """Say that a text could be any of these runs."""
+    some = ", ".join(f"{run.id} ({run.name})" for run in found[:5])
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return f"{text!r} could be {some}{more}: give an id, or more of it"
+
+
+def find_removed(store: Reader, text: str) -> SpanRow:
+    """Return the removed run that goes by this id, name, or beginning of an id; raise when none or many do."""
+    rows = store.spans(SpanQuery(kind="run", where=Both((Compare("removed", "=", True), _NOT_PURGED))))
+    found = [row for row in rows if row.id == text] or [row for row in rows if row.name == text]
+    found = found or [row for row in rows if text and row.id.startswith(text)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AmbiguousError(several(text, found))
+    row = find(store, text)
+    raise NotFoundError(f"run {row.id} ({row.name}) is not removed; `vedette ls --removed` shows those that are")
+
+
+class Family:
+    """Knows which runs are hidden: those that were removed, and those that hang below such a one."""
+
+    def __init__(self, store: Reader) -> None:
+        self._store = store
+        self._known: dict[str, SpanRow | None] = {}
+
+    def hides(self, run: SpanRow) -> bool:
+        """Tell whether a run is hidden."""
+        return self._hiding(run) is not None
+
+    def why_hidden(self, run: SpanRow) -> str:
+        """Say why a run is hidden, and how to bring it back."""
+        by = self._hiding(run)
+        if by is None:
+            return f"run {run.id} is not hidden"
+        if by.state == PURGED:
+            return f"run {run.id} was removed for good" + (f": {by.cause}" if by.cause else "")
+        below = "" if by.id == run.id else f" hangs below run {by.id}, which"
+        return f"run {run.id}{below} was removed: `vedette rm --undo {by.id}` brings it back"
+
+    def _hiding(self, run: SpanRow) -> SpanRow | None:
+        met: set[str] = set()
+        todo = [run]
+        while todo:
+            at = todo.pop()
+            if at.attrs.get("removed") or at.state == PURGED:
+                return at
+            met.add(at.id)
+            ids = (*above(at.id)[1:], *above(at.parent))
+            todo += [row for id_ in ids if id_ not in met and (row := self._run(id_)) is not None]
+        return None
+
+    def _run(self, id_: str) -> SpanRow | None:
+        if id_ not in self._known:
+            rows = self._store.spans(SpanQuery(kind="run", where=Compare("id", "=", id_), only=("removed",)))
+            self._known[id_] = rows[0] if rows else None
+        return self._known[id_]
 
 
 def select(
@@ -51,18 +122,53 @@ def select(
     project: str = "",
     limit: int | None = None,
     *,
+    removed: bool = False,
     now: int | None = None,
     lost_after_s: float = LOST_AFTER_S,
 ) -> "list[RunView]":
-    """Return runs, the newest first; `lost_after_s`: the silence after which one that should be alive is lost."""
-    conditions: list[Where] = [Not(Compare("removed", "=", True))]
+    """Return runs, the newest first; `removed`: only those that were removed and can be brought back.
+
+    `lost_after_s`: the silence after which one that should be alive is lost.
+    """
+    gone = Compare("removed", "=", True)
+    conditions: list[Where] = [gone if removed else Not(gone), _NOT_PURGED]
     if where:
         conditions.append(parse(where))
     if project:
         conditions.append(Compare("project", "=", project))
-    rows = store.spans(SpanQuery(kind="run", where=Both(tuple(conditions)), limit=limit))
-    heard = signs(store, [row.id for row in rows if row.end_t is None]) if rows else {}
+    family = Family(store)
+    wanted = limit
+    while True:
+        rows = store.spans(SpanQuery(kind="run", where=Both(tuple(conditions)), limit=wanted))
+        shown = rows if removed else [row for row in rows if not family.hides(row)]
+        if limit is None or wanted is None or len(shown) >= limit or len(rows) < wanted:
+            break
+        wanted *= 4  # some hang below removed ones
+    shown = shown[:limit]
+    return _views(store, shown, now, lost_after_s)
+
+
+def _views(store: Reader, rows: list[SpanRow], now: int | None, lost_after_s: float) -> "list[RunView]":
+    open_ones = [row.id for row in rows if row.end_t is None]
+    heard = signs(store, open_ones) if open_ones else {}
     return [RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s) for row in rows]
+
+
+def below(store: Reader, run: str) -> "list[RunView]":
+    """Return the runs that hang below a run, however far."""
+    found: dict[str, SpanRow] = {}
+    todo = [run]
+    while todo:
+        at = todo.pop()
+        # Without a kind: an index that begins with it would be taken, and leads through all runs there are.
+        parts = Both((Compare("parent", ">", at + "/"), Compare("parent", "<", at + "0")))
+        queries = SpanQuery(parent=at, only=()), SpanQuery(where=parts, only=()), SpanQuery(prefix=at + "/", only=())
+        rows = [row for query in queries for row in store.spans(query) if row.kind == "run"]
+        for row in rows:
+            if row.id not in found and row.id != run and row.state != PURGED:
+                found[row.id] = row
+                todo.append(row.id)
+    return _views(store, list(found.values()), None, LOST_AFTER_S)
 
 
 def view(store: Reader, text: str, *, now: int | None = None, lost_after_s: float = LOST_AFTER_S) -> "RunView":

@@ -225,6 +225,7 @@ class SpanQuery(Struct, frozen=True):
     name: str = ""
     where: Where | None = None
     limit: int | None = None
+    only: tuple[str, ...] | None = None  # of the attributes, these alone: a narrow read of many rows
 
 
 class EventQuery(Struct, frozen=True):
@@ -244,8 +245,8 @@ class Reader(Protocol):
     def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
         """Return how far each (origin, lane) is, of these origins or of all."""
 
-    def origins(self, spans: Sequence[str] | None = None) -> list[OriginRow]:
-        """Return who has spoken in these runs (None: in all)."""
+    def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
+        """Return who has spoken in these runs (None: in all), and was known alive since then."""
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans."""
@@ -271,6 +272,12 @@ class Reader(Protocol):
     def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
         """Return the same points, by the process that logged them."""
 
+    def written(self, spans: Sequence[str]) -> dict[str, int]:
+        """Return when attributes of these spans were last written: who edits what was read writes at a later time."""
+
+    def weigh(self, spans: Sequence[str] | None = None) -> int:
+        """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
+
     def close(self) -> None:
         """Let go of the store."""
 
@@ -282,6 +289,10 @@ class Store(Reader, Protocol):
     or it raises and nothing is. What was kept survives the death of any process at once, and a power cut after
     `sync`. The same batch twice is the same as once: facts by (origin, lane, n); samples by their place, since an
     origin's samples come in order, and what lies before its mark is here already.
+
+    A span whose state was said to be `purged` is a tombstone. What it said, all that hangs on it and its parts
+    (`id/...`), and the spans that name one of these as parent, with all of theirs, are deleted by `reclaim`; what
+    comes later is absorbed, and marks advance. In the end it is the same in whatever order they came.
     """
 
     def keep(
@@ -300,3 +311,10 @@ class Store(Reader, Protocol):
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""
+
+    def reclaim(self, budget: int = 1000) -> bool:
+        """Delete some of what was purged, or give free space back; return whether there is more to do.
+
+        It is about `budget` pages' worth of work, in one short transaction. What is left is found again after the
+        death of any process.
+        """

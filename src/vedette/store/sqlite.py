@@ -2,12 +2,13 @@
 
 import collections
 import contextlib
+import functools
 import json
 import math
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,17 +18,20 @@ import numpy as np
 from vedette import wire
 from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
-from vedette.model import Blob, Event, Fact, Origin, Span, Value
+from vedette.model import PURGED, Blob, Event, Fact, Origin, Span, Value
 from vedette.store import Batch, Block, Columns, chunks
+from vedette.store.sqlite_purge import Reclaimer, is_gone, note
 from vedette.store.sqlite_read import SqliteReader
 
 STEPS = (
     "schema.sql",
     "schema_2.sql",
+    "schema_3.sql",
 )  # each brings a store from one version to the next; a new one is added at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
+_WAL_BYTES = 16 << 20  # what the write-ahead log is cut back to when it has grown longer
 
 
 def open_reader(path: str) -> SqliteReader:
@@ -75,6 +79,8 @@ class SqliteStore(SqliteReader):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        connection.execute("PRAGMA secure_delete = FAST")  # some builds overwrite every page that they free
         self._migrate(path, steps)
         os.chmod(path, 0o600)
         self._wal = path + "-wal"
@@ -82,6 +88,7 @@ class SqliteStore(SqliteReader):
         self._series: dict[tuple[str, str, str], int] = {}
         self._most_series = most_series
         self._series_of: dict[str, int] = {}  # how many series a span has
+        self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
         """Bring the schema forward, one version at a time; each step is one transaction."""
@@ -118,13 +125,15 @@ class SqliteStore(SqliteReader):
     ) -> None:
         """Keep batches and their marks in one transaction."""
         spans: dict[str, list[tuple[str, int, Span]]] = defaultdict(list)
+        gone = functools.cache(lambda span: is_gone(self.connection, span))
         with self._transaction():
             for batch in batches:
                 number = self._origin(batch.origin)
                 refusals = collections.Counter(batch.refusals)
-                self._keep_facts(batch.origin.name, number, batch.facts, spans)
+                self._keep_facts(batch.origin.name, number, batch.facts, spans, gone)
                 for columns in self._new(number, batch):
-                    self._keep_block(number, columns.block(), refusals)
+                    if not gone(columns.span):
+                        self._keep_block(number, columns.block(), refusals)
                 self.connection.execute(
                     "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
                     " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
@@ -192,11 +201,14 @@ class SqliteStore(SqliteReader):
         number: int,
         facts: list[tuple[int, Fact]],
         spans: dict[str, list[tuple[str, int, Span]]],
+        gone: Callable[[str], bool],
     ) -> None:
         events = []
         for n, fact in facts:
             if isinstance(fact, Span):
-                spans[fact.id].append((origin, n, fact))
+                spans[fact.id].append((origin, n, fact))  # even of what is gone: `reclaim` has the last word on it
+            elif gone(fact.span):
+                continue
             elif isinstance(fact, Event):
                 events.append((fact.span, fact.t, fact.kind, fact.level, fact.text, to_json(fact.attrs), number, n))
             elif isinstance(fact, Blob):
@@ -217,11 +229,17 @@ class SqliteStore(SqliteReader):
             before = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
             kind, parent, own = self._fold(span, records)
             self._settle(span, own)
+            note(self.connection, span, parent, purged=any(record.state == PURGED for _, _, record in records))
             if before is not None and before[0] == "try":
                 parents[before[1]] = None
             if kind == "try":
                 parents[parent] = None
-        rounds = len(spans) + 100  # enough for any tree; spans that are each other's parents must not hold us up
+        self._settle_again(parents)
+
+    def _settle_again(self, spans: Iterable[str]) -> None:
+        """Settle spans that something new was said of, or of a try of theirs, and those above as far as it matters."""
+        parents = dict.fromkeys(spans)
+        rounds = len(parents) + 100  # enough for any tree; spans that are each other's parents must not hold us up
         while parents and rounds:
             rounds -= 1
             span = next(iter(parents))
@@ -279,6 +297,13 @@ class SqliteStore(SqliteReader):
             (span, kind, name, parent, state.done(), to_json(attrs)),
         )
         return kind, parent, state.outcome(kind)
+
+    def _refold(self, span: str) -> None:
+        self._settle(span, self._fold(span, [])[2])
+
+    def reclaim(self, budget: int = 1000) -> bool:
+        """Do about `budget` pages' worth of deleting; tell whether there is more to do."""
+        return self._reclaimer.reclaim(budget)
 
     def _settle(self, span: str, own: Outcome) -> bool:
         """Write the outcome of a span: its own, or that of its highest try; tell whether that is news."""
@@ -384,8 +409,6 @@ class SqliteStore(SqliteReader):
                     with self._transaction():
                         self._merge(int(row[0]), [int(number) for number in (series or "").split(",") if number], axes)
                     merged += len(axes)
-        if merged:  # give the pages back, a bounded number at a time
-            self.connection.execute("PRAGMA incremental_vacuum(2000)").fetchall()
         return merged
 
     def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:

@@ -46,15 +46,15 @@ class SqliteReader:
         )
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
-    def origins(self, spans: Sequence[str] | None = None) -> list[OriginRow]:
-        """Return who has spoken in these runs (None: in all)."""
-        among = "" if spans is None else "WHERE span IN (SELECT value FROM json_each(?))"
+    def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
+        """Return who has spoken in these runs (None: in all), and was known alive since then."""
+        among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, heard_t,"
             " (SELECT coalesce(sum(damaged), 0) FROM marks WHERE marks.origin = origins.id),"
             " (SELECT coalesce(sum(refused), 0) FROM marks WHERE marks.origin = origins.id), skew_s"
-            f" FROM origins {among} ORDER BY id",
-            () if spans is None else (json.dumps(list(spans)),),
+            f" FROM origins WHERE heard_t >= ?{among} ORDER BY id",
+            (since,) if spans is None else (since, json.dumps(list(spans))),
         )
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 
@@ -92,8 +92,12 @@ class SqliteReader:
             values += bound
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         limit = f" LIMIT {int(query.limit)}" if query.limit is not None else ""
+        attrs = "attrs"
+        if query.only is not None:
+            attrs = f"json_object({', '.join(['?, json_extract(attrs, ?)'] * len(query.only))})"
+            values = [word for key in query.only for word in (key, "$." + json.dumps(key))] + values
         rows = self.connection.execute(
-            "SELECT id, kind, name, parent, state, cause, start_t, end_t, done, attrs FROM spans"
+            f"SELECT id, kind, name, parent, state, cause, start_t, end_t, done, {attrs} FROM spans"
             f"{where} ORDER BY start_t DESC, id DESC{limit}",
             values,
         )
@@ -172,6 +176,41 @@ class SqliteReader:
             number: [Part(process, _points(columns)) for process, columns in processes.items()]
             for number, processes in found.items()
         }
+
+    def written(self, spans: Sequence[str]) -> dict[str, int]:
+        """Return when attributes of these spans were last written."""
+        return dict(
+            self.connection.execute(
+                "SELECT span, max(t) FROM writes WHERE span IN (SELECT value FROM json_each(?)) GROUP BY span",
+                (json.dumps(list(spans)),),
+            )
+        )
+
+    def weigh(self, spans: Sequence[str] | None = None) -> int:
+        """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
+        if spans is None:
+            pages, free, size = (
+                self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
+            return int((pages - free) * size)
+        total = 0
+        for span in spans:
+            for query in _WEIGHTS:
+                of, parts = query.format("span = ?"), query.format("span > ? AND span < ?")
+                total += self.connection.execute(of, (span,)).fetchone()[0]
+                total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
+        return total
+
+
+_ROW_BYTES = 40  # what a row takes beside its words: its head, its numbers, its place in indexes
+_CHUNKS = "FROM series CROSS JOIN chunks ON chunks.series = series.id WHERE {0}"
+_WEIGHTS = (
+    f"SELECT coalesce(sum(length(value) + {_ROW_BYTES}), 0) {_CHUNKS}",
+    f"SELECT coalesce(sum(length(t) + length(step) + {_ROW_BYTES}), 0) FROM axes WHERE id IN (SELECT axis {_CHUNKS})",
+    f"SELECT coalesce(sum(2 * length(text) + length(attrs) + {_ROW_BYTES}), 0) FROM events WHERE {{0}}",
+    f"SELECT coalesce(sum(length(attrs) + {_ROW_BYTES}), 0) FROM writes WHERE {{0}}",
+)
 
 
 def _points(parts: list[tuple[Any, Any, Any]]) -> Points:

@@ -1,0 +1,97 @@
+"""Removes by itself the runs that the settings `keep.*` say are due, and deletes what was removed for good.
+
+`sweep` is one small step, between two turns of the keeper. What goes wrong here holds up nobody: it is noted, and
+tried again a while later.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Collection
+
+from vedette.errors import VedetteError
+from vedette.home import Home
+from vedette.model import HUB, PURGED, Fact, Span
+from vedette.query import retention
+from vedette.settings import Keep, Settings
+from vedette.store import Store
+
+_EVERY_S = 3600.0
+_LOOK_EVERY_S = 1.0  # at the file of settings
+_RETRY_S = 60.0
+_PAGES = 250  # of work in one step: some milliseconds
+_REST = 4.0  # times as long as a step took: at most a fifth of the keeper's time goes into this
+_MOST_AT_ONCE = 500  # runs
+
+
+class Sweeper:
+    """Keeps a store within its rules."""
+
+    def __init__(self, home: Home, store: Store, keep: Keep, reload: Callable[[], Settings] | None = None) -> None:
+        """Sweep this store; `reload` gathers the settings anew when their file in the home has changed."""
+        self.keep = keep
+        self.trouble = ""
+        self.busy = True  # until the store has said that nothing is left
+        self._store = store
+        self._reload = reload
+        self._file = os.path.join(home.asked, "vedette.toml")
+        self._stamp = self._look()
+        self._looked = time.monotonic()
+        self._bad_rules = ""
+        self._due_at = 0.0
+        self._resume_at = 0.0
+
+    def sweep(self, say: Callable[[list[Fact]], None], living: Callable[[], Collection[str]]) -> None:
+        """Do one step; `say` keeps facts of the hub, `living` names the runs whose processes live."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_EVERY_S:
+            self._looked = now
+            if (stamp := self._look()) != self._stamp:
+                self._stamp = stamp
+                self._change_rules()
+        if now < self._resume_at:
+            return
+        try:
+            self.busy = self._store.reclaim(_PAGES)
+            # While something is being deleted, nobody can tell how much space there will be.
+            if not self.busy and now >= self._due_at:
+                self._due_at = now + _EVERY_S
+                self._apply(say, living())
+            self.trouble = self._bad_rules
+            self._resume_at = now + (1 + _REST) * (time.monotonic() - now)
+        except Exception as error:  # a full disk, a damaged page: ingest must go on
+            self.busy = False
+            self._resume_at = now + _RETRY_S
+            self._complain(f"{type(error).__name__}: {error}")
+
+    def _apply(self, say: Callable[[list[Fact]], None], living: Collection[str]) -> None:
+        t = time.time_ns()
+        found = retention.due(self._store, self.keep, t, living)[:_MOST_AT_ONCE]
+        if found:
+            say([Span(run.id, t, PURGED, run.why, HUB) for run in found])
+            self.busy = True
+            self._due_at = 0.0  # look again when they are gone: there may be more
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            status = os.stat(self._file)
+        except OSError:
+            return 0, 0
+        return status.st_mtime_ns, status.st_size
+
+    def _change_rules(self) -> None:
+        """Take the new rules; where they cannot be read, nothing is removed until they can."""
+        if self._reload is None:
+            return
+        try:
+            self.keep, self._bad_rules = self._reload().keep, ""
+        except VedetteError as error:
+            self.keep, self._bad_rules = Keep(), str(error)
+            self._complain(self._bad_rules)
+        self._due_at = 0.0
+
+    def _complain(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            sys.stderr.write(f"vedette hub: cannot remove what is due: {trouble}\n")
+            sys.stderr.flush()
+        self.trouble = trouble

@@ -1,0 +1,247 @@
+"""What was removed for good leaves a SQLite store: bit by bit, each bit one short transaction.
+
+`purges` has a row for each tombstone. While its `left` is set, something of it may still be here; a hub that
+dies in the middle finds that again, and goes on.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from vedette import wire
+from vedette.model import PURGED, above
+
+_PAGE_BYTES = 4096
+_MOST_WAL_BYTES = 64 << 20
+_MANY_FREE_PAGES = 1000  # and a fifth of the file: too many to wait until new points need them
+_TOMBSTONE = ("kind", "parent", "n")  # the attributes that it keeps: what it was, below what, and which try of that
+
+
+def is_gone(connection: sqlite3.Connection, span: str) -> bool:
+    """Tell whether a span, or one that it is a part of, was removed for good."""
+    ids = above(span)
+    marks = ", ".join("?" * len(ids))
+    return connection.execute(f"SELECT 1 FROM purges WHERE span IN ({marks}) LIMIT 1", ids).fetchone() is not None
+
+
+def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool) -> None:
+    """Take note of a word on a span: it may be its end for good, or have come too late for one above it."""
+    if purged:
+        connection.execute(
+            "INSERT INTO purges (span) VALUES (?) ON CONFLICT DO UPDATE SET left = 1 WHERE NOT left", (span,)
+        )
+    ids = [*above(span), *above(parent)]
+    marks = ", ".join("?" * len(ids))
+    connection.execute(f"UPDATE purges SET left = 1 WHERE span IN ({marks}) AND NOT left", ids)
+
+
+class Reclaimer:
+    """Deletes what is left of tombstones, and then gives the free pages back to the file system."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        wal: str,
+        transaction: Callable[[], AbstractContextManager[None]],
+        refold: Callable[[str], None],
+        settle: Callable[[Iterable[str]], None],
+    ) -> None:
+        """Work on this connection.
+
+        `refold` writes anew what a span's claims and writes add up to; `settle` what spans come to, whose claims or
+        tries have changed.
+        """
+        self._connection = connection
+        self._wal = wal
+        self._transaction = transaction
+        self._refold = refold
+        self._settle = settle
+        self._vacuuming = self._number("freelist_count") > _MANY_FREE_PAGES  # a hub may have died over it
+        self._events = 0  # deleted since their words were last merged out of the index
+        self._merging = False
+
+    def reclaim(self, budget: int) -> bool:
+        """Do about `budget` pages' worth of work in one transaction; tell whether there is more to do."""
+        if self._wal_is_long():  # somebody reads an old state, and all that is changed now piles up beside it
+            return True
+        if self._next() is not None:
+            with self._transaction():
+                while budget > 0 and (span := self._next()) is not None:
+                    budget -= self._delete_some(span, budget)
+            self._vacuuming = True
+            return True
+        return self._merge_words(budget) or self._give_back(budget)
+
+    def _next(self) -> str | None:
+        row = self._connection.execute("SELECT span FROM purges WHERE left LIMIT 1").fetchone()
+        return None if row is None else str(row[0])
+
+    def _number(self, pragma: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+    def _wal_is_long(self) -> bool:
+        try:
+            if os.stat(self._wal).st_size < _MOST_WAL_BYTES:
+                return False
+        except FileNotFoundError:
+            return False
+        _, frames, done = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return bool((frames - done) * _PAGE_BYTES >= _MOST_WAL_BYTES // 2)
+
+    def _delete_some(self, span: str, budget: int) -> int:
+        """Delete within the budget, and when all is gone leave the tombstone bare; return what it cost."""
+        work = (self._hand_down, self._delete_points, self._delete_series, self._delete_events, self._delete_blobs)
+        spent = 0
+        for step in (*work, self._delete_parts):
+            spent += step(span, budget - spent)
+            if spent >= budget:
+                return spent
+        self._make_bare(span)
+        self._connection.execute("DELETE FROM purges WHERE span > ? AND span < ?", _parts(span))
+        self._connection.execute("UPDATE purges SET left = 0 WHERE span = ?", (span,))
+        return spent + 1
+
+    def _hand_down(self, span: str, budget: int) -> int:
+        """Say of the spans that hang below, but are no part, what was said of this one: they go the same way."""
+        run = self._connection.execute
+        rows = run(
+            "SELECT id FROM spans WHERE (parent = ?1 OR parent > ?2 AND parent < ?3)"
+            " AND NOT (id = ?1 OR id > ?2 AND id < ?3)"
+            " AND EXISTS (SELECT 1 FROM claims AS said WHERE span = ?1 AND state = ?4 AND NOT EXISTS ("
+            "  SELECT 1 FROM claims WHERE span = spans.id AND state = ?4 AND t = said.t AND voice = said.voice"
+            "  AND origin = said.origin AND cause = said.cause)) LIMIT ?5",
+            (span, *_parts(span), PURGED, budget),
+        ).fetchall()
+        for (below,) in rows:
+            run(
+                "INSERT OR IGNORE INTO claims SELECT ?, state, t, voice, origin, cause FROM claims"
+                " WHERE span = ? AND state = ?",
+                (below, span, PURGED),
+            )
+            note(self._connection, below, "", purged=True)
+        self._settle(row[0] for row in rows)
+        return len(rows)
+
+    def _delete_points(self, span: str, budget: int) -> int:
+        rows = _bounded(
+            self._either(
+                "SELECT chunks.id, chunks.axis, 1 + length(value) / 4096 FROM series CROSS JOIN chunks"
+                " ON chunks.series = series.id WHERE {}",
+                span,
+            ),
+            budget,
+        )
+        among = "IN (SELECT value FROM json_each(?))"
+        self._connection.execute(f"DELETE FROM chunks WHERE id {among}", (json.dumps([row[0] for row in rows]),))
+        self._connection.execute(
+            f"DELETE FROM axes WHERE id {among} AND NOT EXISTS (SELECT 1 FROM chunks WHERE axis = axes.id)",
+            (json.dumps(sorted({row[1] for row in rows})),),
+        )
+        return sum(row[-1] for row in rows)
+
+    def _delete_series(self, span: str, budget: int) -> int:
+        rows = _bounded(self._either("SELECT id, 1 FROM series WHERE {}", span), budget)
+        self._connection.executemany("DELETE FROM series WHERE id = ?", [row[:1] for row in rows])
+        return len(rows)
+
+    def _delete_events(self, span: str, budget: int) -> int:
+        # Taking words out of the index costs more than pages do.
+        rows = _bounded(self._either("SELECT id, 1 + length(text) / 500 FROM events WHERE {}", span), budget)
+        self._connection.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
+        self._events += len(rows)
+        return sum(row[-1] for row in rows)
+
+    def _delete_blobs(self, span: str, budget: int) -> int:
+        rows = _bounded(self._either("SELECT span, name, origin, n, 1 FROM blobs WHERE {}", span), budget)
+        self._connection.executemany(
+            "DELETE FROM blobs WHERE span = ? AND name = ? AND origin = ? AND n = ?", [row[:-1] for row in rows]
+        )
+        return len(rows)
+
+    def _delete_parts(self, span: str, budget: int) -> int:
+        """Delete the spans that are parts of this one, with all that was said of them."""
+        rows = self._connection.execute(
+            "SELECT id, kind, parent FROM spans WHERE id > ? AND id < ? LIMIT ?", (*_parts(span), budget)
+        ).fetchall()
+        spent = 0
+        parents = []
+        for part, kind, parent in rows:
+            for table in ("claims", "writes", "progress"):
+                spent += self._connection.execute(f"DELETE FROM {table} WHERE span = ?", (part,)).rowcount
+            spent += self._connection.execute("DELETE FROM spans WHERE id = ?", (part,)).rowcount
+            if kind == "try":
+                parents.append(parent)
+            if spent >= budget:
+                break
+        self._settle(parents)
+        return spent
+
+    def _make_bare(self, span: str) -> None:
+        """Leave of a tombstone what it was, below what, and the words on its state."""
+        run = self._connection.execute
+        for origin, n, packed in run("SELECT origin, n, attrs FROM writes WHERE span = ?", (span,)).fetchall():
+            said = msgspec.msgpack.decode(packed)
+            left = {key: said[key] for key in _TOMBSTONE if key in said}
+            if not left:
+                run("DELETE FROM writes WHERE span = ? AND origin = ? AND n = ?", (span, origin, n))
+            elif left != said:
+                run(
+                    "UPDATE writes SET attrs = ? WHERE span = ? AND origin = ? AND n = ?",
+                    (wire.encode(left), span, origin, n),
+                )
+        run("DELETE FROM progress WHERE span = ?", (span,))
+        self._refold(span)
+
+    def _either(self, query: str, span: str) -> Iterable[tuple[int, ...]]:
+        """Yield the rows of a query on a span, and then those on its parts; each is one walk along an index."""
+        yield from self._connection.execute(query.format("span = ?"), (span,))
+        yield from self._connection.execute(query.format("span > ?") + " AND span < ?", _parts(span))
+
+    def _merge_words(self, budget: int) -> bool:
+        """Have the full-text index let go of deleted words; tell whether that may take more."""
+        if self._events and not self._merging:
+            spread = self._connection.execute("SELECT coalesce(max(id) - min(id), 0) FROM events").fetchone()[0]
+            if self._events * 4 < spread:  # few of many: the index gets rid of them by itself as it grows
+                self._events = 0
+                return False
+            self._merging, budget = True, -budget  # begins to merge all there is
+        if not self._merging:
+            return False
+        before = self._connection.total_changes
+        with self._transaction():
+            self._connection.execute("INSERT INTO events_text (events_text, rank) VALUES ('merge', ?)", (budget // 4,))
+        self._merging = self._connection.total_changes - before >= 2  # as the manual of FTS5 says
+        if not self._merging:
+            self._events = 0
+        return True
+
+    def _give_back(self, budget: int) -> bool:
+        """Shorten the file by some of its free pages; tell whether there are more."""
+        free = self._number("freelist_count")
+        if not self._vacuuming and (free < _MANY_FREE_PAGES or free * 5 < self._number("page_count")):
+            return False
+        # It has a row without columns for each page, and `execute` stops at the first of such.
+        self._connection.executescript(f"PRAGMA incremental_vacuum({budget:d})")
+        self._vacuuming = 0 < self._number("freelist_count") < free
+        if not self._vacuuming:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return self._vacuuming
+
+
+def _parts(span: str) -> tuple[str, str]:
+    return span + "/", span + "0"  # '0' follows '/'
+
+
+def _bounded(rows: Iterable[tuple[int, ...]], budget: int) -> list[tuple[int, ...]]:
+    """Take rows as long as their costs, which stand last in each, are within the budget; one at least."""
+    taken = []
+    for row in rows:
+        taken.append(row)
+        budget -= row[-1]
+        if budget <= 0:
+            break
+    return taken
