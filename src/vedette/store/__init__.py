@@ -4,7 +4,7 @@ The store keeps and hands back. What it all means is asked in `query/`, never he
 """
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,6 +123,15 @@ class Points(Struct, frozen=True, eq=False):
         return len(self.step)
 
 
+class Taken(Struct):
+    """What was new in another store, as far as it has been taken in."""
+
+    spans: int = 0
+    events: int = 0
+    points: int = 0
+    touched: set[str] = set()  # the spans that something has come of; whoever shows it empties it
+
+
 class Compare(Struct, frozen=True, tag=True):
     """One condition on a span: a field, an operator (= != < <= > >= ~ in), a value."""
 
@@ -219,3 +228,12 @@ class Store(Reader, Protocol):
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""
+
+    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+        """Take in all that another store has, in steps; each step is one transaction, and hands out what came so far.
+
+        What is here already is passed over, record by record, so that twice is the same as once, in whatever order
+        stores are united, and whichever step was the last before a death. Samples and marks of origins in
+        `heard_here` are left to their own spools. A source that is not `trusted` cannot purge anything.
+        Raise FormatError when the source is not what it claims; what came before that stays, and is sound.
+        """

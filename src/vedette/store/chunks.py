@@ -19,6 +19,7 @@ _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
 _PCO = b"p"
 _PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
+_INSIDE = {_PCO: ("float64", "int64"), _PCO_BOOL: ("int16",)}
 
 
 def to_array(values: Sequence[Any]) -> NDArray[Any]:
@@ -55,6 +56,44 @@ def unpack(data: bytes) -> NDArray[Any]:
     if array is None:
         raise FormatError("a chunk is of no kind that is known")
     return np.asarray(array).astype(bool) if code == _PCO_BOOL else np.asarray(array)
+
+
+def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
+    """Return a column that must have so many numbers, never unpacking more; raise FormatError when it has not."""
+    code = data[:1]
+    array: NDArray[Any] | None = None
+    if code in _DTYPES and len(data) - 1 == count * _DTYPES[code].itemsize:
+        array = np.frombuffer(data, dtype=_DTYPES[code], offset=1)
+        if code == b"b" and np.any(array.view(np.uint8) > 1):
+            array = None
+    elif code in (_PCO, _PCO_BOOL):
+        array = next((into for kind in _INSIDE[code] if (into := _unpack_as(kind, data, count)) is not None), None)
+    if array is None:
+        raise FormatError(f"a chunk does not have {count} numbers, as its axis does")
+    return array.astype(bool) if code == _PCO_BOOL else array
+
+
+def dtype_of(data: bytes) -> np.dtype[Any]:
+    """Return the type of a column's numbers, without unpacking more than a few of them."""
+    code = data[:1]
+    if code == _PCO_BOOL:
+        return np.dtype(np.bool_)
+    if code in _DTYPES:
+        return _DTYPES[code]
+    try:
+        standalone.simple_decompress_into(data[1:], np.empty(1, dtype=np.float64))
+    except RuntimeError:
+        return np.dtype(np.int64)
+    return np.dtype(np.float64)
+
+
+def _unpack_as(kind: str, data: bytes, count: int) -> NDArray[Any] | None:
+    into = np.empty(count, dtype=kind)
+    try:
+        progress = standalone.simple_decompress_into(data[1:], into)
+    except (RuntimeError, ValueError, TypeError, MemoryError):
+        return None
+    return into if progress.finished and progress.n_processed == count else None
 
 
 def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:

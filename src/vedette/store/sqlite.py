@@ -6,7 +6,7 @@ import math
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,10 +17,13 @@ from vedette import wire
 from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
-from vedette.store import Batch, Columns, chunks
+from vedette.store import Batch, Columns, Reader, Taken, chunks, sqlite_merge
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
+STEPS = (
+    "schema.sql",
+    "schema-2.sql",
+)  # each brings a store from one version to the next; a new one is added at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
@@ -81,7 +84,7 @@ class SqliteStore(SqliteReader):
         for number, step in enumerate(steps[version:], version + 1):
             script = resources.files("vedette.store").joinpath(step).read_text()
             self.connection.executescript(
-                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION};"
+                f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
                 f" PRAGMA user_version = {number}; COMMIT;"
             )
 
@@ -156,9 +159,18 @@ class SqliteStore(SqliteReader):
         """Return the samples that lie behind the mark; what lies before it is here already."""
         if not batch.columns:
             return []
-        row = self.connection.execute("SELECT place FROM marks WHERE origin = ? AND lane = ?", (origin, batch.lane))
-        mark = (row.fetchone() or (0,))[0]
-        return [part for columns in batch.columns if (part := columns.after(mark)).n]
+        among = "SELECT lane, place FROM marks WHERE origin = ? AND lane IN (?, ?)"
+        marks = dict(self.connection.execute(among, (origin, batch.lane, sqlite_merge.AHEAD)))
+        mark = marks.get(batch.lane, 0)
+        found = [part for columns in batch.columns if (part := columns.after(mark)).n]
+        if marks.get(sqlite_merge.AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
+            found = sqlite_merge.not_held(self.connection, origin, found)
+        return found
+
+    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+        """Take in all that another store has, in steps of one transaction each."""
+        assert isinstance(source, SqliteReader)
+        return sqlite_merge.absorb(self, source, heard_here, trusted=trusted)
 
     def _keep_facts(
         self,
@@ -184,7 +196,7 @@ class SqliteStore(SqliteReader):
             events,
         )
 
-    def _keep_spans(self, spans: dict[str, list[tuple[str, int, Span]]]) -> None:
+    def _keep_spans(self, spans: Mapping[str, list[tuple[str, int, Span]] | Folded]) -> None:
         """Fold records into their spans; what a try comes to, its parent comes to as well."""
         parents: dict[str, None] = {}
         for span, records in spans.items():
@@ -221,12 +233,15 @@ class SqliteStore(SqliteReader):
             },
         )
 
-    def _fold(self, span: str, records: list[tuple[str, int, Span]]) -> tuple[str, str, Outcome]:
+    def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, Outcome]:
         """Fold records into a span's tables; return its kind, its parent, and what its own claims come to."""
         state = self._load(span)
         claims, writes = set(state.claims), set(state.writes)
-        for origin, n, record in records:
-            state.fold(record, origin, n)
+        if isinstance(records, Folded):
+            state.unite(records)
+        else:
+            for origin, n, record in records:
+                state.fold(record, origin, n)
         attrs = state.attrs()
         many = self.connection.executemany
         many(
@@ -277,7 +292,8 @@ class SqliteStore(SqliteReader):
         step = np.array(columns.step, dtype=np.int64)
         for at in range(0, len(t), chunks.FULL):
             part = slice(at, at + chunks.FULL)
-            axis = self._keep_axis(origin, columns.n[part][0], columns.n[part][-1], t[part], step[part])
+            n = np.array(columns.n[part], dtype=np.int64)
+            axis = self._keep_axis(origin, (columns.n[part][0], columns.n[part][-1]), t[part], step[part], n)
             self._keep_values(axis, zip(numbers, (value[part] for value in values), strict=True))
         rows = []
         for number, value in zip(numbers, values, strict=True):
@@ -289,13 +305,21 @@ class SqliteStore(SqliteReader):
                     int(step[-1]), columns.t[-1], number,
                 )
             )  # fmt: skip
+        self._count(rows)
+
+    def _count(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add points to the rows of series: how many, min, max, and last, last_step and last_t of the newest."""
         self.connection.executemany(_UPDATE_SERIES, rows)
 
-    def _keep_axis(self, origin: int, first_n: int, last_n: int, t: Any, step: Any, *, tight: bool = False) -> int:
+    def _keep_axis(
+        self, origin: int, ends: tuple[int, int], t: Any, step: Any, n: Any | None, *, tight: bool = False
+    ) -> int:
+        """Keep times, steps and places of some samples; `n` is None where only the first and last place are known."""
+        packed = (chunks.pack(t, tight=tight), chunks.pack(step), None if n is None else chunks.pack(n))
         cursor = self.connection.execute(
-            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (origin, first_n, last_n, len(t), int(t[0]), int(t[-1]), chunks.pack(t, tight=tight), chunks.pack(step)),
+            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (origin, *ends, len(t), int(t[0]), int(t[-1]), *packed),
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
@@ -351,9 +375,12 @@ class SqliteStore(SqliteReader):
         wanted = (json.dumps(axes),)
         among = "IN (SELECT value FROM json_each(?))"
         run = self.connection.execute
-        rows = run(f"SELECT first_n, last_n, t, step FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
+        rows = run(f"SELECT first_n, last_n, t, step, n FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (2, 3))
-        axis = self._keep_axis(origin, rows[0][0], rows[-1][1], t, step, tight=True)
+        n = None if any(row[4] is None for row in rows) else np.concatenate([chunks.unpack(row[4]) for row in rows])
+        order = slice(None) if n is None else np.argsort(n, kind="stable")
+        ends = rows[0][0], max(row[1] for row in rows)
+        axis = self._keep_axis(origin, ends, t[order], step[order], None if n is None else n[order], tight=True)
         for number in series:
             parts = run(
                 f"SELECT value FROM chunks JOIN axes ON axes.id = axis WHERE axis {among} AND series = ?"
@@ -361,7 +388,7 @@ class SqliteStore(SqliteReader):
                 (*wanted, number),
             )
             value = np.concatenate([chunks.unpack(part) for (part,) in parts])
-            self._keep_values(axis, [(number, value)], tight=True)
+            self._keep_values(axis, [(number, value[order])], tight=True)
         run(f"DELETE FROM chunks WHERE axis {among}", wanted)
         run(f"DELETE FROM axes WHERE id {among}", wanted)
 
@@ -369,9 +396,9 @@ class SqliteStore(SqliteReader):
 _UPDATE_SERIES = """
 UPDATE series SET count = count + ?1,
   min = min(coalesce(min, ?2), coalesce(?2, min)), max = max(coalesce(max, ?3), coalesce(?3, max)),
-  last = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?4 ELSE last END,
-  last_step = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?5 ELSE last_step END,
-  last_t = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?6 ELSE last_t END
+  last = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?4 ELSE last END,
+  last_step = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?5 ELSE last_step END,
+  last_t = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?6 ELSE last_t END
 WHERE id = ?7
 """
 
