@@ -15,7 +15,7 @@ from vedette.settings import load
 from vedette.version import __version__
 from vedette.views.text import clean
 
-COMMANDS = ("ls", "show", "points", "logs", "sql", "hub", "doctor", "completion")
+COMMANDS = ("ls", "show", "points", "logs", "sql", "export", "sync", "hub", "doctor", "completion")
 
 
 class _Parser(argparse.ArgumentParser):

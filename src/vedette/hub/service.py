@@ -18,6 +18,7 @@ from typing import NamedTuple
 from vedette import kernel, wire
 from vedette.errors import FormatError, VedetteError
 from vedette.home import Home
+from vedette.hub import takein
 from vedette.hub.keeper import Keeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
@@ -25,6 +26,7 @@ from vedette.version import __version__
 
 _MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
 _RETRY_S = 1.0
+_NEWS_S = 0.5
 
 
 class _Asked(NamedTuple):
@@ -102,6 +104,7 @@ class _Service:
         self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
         self._followers: dict[asyncio.Queue[bytes], str] = {}
+        self._taking_in = takein.Queue(keeper)
 
     async def serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -148,7 +151,9 @@ class _Service:
                 self._stopping.wait(_RETRY_S)
             for item in asked:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
-            if not self._keeper.idle or asked:
+            taking = self._taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._publish, news))
+            more = more or taking
+            if not self._keeper.idle or asked or taking:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
@@ -160,6 +165,7 @@ class _Service:
         finally:
             for item in self._take_asked():
                 self._loop.call_soon_threadsafe(_answer, item.answer, "the hub is leaving")
+            self._taking_in.refuse("the hub is leaving; do it again")
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _take_asked(self) -> list[_Asked]:
@@ -218,11 +224,27 @@ class _Service:
             writer.write(wire.pack_message(wire.Refused(failure) if failure else wire.Done()))
         elif isinstance(message, wire.AskHealth):
             writer.write(wire.pack_message(self._health()))
+        elif isinstance(message, wire.TakeIn):
+            await self._take_in(message.path, writer)
         elif isinstance(message, wire.Follow):
             await self._follow(message.run, reader, writer)
         else:
             raise FormatError(f"a {type(message).__name__} is not for the hub")
         await writer.drain()
+
+    async def _take_in(self, path: str, writer: asyncio.StreamWriter) -> None:
+        """Have a path taken in, and say how far that is until it is over."""
+        ended = asyncio.Event()
+        asked = self._taking_in.ask(path, lambda: self._loop.call_soon_threadsafe(ended.set))
+        self._wake.set()
+        try:
+            while not asked.over:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _NEWS_S)
+                writer.write(wire.pack_message(asked.news()))
+                await writer.drain()
+        finally:
+            asked.unwanted = True
 
     async def _follow(self, run: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send changes until the follower says anything or goes away."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import KINDS, Value
-from vedette.query import logs, series
+from vedette.query import logs, series, table
 from vedette.query.where import parse
 from vedette.store import (
     Both,
@@ -151,6 +151,14 @@ class RunView:
     def history(self, name: str, tags: dict[str, str] | None = None) -> Points:
         """Return the points of a series as numpy arrays: .step, .t (nanoseconds) and .value."""
         return series.history(self._store, self.id, name, tags)
+
+    def to_arrow(self) -> Any:
+        """Return all its points as one long table of pyarrow: run, name, tags, step, t and value."""
+        return table.to_arrow(self._store, [self.id])
+
+    def to_pandas(self) -> Any:
+        """Return all its points as one long DataFrame, with the same columns."""
+        return table.to_pandas(self._store, [self.id])
 
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, search= and last=."""

@@ -207,6 +207,9 @@ class Reader(Protocol):
     def points(self, series: Sequence[int]) -> dict[int, Points]:
         """Return all points of these series."""
 
+    def pieces(self, series: int) -> Iterator[Points]:
+        """Yield the points of a series in the order of `points`, a chunk at a time where they lie in that order."""
+
     def close(self) -> None:
         """Let go of the store."""
 

@@ -33,14 +33,14 @@ def open_reader(path: str) -> SqliteReader:
     """Open a store to read; raise NotFoundError when there is none."""
     if not os.path.exists(path):
         raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
-    connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10)
+    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=10)
     ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
     try:
         try:
             version = connection.execute(ask_version).fetchone()[0]
         except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
             connection.close()
-            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
+            connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
             version = connection.execute(ask_version).fetchone()[0]
     except sqlite3.Error as error:
         raise FormatError(f"{path} cannot be read as a store: {error}") from None
@@ -48,7 +48,8 @@ def open_reader(path: str) -> SqliteReader:
     return SqliteReader(connection)
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
+    """Return a path as it stands in a URI."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -56,6 +57,17 @@ def _check_version(path: str, version: int, known: int = VERSION) -> None:
     if version > known:
         raise VersionError(
             f"{path} is a store of version {version}, and this vedette reads up to {known}: upgrade vedette"
+        )
+
+
+def add_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+    """Bring the schema forward, one version at a time; each step is one transaction."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    for number, step in enumerate(steps[version:], version + 1):
+        script = resources.files("vedette.store").joinpath(step).read_text()
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
+            f" PRAGMA user_version = {number}; COMMIT;"
         )
 
 
@@ -78,15 +90,8 @@ class SqliteStore(SqliteReader):
         self._series: dict[tuple[str, str, str], int] = {}
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
-        """Bring the schema forward, one version at a time; each step is one transaction."""
-        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
-        _check_version(path, version, len(steps))
-        for number, step in enumerate(steps[version:], version + 1):
-            script = resources.files("vedette.store").joinpath(step).read_text()
-            self.connection.executescript(
-                f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
-                f" PRAGMA user_version = {number}; COMMIT;"
-            )
+        _check_version(path, self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
+        add_schema(self.connection, steps)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

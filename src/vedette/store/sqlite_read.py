@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,13 +130,38 @@ class SqliteReader:
             parts[number].append((*axes[axis], chunks.unpack(value)))
         return {number: _join(parts.get(number, [])) for number in series}
 
+    def pieces(self, series: int) -> Iterator[Points]:
+        """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
+        if not self._lies_in_order(series):
+            yield self.points([series])[series]
+            return
+        rows = self.connection.execute(f"SELECT t, step, value {_CHUNKS_IN_ORDER}", (series,))
+        for t, step, value in rows:
+            yield Points(chunks.unpack(step), chunks.unpack(t) * 1000, chunks.unpack(value))
+
+    def _lies_in_order(self, series: int) -> bool:
+        last = (-(1 << 63), -(1 << 63))
+        for packed in self.connection.execute(f"SELECT t, step {_CHUNKS_IN_ORDER}", (series,)):
+            t, step = (chunks.unpack(column) for column in packed)
+            if (step[0], t[0]) < last or _disordered(t, step):
+                return False
+            last = step[-1], t[-1]
+        return True
+
+
+_CHUNKS_IN_ORDER = "FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ? ORDER BY origin, first_n"
+
+
+def _disordered(t: Any, step: Any) -> bool:
+    return bool(np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))))
+
 
 def _join(parts: list[tuple[Any, Any, Any]]) -> Points:
     if not parts:
         empty = np.empty(0, dtype=np.int64)
         return Points(empty, empty, np.empty(0))
     t, step, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
-    if np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))):
+    if _disordered(t, step):
         order = np.lexsort((t, step))
         t, step, value = t[order], step[order], value[order]
     return Points(step, t * 1000, value)
