@@ -91,7 +91,8 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 def _read(connection: sqlite3.Connection, query: str, *bound: Any) -> Iterator[tuple[Any, ...]]:
     """Ask the source; raise FormatError when it cannot be read."""
     try:
-        yield from connection.execute(query, bound)
+        for row in connection.execute(query, bound):  # noqa: UP028 - `yield from` would close a cursor that is gone
+            yield row
     except sqlite3.Error as error:
         raise FormatError(f"what is to be taken in cannot be read: {error}") from None
 
