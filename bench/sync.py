@@ -41,7 +41,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
     for what, value in sizes.items():
         part.know(f"{what}: bytes per point", f"{value:.2f} bytes")
     part.note(
-        f"{rounds} rounds; {_RUNS} runs of {_METRICS} metrics, random walks at float32 precision. Sync unpacks and checks"
+        f"{rounds} rounds; {_RUNS} runs of {_METRICS} metrics, walks at float32 precision. Sync unpacks and checks"
         " each chunk and copies it; a second one finds that all is there. Export cuts and compresses all points anew,"
         " so that the bytes depend on the content alone."
     )
