@@ -105,7 +105,7 @@ def absorb(path: str, source: str) -> None:
             pass
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1 << 30))
 def test_two_stores_united_are_the_one_that_got_everything(seed: int):
     """Whichever parts two stores have, united in either order, once or twice they tell what one that got all tells."""
@@ -144,10 +144,11 @@ def test_the_law_notices_points_taken_twice(monkeypatch):
     monkeypatch.setattr(sqlite_merge.Held, "has_same", lambda *_: False)
 
     with pytest.raises(AssertionError):
-        test_two_stores_united_are_the_one_that_got_everything()
+        for seed in range(10):
+            test_two_stores_united_are_the_one_that_got_everything.hypothesis.inner_test(seed)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_a_union_that_stops_anywhere_is_finished_by_the_next(seed: int, tmp_path):
     """Each step is whole in itself: when a union is given up after any of them, the next one comes to the same."""
     chance = random.Random(seed)
@@ -192,7 +193,7 @@ def test_samples_that_came_ahead_are_not_doubled_by_their_spool(seed: int, tmp_p
     assert left == one
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 1 << 30))
 def test_an_archive_depends_on_what_is_in_it_alone(seed: int):
     """Stores that know the same, whatever was sealed together, write the same bytes, and so does one that read them."""

@@ -160,8 +160,9 @@ def test_what_is_nothing_of_ours(keeper, tmp_path):
     (tmp_path / "store").write_bytes(b"SQLite format 3\0" + bytes(4000))
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "f.0000000000000000").write_bytes(b"nothing")
+    os.mkfifo(tmp_path / "pipe")
     paths = [
-        *(tmp_path / name for name in ("empty", "text", "store", "odd", "missing")),
+        *(tmp_path / name for name in ("empty", "text", "store", "odd", "missing", "pipe")),
         keeper.home.root,
         keeper.home.store,
     ]

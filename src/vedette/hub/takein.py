@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import queue
+import stat
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -127,6 +128,8 @@ class TakeIn:
 
     def _take(self) -> Iterator[None]:
         if not os.path.isdir(self._path):
+            if not stat.S_ISREG(os.stat(self._path).st_mode):  # a pipe would hold up the hub
+                raise FormatError(f"{self._path} is neither a file nor a directory")
             with open(self._path, "rb") as file:
                 start = file.read(len(_SQLITE))
             if start == _SQLITE:
@@ -168,14 +171,14 @@ class TakeIn:
             yield from self._absorb(path, "mode=ro")
             return
         log = path + "-wal"
-        if not os.path.exists(log) or not os.stat(log).st_size:
+        if not os.path.isfile(log) or not os.stat(log).st_size:
             try:
                 yield from self._absorb(path, "mode=ro&immutable=1")
                 return
             except OldStoreError:
                 pass
         for end in ("", "-wal"):
-            if os.path.exists(path + end):
+            if os.path.isfile(path + end):
                 yield from _copy(path + end, self._scratch + end)
         yield from self._absorb(self._scratch, "mode=rw")
 
@@ -300,7 +303,7 @@ def _origin_of(directory: str) -> Origin:
 def _kept_still(home: Home) -> Iterator[bool]:
     """Keep a hub from starting in another home while it is read; tell whether there is none."""
     try:
-        fd = os.open(home.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(home.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         yield True
         return

@@ -53,6 +53,18 @@ def write_archive(source: SqliteReader, runs: Iterable[str], path: str, shown: C
             os.unlink(plain)
 
 
+# When an origin was heard is the hub's observation; when it last spoke is in what it said.
+_HEARD = """
+UPDATE origins SET heard_t = spoke.t FROM (
+  SELECT name, max(t) AS t FROM (
+    SELECT origin AS name, t FROM claims UNION ALL SELECT origin, t FROM writes UNION ALL SELECT origin, t FROM progress
+    UNION ALL SELECT name, t FROM events JOIN origins ON origins.id = origin
+    UNION ALL SELECT name, last_t * 1000 FROM axes JOIN origins ON origins.id = origin
+  ) GROUP BY name
+) AS spoke WHERE spoke.name = origins.name
+"""
+
+
 class _Copy:
     def __init__(self, source: sqlite3.Connection, target: sqlite3.Connection, shown: Callable[[int], None]) -> None:
         self._source = source
@@ -80,6 +92,7 @@ class _Copy:
         self._copy_series()
         for theirs, ours in ask("SELECT id, number FROM speakers ORDER BY number").fetchall():
             self._copy_points(theirs, ours)
+        self._target.execute(_HEARD)
 
     def _choose(self, runs: list[str]) -> None:
         """Find all that hangs below the runs, by parent or by id; what was purged is not among it."""
