@@ -217,6 +217,10 @@ HARMS = {
     "a chunk of text": inside("UPDATE chunks SET value = 'text'"),
     "an endless value": inside("UPDATE chunks SET value = zeroblob(40000000)"),
     "places that fall": inside("UPDATE axes SET n = ?", bound=(chunks.pack(np.arange(20_000)[::-1].copy()),)),
+    "places without end": inside(
+        "UPDATE axes SET n = ?", bound=(b"r" + np.array([1, 1, 1 << 62], dtype="<i8").tobytes(),)
+    ),
+    "places of another length": inside("UPDATE axes SET n = x'72ff'"),
     "a place below zero": inside("UPDATE marks SET place = -5"),
     "a time that is text": inside("UPDATE events SET t = 'now'"),
     "a time below zero": inside("UPDATE claims SET t = -1"),

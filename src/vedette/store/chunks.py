@@ -19,6 +19,7 @@ _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
 _PCO = b"p"
 _PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
+_RUNS = b"r"  # of places: the first, distances, and how often each comes
 _INSIDE = {_PCO: ("float64", "int64"), _PCO_BOOL: ("int16",)}
 
 
@@ -73,6 +74,29 @@ def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
     return array.astype(bool) if code == _PCO_BOOL else array
 
 
+def pack_places(n: NDArray[np.int64]) -> bytes:
+    """Return the bytes of places in a lane: most lie equally far apart, so that runs of one distance are short."""
+    apart = np.diff(n)
+    starts = np.flatnonzero(np.diff(apart, prepend=apart[:1] - 1))
+    lengths = np.diff(starts, append=len(apart))
+    runs = _RUNS + np.concatenate((n[:1], apart[starts], lengths)).astype("<i8").tobytes()
+    packed = pack(n) if len(runs) > _SHORT_BYTES else runs
+    return runs if len(runs) <= len(packed) else packed
+
+
+def unpack_places(data: bytes, count: int) -> NDArray[np.int64]:
+    """Return the places that `pack_places` was given; raise FormatError when they are not so many."""
+    if data[:1] != _RUNS:
+        return unpack_exactly(data, count)
+    numbers = np.frombuffer(data, dtype="<i8", offset=1) if len(data) % 8 == 1 else np.empty(0, dtype=np.int64)
+    half = len(numbers) // 2
+    first, apart, lengths = numbers[:1], numbers[1 : half + 1], numbers[half + 1 :]
+    sound = len(numbers) % 2 == 1 and half < count and np.all((lengths > 0) & (lengths < count))
+    if not sound or int(lengths.sum()) != count - 1:
+        raise FormatError(f"the places of a chunk are not {count}, as its axis has")
+    return np.cumsum(np.concatenate((first, np.repeat(apart, lengths))))
+
+
 def dtype_of(data: bytes) -> np.dtype[Any]:
     """Return the type of a column's numbers, without unpacking more than a few of them."""
     code = data[:1]
@@ -88,8 +112,8 @@ def dtype_of(data: bytes) -> np.dtype[Any]:
 
 
 def _unpack_as(kind: str, data: bytes, count: int) -> NDArray[Any] | None:
-    into = np.empty(count, dtype=kind)
     try:
+        into = np.empty(count, dtype=kind)
         progress = standalone.simple_decompress_into(data[1:], into)
     except (RuntimeError, ValueError, TypeError, MemoryError):
         return None

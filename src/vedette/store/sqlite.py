@@ -320,7 +320,7 @@ class SqliteStore(SqliteReader):
         self, origin: int, ends: tuple[int, int], t: Any, step: Any, n: Any | None, *, tight: bool = False
     ) -> int:
         """Keep times, steps and places of some samples; `n` is None where only the first and last place are known."""
-        packed = (chunks.pack(t, tight=tight), chunks.pack(step), None if n is None else chunks.pack(n))
+        packed = (chunks.pack(t, tight=tight), chunks.pack(step), None if n is None else chunks.pack_places(n))
         cursor = self.connection.execute(
             "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -380,9 +380,15 @@ class SqliteStore(SqliteReader):
         wanted = (json.dumps(axes),)
         among = "IN (SELECT value FROM json_each(?))"
         run = self.connection.execute
-        rows = run(f"SELECT first_n, last_n, t, step, n FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
+        rows = run(
+            f"SELECT first_n, last_n, t, step, n, count FROM axes WHERE id {among} ORDER BY first_n", wanted
+        ).fetchall()
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (2, 3))
-        n = None if any(row[4] is None for row in rows) else np.concatenate([chunks.unpack(row[4]) for row in rows])
+        n = (
+            None
+            if any(row[4] is None for row in rows)
+            else np.concatenate([chunks.unpack_places(row[4], row[5]) for row in rows])
+        )
         order = slice(None) if n is None else np.argsort(n, kind="stable")
         ends = rows[0][0], max(row[1] for row in rows)
         axis = self._keep_axis(origin, ends, t[order], step[order], None if n is None else n[order], tight=True)

@@ -200,7 +200,7 @@ class _Copy:
         orders: list[Any] = []
         columns = (self._columns_of(cluster, orders) for cluster in clusters)
         for n, t, step in _recut(columns):
-            known = None if np.any(n < 0) else chunks.pack(n)
+            known = None if np.any(n < 0) else chunks.pack_places(n)
             ends = (int(abs(n[0])), int(abs(n[-1])))
             axes.append(
                 self._target.execute(
@@ -232,7 +232,7 @@ class _Copy:
     def _columns_of(self, cluster: list[int], orders: list[Any]) -> tuple[NDArray[Any], ...]:
         """Return places, times and steps of some axes, by place; places that are not known are below zero."""
         rows = [
-            self._source.execute("SELECT n, t, step, first_n, last_n FROM axes WHERE id = ?", (axis,)).fetchone()
+            self._source.execute("SELECT n, t, step, first_n, last_n, count FROM axes WHERE id = ?", (axis,)).fetchone()
             for axis in cluster
         ]
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (1, 2))
@@ -240,7 +240,7 @@ class _Copy:
             n = -np.linspace(rows[0][3], max(row[4] for row in rows), len(t)).astype(np.int64)
             orders.append(slice(None))
         else:
-            n = np.concatenate([chunks.unpack(row[0]) for row in rows])
+            n = np.concatenate([chunks.unpack_places(row[0], row[5]) for row in rows])
             orders.append(np.argsort(n, kind="stable") if len(rows) > 1 else slice(None))
         return n[orders[-1]], t[orders[-1]], step[orders[-1]]
 

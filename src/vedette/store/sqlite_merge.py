@@ -266,7 +266,7 @@ class _Samples:
         if self._here.has_same(axis):
             return 0
         t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
-        n = None if axis.n is None else chunks.unpack_exactly(axis.n, axis.count)
+        n = None if axis.n is None else chunks.unpack_places(axis.n, axis.count)
         if t.dtype != np.int64 or step.dtype != np.int64 or (n is not None and not _is_sound(n, axis)):
             raise FormatError("what is to be taken in has an axis that cannot be")
         new = self._here.news(n, axis, t)
@@ -385,12 +385,12 @@ class Held:
         if not len(self._axes):
             return
         for number in self._axes[(self._axes[:, 1] <= last_n) & (self._axes[:, 2] >= first_n), 0].tolist():
-            n, newest_t = self._places(number)
-            yield (None if n is None else chunks.unpack(n)), newest_t
+            n, newest_t, count = self._places(number)
+            yield (None if n is None else chunks.unpack_places(n, count)), newest_t
 
-    def _places(self, number: int) -> tuple[bytes | None, int]:
-        row = self._connection.execute("SELECT n, last_t FROM axes WHERE id = ?", (number,)).fetchone()
-        return row[0], row[1]
+    def _places(self, number: int) -> tuple[bytes | None, int, int]:
+        row = self._connection.execute("SELECT n, last_t, count FROM axes WHERE id = ?", (number,)).fetchone()
+        return row[0], row[1], row[2]
 
 
 def not_held(connection: sqlite3.Connection, origin: int, found: list[Columns]) -> list[Columns]:
