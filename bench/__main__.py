@@ -21,6 +21,7 @@ PARTS = {
     "hub-kill": ("hub_kill", "kills of the hub"),
     "power-cut": ("power_cut", "cuts"),
     "remove": ("remove", "runs that are removed"),
+    "sync": ("sync", "rounds"),
 }
 
 

@@ -18,7 +18,7 @@ from vedette.home import Home
 from vedette.hub.keeper import Keeper
 from vedette.hub.sweeper import Sweeper
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
-from vedette.settings import Hub, Keep
+from vedette.settings import Keep, Settings
 from vedette.store import Batch, Columns, SpanQuery
 from vedette.store.sqlite import SqliteStore, open_reader
 
@@ -207,13 +207,12 @@ def _cpu_of_ingest(pairs: int, records: int) -> Spread:
             ids = [f"old{n:06d}" for n in range(10)]
             fill(store, ids)
             write_spool(20, records)
-            keeper = Keeper(home, store, Hub())
+            keeper = Keeper(home, store, Settings())
             sweeper = Sweeper(home, store, Keep())
-            change = wire.Change([], [], [])
             if removing:
-                keeper.say([Span(run, 1, "purged", by="user") for run in ids], change)
+                keeper.own.say([Span(run, 1, "purged", by="user") for run in ids])
             spent = 0.0
-            while os.listdir(home.spool):
+            while set(os.listdir(home.spool)) - keeper.own.names:
                 begun = time.process_time()
                 keeper.turn()
                 spent += time.process_time() - begun

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vedette import settings, wire
-from vedette.errors import FormatError, HubError, NotFoundError
+from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
 from vedette.home import Home
 from vedette.query import runs as query_runs
 from vedette.query.runs import RunView
@@ -79,6 +79,20 @@ def follow(home: Home, run: str) -> Iterator[wire.Change]:
             if isinstance(message, wire.Refused):
                 raise HubError(f"the hub says: {message.why}")
             yield message if isinstance(message, wire.Change) else wire.Change()
+
+
+def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
+    """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
+    with _connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(wire.TakeIn(os.path.abspath(path))))
+        for message in messages:
+            if isinstance(message, wire.Refused):
+                raise TakeInError(message.why)
+            if isinstance(message, wire.TakenIn):
+                yield message
+                if message.over:
+                    return
+    raise HubError("the hub went away before all was taken in: do it again, what is here already is passed over")
 
 
 @contextmanager

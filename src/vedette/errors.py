@@ -5,10 +5,13 @@ VedetteError            the root; the command line prints its sentence and exits
     WhereError          a `--where` expression cannot be understood
     NotFoundError       no run, series or store goes by that name
     AmbiguousError      more than one run does
+    MissingError        a library that this needs is not installed
     FormatError         bytes that are not what they should be
         VersionError    bytes written by a newer vedette than this one
+        OldStoreError   a store of an older one, which must be brought up to date before it can be read
     StoreError          the store cannot be written to now: its disk is full, or another holds it
     HubError            the hub cannot be started or does not answer
+        TakeInError     what was to be taken in cannot be; the hub says why
         StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
 
 The client raises none of these into the user's code: see `client/guard.py`.
@@ -35,6 +38,10 @@ class AmbiguousError(VedetteError):
     """A prefix or name that fits more than one run."""
 
 
+class MissingError(VedetteError):
+    """A library that is needed only for this is not installed."""
+
+
 class FormatError(VedetteError):
     """Bytes that do not have the form they claim."""
 
@@ -43,12 +50,20 @@ class VersionError(FormatError):
     """Bytes of a newer format than this vedette reads."""
 
 
+class OldStoreError(FormatError):
+    """A store that must be brought up to date before it can be read."""
+
+
 class StoreError(VedetteError):
     """The store cannot be written to now; nothing of what was to be kept is."""
 
 
 class HubError(VedetteError):
     """The hub cannot be started, or does not answer."""
+
+
+class TakeInError(HubError):
+    """The hub cannot take in what it was asked to."""
 
 
 class StrangerError(HubError, PermissionError):

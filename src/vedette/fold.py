@@ -79,6 +79,23 @@ class Folded:
             if kept is None or n > kept.n:
                 self.progress[origin] = Progress(n, span.t, span.at, span.add)
 
+    def unite(self, other: "Folded") -> None:
+        """Take in all that another has heard of the same span."""
+        self.claims |= other.claims
+        self.writes = other.writes | self.writes
+        for origin, theirs in other.progress.items():
+            kept = self.progress.get(origin)
+            if kept is None or theirs.n > kept.n:
+                self.progress[origin] = theirs
+
+    def knows(self, other: "Folded") -> bool:
+        """Tell whether there is nothing in another that this one has not."""
+        return (
+            other.claims <= self.claims
+            and other.writes.keys() <= self.writes.keys()
+            and all(o in self.progress and self.progress[o].n >= theirs.n for o, theirs in other.progress.items())
+        )
+
     def attrs(self) -> dict[str, Value]:
         """Return what each attribute is now, and forget writes that can never win again."""
         last: dict[str, Write] = {}

@@ -152,6 +152,22 @@ class Done(Struct, frozen=True, tag="done"):
     behind: list[str] = []  # hosts whose hubs did not answer in time: what is known of them may be old
 
 
+class TakeIn(Struct, frozen=True, tag="take_in"):
+    """Asks that what lies at this path of the hub's machine, a home, spool or archive, be taken into the store."""
+
+    path: str
+
+
+class TakenIn(Struct, frozen=True, tag="taken_in"):
+    """How much of it was new: said now and then, and at last with `over`."""
+
+    spans: int
+    events: int
+    points: int
+    notes: list[str] = []  # what could not be taken in, where the rest was
+    over: bool = False
+
+
 class Change(Struct, tag="change"):
     """What was committed just now: spans by id, and in which of them there are new events or points."""
 
@@ -252,7 +268,7 @@ class Order(Struct, frozen=True, tag="order"):
 
 
 Message = (
-    Hello | Seal | Edit | Follow | AskHealth | Health | Done | Change | Refused
+    Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
     | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode

@@ -705,3 +705,48 @@ def test_origins_of_some_runs(store):
     assert [row.origin.name for row in store.origins(["r1", "nobody"])] == ["o-r1"]
     assert store.origins([]) == []
     assert len(store.origins()) == 3
+
+
+def test_pieces_are_the_points(store):
+    """The points of a series in pieces are its points, in the same order."""
+    store.keep([samples([float(value) for value in range(10_000)])])
+    store.keep([samples([1.0, 2.0], first=20_000, step=5000)])
+    store.keep([samples([True, 3.5], name="odd", first=20_010)])
+    for row in store.series():
+        whole = store.points([row.id])[row.id]
+        pieces = list(store.pieces(row.id))
+        for column in ("step", "t", "value"):
+            joined = [value for piece in pieces for value in getattr(piece, column).tolist()]
+            assert joined == getattr(whole, column).tolist()
+
+
+def test_absorbing_another_store(make, store, tmp_path):
+    """What another store has is here afterwards, once, whichever part of it was here before."""
+    path = str(tmp_path / "other.db")
+    other = make.write(path)
+    other.keep([*SOME, samples([0.5, 0.25], first=4, step=3)], {"o1": T})
+    store.keep([samples([3.0, 2.0])])
+    for _ in range(2):
+        reader = make.read(path)
+        [*_, taken] = store.absorb(reader)
+        reader.close()
+
+    assert everything(store) == everything(other)
+    assert (taken.spans, taken.events, taken.points) == (0, 0, 0)
+    other.close()
+
+
+def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
+    """Samples and marks of an origin that is heard here are left to its own spool; facts are a union anyway."""
+    path = str(tmp_path / "other.db")
+    other = make.write(path)
+    other.keep(SOME)
+    reader = make.read(path)
+    for _ in store.absorb(reader, {"o1"}):
+        pass
+    reader.close()
+    other.close()
+
+    assert store.series() == []
+    assert store.marks() == {}
+    assert [row.state for row in store.spans(SpanQuery(kind="run"))] == ["done"]

@@ -89,3 +89,8 @@ def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
         assert time.monotonic() < deadline, "it did not come to hold in time"
         time.sleep(0.02)
     return value
+
+
+def spools(home: Home) -> list[str]:
+    """Return the spools of processes; a living hub has one of its own beside them."""
+    return [name for name in os.listdir(home.spool) if not name.startswith("hub-")]

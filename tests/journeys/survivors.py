@@ -22,7 +22,7 @@ def main() -> None:
         os.utime(os.path.join(home.spool, name), (1, 1))  # the power was away for longer than a minute
     ask(home, wire.Seal(""))
     deadline = time.monotonic() + 20
-    while set(os.listdir(home.spool)) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
+    while _spools(home) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
         time.sleep(0.02)
     store = open_reader(home.store)
     found = {
@@ -31,11 +31,16 @@ def main() -> None:
         "doctor": {what: said for what, said, _ in examine(settings.load())},
         "damaged": sum(row.damaged for row in store.origins()),
         "set_aside": list(ask(home, wire.AskHealth()).set_aside),
-        "left": os.listdir(home.spool),
+        "left": sorted(_spools(home)),
     }
     store.close()
     _stop(home, quiet=True)
     json.dump(found, sys.stdout)
+
+
+def _spools(home: Home) -> set[str]:
+    """Return the spools but those of hubs, of which the living one has one."""
+    return {name for name in os.listdir(home.spool) if not name.startswith("hub-")}
 
 
 def _all_of(view: RunView) -> dict[str, object]:

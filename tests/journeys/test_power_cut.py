@@ -12,7 +12,7 @@ from tests.journeys.conftest import eventually
 from tests.journeys.disk import Disk, cuttable_disk, why_not
 from tests.journeys.power import Finding, judge, read_after, writing
 from vedette.hub.keeper import Keeper
-from vedette.settings import Hub
+from vedette.settings import Hub, Settings
 from vedette.store import SpanQuery
 from vedette.store.sqlite import SqliteStore
 
@@ -173,7 +173,7 @@ def test_who_spoke_is_known_even_when_no_header_was_flushed(home, start):
     lock = home.take_lock()  # this test is the hub
     job = start("import time, vedette\nvedette.log({'x': 1.0})\nprint('ready', flush=True)\ntime.sleep(60)")
     assert job.stdout.readline() == "ready\n"
-    keeper = Keeper(home, SqliteStore(home.store), Hub(sync_s=3600))
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=3600)))
     keeper.turn(seal={""})
     keeper.let_go()
     job.kill()
@@ -184,7 +184,7 @@ def test_who_spoke_is_known_even_when_no_header_was_flushed(home, start):
         with open(os.path.join(directory, part), "r+b") as file:
             file.write(bytes(os.fstat(file.fileno()).st_size))
     os.utime(directory, (1, 1))
-    keeper = Keeper(home, SqliteStore(home.store), Hub())
+    keeper = Keeper(home, SqliteStore(home.store), Settings())
     for _ in range(3):
         keeper.turn()
     states = {row.state for row in keeper.store.spans(SpanQuery())}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.conftest import end_hub
-from tests.journeys.conftest import eventually, read_runs
+from tests.journeys.conftest import eventually, read_runs, spools
 from tests.journeys.test_first_steps import cli
 from vedette import wire
 from vedette.app import ask
@@ -115,7 +115,7 @@ def test_removing_by_force_what_is_running(home, start, tmp_path):
     going.unlink()
     out, err = steady.communicate(timeout=30)
     ask(home, wire.Seal())
-    eventually(lambda: not os.listdir(home.spool), 30)
+    eventually(lambda: not spools(home), 30)
     eventually(lambda: swept(home), 30)
 
     assert steady.returncode == 0
@@ -190,7 +190,7 @@ def test_children_of_a_removed_run(home, finish):
         "import vedette\nrun = vedette.init(name='kid', resume=False)\nrun.log({'x': 1})\nrun.mark('m')\nprint(run.id)"
     )
     child = finish(code, environ={"VEDETTE_RUN": parent})[1].strip()
-    eventually(lambda: not os.listdir(home.spool), 30)
+    eventually(lambda: not spools(home), 30)
     eventually(lambda: rows(home, "SELECT state FROM spans WHERE id = ?", child) == [("purged",)])
     eventually(lambda: swept(home))
 

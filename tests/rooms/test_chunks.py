@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vedette.errors import FormatError
-from vedette.store.chunks import FULL, extremes, pack, to_array, unpack
+from vedette.store.chunks import FULL, extremes, pack, pack_places, to_array, unpack, unpack_places
 
 COLUMNS = {
     "floats": [0.1 * n for n in range(FULL)],
@@ -128,3 +128,20 @@ def test_extremes(values, found):
 
     assert (low, high) == found[:2]
     assert total == found[2] or math.isnan(total)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9, 100, 5000])
+@pytest.mark.parametrize("apart", ["even", "a gap", "by chance"])
+def test_places_come_back(count, apart):
+    """Places in a lane come back as they were, and take next to nothing where they lie equally far apart."""
+    chance = np.random.default_rng(count)
+    steps = chance.integers(1, 1000, size=count) if apart == "by chance" else np.full(count, 40)
+    steps[count // 2] += 5000 if apart == "a gap" else 0
+    places = np.cumsum(steps)
+    packed = pack_places(places)
+
+    assert unpack_places(packed, count).tolist() == places.tolist()
+    assert len(packed) < (100 if apart != "by chance" or count < 9 else 9 * count)
+    for wrong in (count - 1, count + 1, 1 << 40):
+        with pytest.raises(FormatError):
+            unpack_places(packed, wrong)

@@ -39,28 +39,6 @@ def test_a_store_is_brought_forward_step_by_step(old, tmp_path):
         assert version == VERSION + 2
 
 
-def test_from_version_1(tmp_path):
-    """A store of version 1 keeps its events, their words, its series and its tombstones, and gives no id out twice."""
-    path = str(tmp_path / "store.db")
-    store = SqliteStore(path, STEPS[:1])
-    store.connection.executescript(
-        "INSERT INTO events VALUES (7, 'r', 1, 'log', 20, 'some words', '{}', 1, 1);"
-        "INSERT INTO series (id, span, name) VALUES (9, 'r', 'loss');"
-        "INSERT INTO claims VALUES ('p', 'purged', 1, 'user', 'hub', '');"
-        "INSERT INTO events VALUES (8, 'p', 1, 'log', 20, 'more words', '{}', 1, 2);"
-    )
-    store.close()
-    store = SqliteStore(path)
-    while store.reclaim():
-        pass
-
-    assert [event.id for event in store.events(EventQuery(search="words"))] == [7]
-    assert [row.id for row in store.series()] == [9]
-    store.keep([Batch(Origin("b"), LANE_FACTS, 9, facts=[(9, Event("r", 1, "log", text="new words"))])])
-    assert [event.id for event in store.events(EventQuery(search="words"))] == [7, 9]
-    store.close()
-
-
 def test_a_store_of_the_future_is_left_alone(old, tmp_path):
     """A store that a newer vedette has migrated is refused, for reading and writing, with what to do."""
     step = tmp_path / "step.sql"

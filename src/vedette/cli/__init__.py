@@ -15,7 +15,9 @@ from vedette.settings import load
 from vedette.version import __version__
 from vedette.views.text import clean
 
-COMMANDS = ("run", "ls", "show", "points", "logs", "sql", "stop", "rm", "hub", "doctor", "completion")
+COMMANDS = (
+    "run", "ls", "show", "points", "logs", "sql", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

@@ -19,6 +19,7 @@ from vedette.hub import address as addresses
 from vedette.hub.edits import facts_of
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
+from vedette.hub.takein import TakeIn
 from vedette.model import new_id
 from vedette.settings import Limits
 from vedette.version import __version__
@@ -28,6 +29,7 @@ _HELLO_S = 10.0
 _SILENCE_S = 60.0  # a relay says every few seconds that it lives
 _SEAL_BELOW_S = 3.0
 _PAUSE_S = 0.2
+_NEWS_S = 0.5
 NOTHING = "-"  # no run has this id
 
 T = TypeVar("T")
@@ -43,6 +45,9 @@ class Desk(Protocol):
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
+
+    def take_in(self, path: str, tell: Callable[[], object]) -> TakeIn:
+        """Have a path taken in; `tell` is called, in the loop, when that is over."""
 
     def health(self) -> wire.Health:
         """Return how the hub is."""
@@ -135,10 +140,26 @@ class Door:
             if isinstance(message, wire.Follow):
                 await self._follow(message.run, visitor)
                 return
-            if not local and isinstance(message, wire.Edit | wire.Order):
+            if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn):
                 raise HubError(f"a {type(message).__name__} is taken from this machine alone")
+            if isinstance(message, wire.TakeIn):
+                await self._take_in(message.path, visitor)
+                continue
             visitor.say(await self._answer(message))
             await visitor.writer.drain()
+
+    async def _take_in(self, path: str, visitor: "_Visitor") -> None:
+        """Have a path taken in, and say how far that is until it is over."""
+        ended = asyncio.Event()
+        asked = self._desk.take_in(path, ended.set)
+        try:
+            while not asked.over:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _NEWS_S)
+                visitor.say(asked.news())
+                await visitor.writer.drain()
+        finally:
+            asked.unwanted = True
 
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):

@@ -6,7 +6,8 @@
 import os
 import select
 import time
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Container
 
 from vedette import kernel, wire
 from vedette.errors import FormatError, SettingError, StoreError
@@ -117,6 +118,10 @@ class Keeper:
         """Return the origins whose processes live, or may."""
         own = self.own.names
         return [name for name, speaker in list(self.speakers.items()) if not speaker.gone and name not in own]
+
+    def heard_here(self) -> Container[str]:
+        """Return the origins that are being heard, from a spool or from another hub."""
+        return ChainMap[str, object](self.speakers, self.mail.heard)  # type: ignore[arg-type]
 
     def _marks(self, name: str, *, elsewhere: bool = False) -> tuple[Mark, Mark]:
         """Return how far an origin is in this store, or how far it is known to be `elsewhere`."""

@@ -19,6 +19,7 @@ from vedette import kernel, wire
 from vedette.errors import HubError, SettingError, VedetteError
 from vedette.home import Home
 from vedette.hub import address as addresses
+from vedette.hub import takein
 from vedette.hub.address import Address
 from vedette.hub.door import Door
 from vedette.hub.keeper import Keeper
@@ -186,6 +187,7 @@ class _Service:
         self._errands: set[asyncio.Task[None]] = set()
         self._door = Door(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
         self.keeper.on_safe = self._acknowledge
+        self.taking_in = takein.Queue(self.keeper)
 
     async def serve(self, *, quiet: bool) -> None:
         self._loop = asyncio.get_running_loop()
@@ -246,6 +248,12 @@ class _Service:
         self._wake.set()
         if self._left:  # nobody will look any more
             self._turn_away()
+
+    def take_in(self, path: str, tell: Callable[[], object]) -> takein.TakeIn:
+        """Have a path taken in; `tell` is called, in the loop, when that is over."""
+        asked = self.taking_in.ask(path, lambda: self._loop.call_soon_threadsafe(tell))
+        self._wake.set()
+        return asked
 
     def _asked_from_above(self, session: Session, message: wire.Message) -> None:
         task = asyncio.ensure_future(self._do_from_above(session, message))
@@ -332,6 +340,8 @@ class _Service:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
             if not failure:
                 self._sweep()  # when everybody has an answer
+            taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._door.publish, news))
+            more = more or taking
             if more or not self.keeper.idle or self._sweeper.busy or asked or self._listen is not None:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
@@ -344,6 +354,7 @@ class _Service:
         finally:
             self._left = True
             self._turn_away()
+            self.taking_in.refuse("the hub is leaving; do it again")
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _sweep(self) -> None:

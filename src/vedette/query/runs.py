@@ -6,7 +6,7 @@ from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import PURGED, Value, above
-from vedette.query import logs, series
+from vedette.query import logs, series, table
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
 from vedette.query.where import parse
@@ -278,6 +278,14 @@ class RunView:
         A step that a later try has logged again is left out of the earlier ones, unless `all_tries` are wanted.
         """
         return series.history(self._store, self.id, name, tags, all_tries=all_tries)
+
+    def to_arrow(self) -> Any:
+        """Return all its points as one long table of pyarrow: run, name, tags, step, t and value."""
+        return table.to_arrow(self._store, [self.id])
+
+    def to_pandas(self) -> Any:
+        """Return all its points as one long DataFrame, with the same columns."""
+        return table.to_pandas(self._store, [self.id])
 
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, search= and last=."""

@@ -4,7 +4,7 @@ The store keeps and hands back. What it all means is asked in `query/`, never he
 """
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -186,6 +186,15 @@ def by_step(step: NDArray[np.int64], t: NDArray[np.int64], value: NDArray[Any]) 
     return Points(step, t, value)
 
 
+class Taken(Struct):
+    """What was new in another store, as far as it has been taken in."""
+
+    spans: int = 0
+    events: int = 0
+    points: int = 0
+    touched: set[str] = set()  # the spans that something has come of; whoever shows it empties it
+
+
 class Compare(Struct, frozen=True, tag=True):
     """One condition on a span: a field, an operator (= != < <= > >= ~ in), a value."""
 
@@ -278,6 +287,9 @@ class Reader(Protocol):
     def weigh(self, spans: Sequence[str] | None = None) -> int:
         """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
 
+    def pieces(self, series: int) -> Iterator[Points]:
+        """Yield the points of a series in the order of `points`, a chunk at a time where they lie in that order."""
+
     def close(self) -> None:
         """Let go of the store."""
 
@@ -317,4 +329,13 @@ class Store(Reader, Protocol):
 
         It is about `budget` pages' worth of work, in one short transaction. What is left is found again after the
         death of any process.
+        """
+
+    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+        """Take in all that another store has, in steps; each step is one transaction, and hands out what came so far.
+
+        What is here already is passed over, record by record, so that twice is the same as once, in whatever order
+        stores are united, and whichever step was the last before a death. Samples and marks of origins in
+        `heard_here` are left to their own spools. A source that is not `trusted` cannot purge anything.
+        Raise FormatError when the source is not what it claims; what came before that stays, and is sound.
         """

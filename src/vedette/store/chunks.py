@@ -19,6 +19,8 @@ _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
 _PCO = b"p"
 _PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
+_RUNS = b"r"  # of places: the first, distances, and how often each comes
+_INSIDE = {_PCO: ("float64", "int64"), _PCO_BOOL: ("int16",)}
 
 
 def to_array(values: Sequence[Any]) -> NDArray[Any]:
@@ -58,34 +60,66 @@ def unpack(data: bytes) -> NDArray[Any]:
 
 
 def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
-    """Return a column of so many numbers out of bytes that anybody may have made; raise FormatError otherwise.
-
-    No more memory is taken than so many numbers need, whatever the bytes claim.
-    """
+    """Return a column that must have so many numbers, never unpacking more; raise FormatError when it has not."""
     code = data[:1]
-    if code in _DTYPES:
-        array = unpack(data) if len(data) - 1 == count * _DTYPES[code].itemsize else None
-    elif code == _PCO_BOOL:
-        array = _inflate(data[1:], np.empty(count, dtype=np.int16))
-        array = None if array is None else array.astype(bool)
-    elif code == _PCO:
-        array = _inflate(data[1:], np.empty(count, dtype=np.float64))
-        array = _inflate(data[1:], np.empty(count, dtype=np.int64)) if array is None else array
-    else:
-        array = None
+    array: NDArray[Any] | None = None
+    if code in _DTYPES and len(data) - 1 == count * _DTYPES[code].itemsize:
+        array = np.frombuffer(data, dtype=_DTYPES[code], offset=1)
+        if code == b"b" and np.any(array.view(np.uint8) > 1):
+            array = None
+    elif code in (_PCO, _PCO_BOOL):
+        array = next((into for kind in _INSIDE[code] if (into := _unpack_as(kind, data, count)) is not None), None)
     if array is None:
-        raise FormatError(f"a column does not hold the {count} numbers that it should")
-    return array
+        raise FormatError(f"a chunk does not have {count} numbers, as its axis does")
+    return array.astype(bool) if code == _PCO_BOOL else array
 
 
-def _inflate(data: bytes, into: NDArray[Any]) -> NDArray[Any] | None:
+def pack_places(n: NDArray[np.int64]) -> bytes:
+    """Return the bytes of places in a lane: most lie equally far apart, so that runs of one distance are short."""
+    apart = np.diff(n)
+    starts = np.flatnonzero(np.diff(apart, prepend=apart[:1] - 1))
+    lengths = np.diff(starts, append=len(apart))
+    runs = _RUNS + np.concatenate((n[:1], apart[starts], lengths)).astype("<i8").tobytes()
+    packed = pack(n) if len(runs) > _SHORT_BYTES else runs
+    return runs if len(runs) <= len(packed) else packed
+
+
+def unpack_places(data: bytes, count: int) -> NDArray[np.int64]:
+    """Return the places that `pack_places` was given; raise FormatError when they are not so many."""
+    if data[:1] != _RUNS:
+        return unpack_exactly(data, count)
+    numbers = np.frombuffer(data, dtype="<i8", offset=1) if len(data) % 8 == 1 else np.empty(0, dtype=np.int64)
+    half = len(numbers) // 2
+    first, apart, lengths = numbers[:1], numbers[1 : half + 1], numbers[half + 1 :]
+    sound = len(numbers) % 2 == 1 and half < count and np.all((lengths > 0) & (lengths < count))
+    if not sound or int(lengths.sum()) != count - 1:
+        raise FormatError(f"the places of a chunk are not {count}, as its axis has")
+    return np.cumsum(np.concatenate((first, np.repeat(apart, lengths))))
+
+
+def dtype_of(data: bytes) -> np.dtype[Any]:
+    """Return the type of a column's numbers, without unpacking more than a few of them."""
+    code = data[:1]
+    if code == _PCO_BOOL:
+        return np.dtype(np.bool_)
+    if code in _DTYPES:
+        return _DTYPES[code]
     try:
-        progress = standalone.simple_decompress_into(data, into)
+        standalone.simple_decompress_into(data[1:], np.empty(1, dtype=np.float64))
+    except RuntimeError:
+        return np.dtype(np.int64)
+    return np.dtype(np.float64)
+
+
+def _unpack_as(kind: str, data: bytes, count: int) -> NDArray[Any] | None:
+    try:
+        into = np.empty(count, dtype=kind)
+        progress = standalone.simple_decompress_into(data[1:], into)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # a panic of the library is none of Exception's kind
         return None
-    return into if progress.n_processed == len(into) and progress.finished else None
+    return into if progress.finished and progress.n_processed == count else None
 
 
 def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:

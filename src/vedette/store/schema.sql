@@ -10,7 +10,10 @@ CREATE TABLE origins (      -- who has spoken: one spool of one process each
   started  INTEGER NOT NULL,
   span     TEXT NOT NULL,   -- the run
   process  TEXT NOT NULL,   -- the span of the process
-  heard_t  INTEGER NOT NULL DEFAULT 0   -- when the hub last knew it alive
+  heard_t  INTEGER NOT NULL DEFAULT 0,  -- when the hub last knew it alive
+  skew_s   REAL,            -- how far its clock is ahead of the hub's, where that was measured
+  main     INTEGER NOT NULL DEFAULT 0,  -- its end is the end of the try
+  voice    TEXT NOT NULL DEFAULT 'owner'  -- a hub's own may speak for others
 );
 
 CREATE TABLE marks (        -- how far each lane of each origin is in this store
@@ -20,6 +23,13 @@ CREATE TABLE marks (        -- how far each lane of each origin is in this store
   damaged  INTEGER NOT NULL DEFAULT 0,  -- records that could not be read
   refused  INTEGER NOT NULL DEFAULT 0,  -- values that were no numbers
   PRIMARY KEY (origin, lane)
+) WITHOUT ROWID;
+
+CREATE TABLE refusals (     -- points that were over a limit
+  origin   INTEGER NOT NULL,
+  what     TEXT NOT NULL,   -- the setting that says how many there may be
+  count    INTEGER NOT NULL,
+  PRIMARY KEY (origin, what)
 ) WITHOUT ROWID;
 
 CREATE TABLE spans (        -- what lives, as all that was heard of it adds up
@@ -66,8 +76,16 @@ CREATE TABLE progress (     -- how far each origin says it has got
   PRIMARY KEY (span, origin)
 ) WITHOUT ROWID;
 
+CREATE TABLE purges (       -- what was removed for good: a tombstone each, which absorbs whatever comes later
+  span     TEXT PRIMARY KEY,
+  left     INTEGER NOT NULL DEFAULT 1   -- whether something of it may still be here
+) WITHOUT ROWID;
+CREATE INDEX purges_left ON purges (span) WHERE left;
+
+-- A follower has seen all events up to an id, and a reader asks for the points of a series by its id: since rows can
+-- be deleted, an id must not come again, which AUTOINCREMENT promises.
 CREATE TABLE events (       -- what happened: marks, exceptions, warnings
-  id       INTEGER PRIMARY KEY,
+  id       INTEGER PRIMARY KEY AUTOINCREMENT,
   span     TEXT NOT NULL,
   t        INTEGER NOT NULL,
   kind     TEXT NOT NULL,
@@ -100,7 +118,7 @@ CREATE TABLE blobs (        -- files by digest
 ) WITHOUT ROWID;
 
 CREATE TABLE series (       -- what samples add up to; last, min, max as of the newest chunk
-  id       INTEGER PRIMARY KEY,
+  id       INTEGER PRIMARY KEY AUTOINCREMENT,
   span     TEXT NOT NULL,
   name     TEXT NOT NULL,
   tags     TEXT NOT NULL DEFAULT '{}',
@@ -123,7 +141,8 @@ CREATE TABLE axes (         -- times and steps of points that were logged togeth
   first_t  INTEGER NOT NULL,
   last_t   INTEGER NOT NULL,
   t        BLOB NOT NULL,   -- microseconds
-  step     BLOB NOT NULL
+  step     BLOB NOT NULL,
+  n        BLOB NOT NULL    -- each sample's own place: two stores that have parts of one origin are united exactly
 );
 CREATE INDEX axes_origin ON axes (origin, first_n);
 
@@ -146,7 +165,7 @@ CREATE VIEW runs AS SELECT
   datetime(start_t / 1000000000, 'unixepoch') AS started,
   max(0, coalesce(end_t / 1e9, (julianday('now') - 2440587.5) * 86400) - start_t / 1e9) AS duration_s,
   attrs
-FROM spans WHERE kind = 'run';
+FROM spans WHERE kind = 'run' AND state <> 'purged';  -- tombstones are no runs any more
 
 CREATE VIEW attrs AS SELECT spans.id AS span, item.key AS key, item.value AS value
 FROM spans, json_each(spans.attrs) AS item;

@@ -8,7 +8,7 @@ import math
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -19,15 +19,11 @@ from vedette import wire
 from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import PURGED, Blob, Event, Fact, Origin, Span, Value
-from vedette.store import Batch, Block, Columns, chunks
+from vedette.store import Batch, Block, Columns, Reader, Taken, chunks, sqlite_merge
 from vedette.store.sqlite_purge import Reclaimer, is_gone, note
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = (
-    "schema.sql",
-    "schema_2.sql",
-    "schema_3.sql",
-)  # each brings a store from one version to the next; a new one is added at the end
+STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _MOST_CACHED = 100_000
@@ -38,14 +34,14 @@ def open_reader(path: str) -> SqliteReader:
     """Open a store to read; raise NotFoundError when there is none."""
     if not os.path.exists(path):
         raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
-    connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10)
+    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=10)
     ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
     try:
         try:
             version = connection.execute(ask_version).fetchone()[0]
         except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
             connection.close()
-            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
+            connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
             version = connection.execute(ask_version).fetchone()[0]
     except sqlite3.Error as error:
         raise FormatError(f"{path} cannot be read as a store: {error}") from None
@@ -53,7 +49,8 @@ def open_reader(path: str) -> SqliteReader:
     return SqliteReader(connection)
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
+    """Return a path as it stands in a URI."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -61,6 +58,17 @@ def _check_version(path: str, version: int, known: int = VERSION) -> None:
     if version > known:
         raise VersionError(
             f"{path} is a store of version {version}, and this vedette reads up to {known}: upgrade vedette"
+        )
+
+
+def add_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+    """Bring the schema forward, one version at a time; each step is one transaction."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    for number, step in enumerate(steps[version:], version + 1):
+        script = resources.files("vedette.store").joinpath(step).read_text()
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
+            f" PRAGMA user_version = {number}; COMMIT;"
         )
 
 
@@ -91,15 +99,8 @@ class SqliteStore(SqliteReader):
         self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
-        """Bring the schema forward, one version at a time; each step is one transaction."""
-        version = self.connection.execute("PRAGMA user_version").fetchone()[0]
-        _check_version(path, version, len(steps))
-        for number, step in enumerate(steps[version:], version + 1):
-            script = resources.files("vedette.store").joinpath(step).read_text()
-            self.connection.executescript(
-                f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION};"
-                f" PRAGMA user_version = {number}; COMMIT;"
-            )
+        _check_version(path, self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
+        add_schema(self.connection, steps)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -191,9 +192,18 @@ class SqliteStore(SqliteReader):
         """Return the samples that lie behind the mark; what lies before it is here already."""
         if not batch.columns:
             return []
-        row = self.connection.execute("SELECT place FROM marks WHERE origin = ? AND lane = ?", (origin, batch.lane))
-        mark = (row.fetchone() or (0,))[0]
-        return [part for columns in batch.columns if len((part := columns.after(mark)).n)]
+        among = "SELECT lane, place FROM marks WHERE origin = ? AND lane IN (?, ?)"
+        marks = dict(self.connection.execute(among, (origin, batch.lane, sqlite_merge.AHEAD)))
+        mark = marks.get(batch.lane, 0)
+        found = [part for columns in batch.columns if len((part := columns.after(mark)).n)]
+        if marks.get(sqlite_merge.AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
+            return sqlite_merge.not_held(self.connection, origin, [part.block() for part in found])
+        return found
+
+    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+        """Take in all that another store has, in steps of one transaction each."""
+        assert isinstance(source, SqliteReader)
+        return sqlite_merge.absorb(self, source, heard_here, trusted=trusted)
 
     def _keep_facts(
         self,
@@ -222,14 +232,14 @@ class SqliteStore(SqliteReader):
             events,
         )
 
-    def _keep_spans(self, spans: dict[str, list[tuple[str, int, Span]]]) -> None:
+    def _keep_spans(self, spans: Mapping[str, list[tuple[str, int, Span]] | Folded]) -> None:
         """Fold records into their spans; what a try comes to, its parent comes to as well."""
         parents: dict[str, None] = {}
         for span, records in spans.items():
             before = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
             kind, parent, own = self._fold(span, records)
             self._settle(span, own)
-            note(self.connection, span, parent, purged=any(record.state == PURGED for _, _, record in records))
+            note(self.connection, span, parent, purged=own.state == PURGED)
             if before is not None and before[0] == "try":
                 parents[before[1]] = None
             if kind == "try":
@@ -265,12 +275,15 @@ class SqliteStore(SqliteReader):
             },
         )
 
-    def _fold(self, span: str, records: list[tuple[str, int, Span]]) -> tuple[str, str, Outcome]:
+    def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, Outcome]:
         """Fold records into a span's tables; return its kind, its parent, and what its own claims come to."""
         state = self._load(span)
         claims, writes = set(state.claims), set(state.writes)
-        for origin, n, record in records:
-            state.fold(record, origin, n)
+        if isinstance(records, Folded):
+            state.unite(records)
+        else:
+            for origin, n, record in records:
+                state.fold(record, origin, n)
         attrs = state.attrs()
         many = self.connection.executemany
         many(
@@ -333,7 +346,7 @@ class SqliteStore(SqliteReader):
         for at in range(0, len(t), chunks.FULL):
             part = slice(at, at + chunks.FULL)
             n = block.n[part]
-            axis = self._keep_axis(origin, int(n[0]), int(n[-1]), t[part], step[part])
+            axis = self._keep_axis(origin, n, t[part], step[part])
             self._keep_values(axis, zip(numbers, (value[part] for value in columns), strict=True))
         rows = []
         for number, value in zip(numbers, columns, strict=True):
@@ -345,13 +358,19 @@ class SqliteStore(SqliteReader):
                     int(step[-1]), int(block.t[-1]), number,
                 )
             )  # fmt: skip
+        self._count(rows)
+
+    def _count(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add points to the rows of series: how many, min, max, and last, last_step and last_t of the newest."""
         self.connection.executemany(_UPDATE_SERIES, rows)
 
-    def _keep_axis(self, origin: int, first_n: int, last_n: int, t: Any, step: Any, *, tight: bool = False) -> int:
+    def _keep_axis(self, origin: int, n: Any, t: Any, step: Any, *, tight: bool = False) -> int:
+        """Keep places, times and steps of some samples."""
+        packed = (chunks.pack(t, tight=tight), chunks.pack(step), chunks.pack_places(n))
         cursor = self.connection.execute(
-            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (origin, first_n, last_n, len(t), int(t[0]), int(t[-1]), chunks.pack(t, tight=tight), chunks.pack(step)),
+            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (origin, int(n[0]), int(n[-1]), len(t), int(t[0]), int(t[-1]), *packed),
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
@@ -416,9 +435,11 @@ class SqliteStore(SqliteReader):
         wanted = (json.dumps(axes),)
         among = "IN (SELECT value FROM json_each(?))"
         run = self.connection.execute
-        rows = run(f"SELECT first_n, last_n, t, step FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
-        t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (2, 3))
-        axis = self._keep_axis(origin, rows[0][0], rows[-1][1], t, step, tight=True)
+        rows = run(f"SELECT t, step, n, count FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
+        t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (0, 1))
+        n = np.concatenate([chunks.unpack_places(row[2], row[3]) for row in rows])
+        order = np.argsort(n, kind="stable")
+        axis = self._keep_axis(origin, n[order], t[order], step[order], tight=True)
         for number in series:
             parts = run(
                 f"SELECT value FROM chunks JOIN axes ON axes.id = axis WHERE axis {among} AND series = ?"
@@ -426,7 +447,7 @@ class SqliteStore(SqliteReader):
                 (*wanted, number),
             )
             value = np.concatenate([chunks.unpack(part) for (part,) in parts])
-            self._keep_values(axis, [(number, value)], tight=True)
+            self._keep_values(axis, [(number, value[order])], tight=True)
         run(f"DELETE FROM chunks WHERE axis {among}", wanted)
         run(f"DELETE FROM axes WHERE id {among}", wanted)
 
@@ -434,9 +455,9 @@ class SqliteStore(SqliteReader):
 _UPDATE_SERIES = """
 UPDATE series SET count = count + ?1,
   min = min(coalesce(min, ?2), coalesce(?2, min)), max = max(coalesce(max, ?3), coalesce(?3, max)),
-  last = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?4 ELSE last END,
-  last_step = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?5 ELSE last_step END,
-  last_t = CASE WHEN last_t IS NULL OR ?6 >= last_t THEN ?6 ELSE last_t END
+  last = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?4 ELSE last END,
+  last_step = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?5 ELSE last_step END,
+  last_t = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?6 ELSE last_t END
 WHERE id = ?7
 """
 

@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -201,6 +201,31 @@ class SqliteReader:
                 total += self.connection.execute(of, (span,)).fetchone()[0]
                 total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
         return total
+
+    def pieces(self, series: int) -> Iterator[Points]:
+        """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
+        if not self._lies_in_order(series):
+            yield self.points([series])[series]
+            return
+        rows = self.connection.execute(f"SELECT t, step, value {_CHUNKS_IN_ORDER}", (series,))
+        for t, step, value in rows:
+            yield Points(chunks.unpack(step), chunks.unpack(t) * 1000, chunks.unpack(value))
+
+    def _lies_in_order(self, series: int) -> bool:
+        last = (-(1 << 63), -(1 << 63))
+        for packed in self.connection.execute(f"SELECT t, step {_CHUNKS_IN_ORDER}", (series,)):
+            t, step = (chunks.unpack(column) for column in packed)
+            if (step[0], t[0]) < last or _disordered(t, step):
+                return False
+            last = step[-1], t[-1]
+        return True
+
+
+_CHUNKS_IN_ORDER = "FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ? ORDER BY origin, first_n"
+
+
+def _disordered(t: Any, step: Any) -> bool:
+    return bool(np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))))
 
 
 _ROW_BYTES = 40  # what a row takes beside its words: its head, its numbers, its place in indexes

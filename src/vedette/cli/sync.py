@@ -1,0 +1,73 @@
+"""take in what was logged elsewhere: homes, spools and archives, each as often as you like
+examples:
+  vedette sync brisk-otter-417.vedette
+  vedette sync /mnt/node7/home/.vedette
+  vedette sync /scratch/job-*/.vedette/spool
+"""
+
+import argparse
+import os
+import sys
+import time
+
+from vedette import wire
+from vedette.cli.output import print_json
+from vedette.errors import NotFoundError
+from vedette.home import Home
+from vedette.views.text import clean
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("PATH", nargs="+", help="a home, a spool, a store.db, or an archive that export has written")
+    parser.add_argument("--json", action="store_true", help="as JSON: what was new in each")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Have the hub take in each path."""
+    from vedette.app import take_in
+
+    home = Home.of(args.settings)
+    if missing := [path for path in args.PATH if not os.path.exists(path)]:
+        raise NotFoundError(f"there is nothing at {missing[0]}")
+    all_news = []
+    for path in args.PATH:
+        shown = _Shown(path)
+        for news in take_in(home, path):
+            shown.show(news)
+        all_news.append({"path": path, "spans": news.spans, "events": news.events, "points": news.points})
+        shown.end()
+        for note in news.notes:
+            sys.stderr.write(f"vedette: {clean(note, one_line=True)}\n")
+        if not args.json:
+            print(f"{clean(path, one_line=True)}: {_words(news)}")
+    if args.json:
+        print_json(all_news)
+    return 0
+
+
+def _words(news: wire.TakenIn) -> str:
+    if not (news.spans or news.events or news.points):
+        return "all of it is here already"
+    return f"{news.spans} spans, {news.events} events and {news.points} points are new"
+
+
+class _Shown:
+    """Says on stderr how far long work is: one line that is rewritten on a terminal."""
+
+    def __init__(self, path: str) -> None:
+        self._path = clean(path, one_line=True)
+        self._since = time.monotonic()
+        self._written = False
+
+    def show(self, news: wire.TakenIn) -> None:
+        """Show it, once it has taken a while."""
+        if sys.stderr.isatty() and not news.over and time.monotonic() - self._since > 1:
+            sys.stderr.write(f"\r\x1b[K{self._path}: {news.points} points so far")
+            sys.stderr.flush()
+            self._written = True
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._written:
+            sys.stderr.write("\r\x1b[K")

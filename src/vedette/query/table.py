@@ -1,0 +1,120 @@
+"""The points of runs as one long table: run, name, tags, step, t and value, a row for each point."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from vedette.errors import MissingError
+from vedette.store import Points, Reader
+
+_GROUP_ROWS = 1 << 17
+
+
+class Piece(Struct, frozen=True, eq=False):
+    """Some rows that have run, name and tags in common; tags as JSON."""
+
+    run: str
+    name: str
+    tags: str
+    points: Points
+
+
+def pieces(store: Reader, runs: Sequence[str]) -> Iterator[Piece]:
+    """Yield the points of runs, series by series, a bounded number of rows at a time."""
+    for run in runs:
+        for series in store.series([run]):
+            tags = json.dumps(series.tags, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+            for points in store.pieces(series.id):
+                for at in range(0, len(points), _GROUP_ROWS):
+                    part = slice(at, at + _GROUP_ROWS)
+                    yield Piece(run, series.name, tags, Points(points.step[part], points.t[part], points.value[part]))
+
+
+def to_arrow(store: Reader, runs: Sequence[str]) -> Any:
+    """Return the table as one of pyarrow; raise MissingError when that is not installed."""
+    arrow = _arrow()
+    return arrow.Table.from_batches([_batch(arrow, piece) for piece in pieces(store, runs)], _schema(arrow))
+
+
+def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
+    """Return the table as a DataFrame; raise MissingError when pandas is not installed."""
+    try:
+        import pandas as pd  # noqa: PLC0415 - whoever does not ask for it need not have it
+    except ImportError:
+        raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
+    frames = [
+        pd.DataFrame(
+            {
+                "run": piece.run,
+                "name": piece.name,
+                "tags": piece.tags,
+                "step": piece.points.step,
+                "t": pd.to_datetime(piece.points.t, unit="ns", utc=True),
+                "value": piece.points.value.astype(float),
+            }
+        )
+        for piece in pieces(store, runs)
+    ]
+    if frames:
+        return pd.concat(frames, ignore_index=True)
+    return pd.DataFrame({"run": [], "name": [], "tags": [], "step": [], "t": [], "value": []})
+
+
+def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> int:
+    """Write the table as a Parquet file, a row group at a time; return how many rows.
+
+    `about`: what is known of the runs, as JSON; it goes into the file's metadata as `vedette.runs`.
+    """
+    arrow = _arrow()
+    from pyarrow import parquet  # noqa: PLC0415
+
+    schema = _schema(arrow).with_metadata({"vedette.runs": about})
+    rows = 0
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        held: list[Any] = []
+        for piece in pieces(store, runs):
+            held.append(_batch(arrow, piece))
+            rows += len(piece.points)
+            if sum(len(batch) for batch in held) >= _GROUP_ROWS:
+                writer.write_table(arrow.Table.from_batches(held).cast(schema))
+                held = []
+        if held:
+            writer.write_table(arrow.Table.from_batches(held).cast(schema))
+    return rows
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - whoever does not ask for it need not have it
+    except ImportError:
+        raise MissingError("this needs pyarrow, which is not installed: pip install 'vedette[parquet]'") from None
+    return pa
+
+
+def _schema(arrow: Any) -> Any:
+    text = arrow.string()
+    time = arrow.timestamp("ns", tz="UTC")
+    return arrow.schema(
+        [
+            ("run", text),
+            ("name", text),
+            ("tags", text),
+            ("step", arrow.int64()),
+            ("t", time),
+            ("value", arrow.float64()),
+        ]
+    )
+
+
+def _batch(arrow: Any, piece: Piece) -> Any:
+    points = piece.points
+    same = [arrow.repeat(text, len(points)) for text in (piece.run, piece.name, piece.tags)]
+    columns = [
+        *same,
+        arrow.array(points.step),
+        arrow.array(points.t).cast(arrow.timestamp("ns", tz="UTC")),
+        arrow.array(points.value.astype(float)),
+    ]
+    return arrow.RecordBatch.from_arrays(columns, schema=_schema(arrow))

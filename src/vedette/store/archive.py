@@ -1,0 +1,137 @@
+"""Runs as one file: a head that says what follows, and a small store of plain tables (decisions/006).
+
+There is nothing in it that could run: no views, triggers or full text. An archive may come from anybody, so it is
+unpacked into a file of our own while its digest is taken, and read only when its schema is exactly ours.
+"""
+
+import hashlib
+import os
+import sqlite3
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+from vedette.errors import FormatError, OldStoreError, VersionError
+from vedette.store.sqlite import STEPS, add_schema, quoted
+from vedette.store.sqlite_read import SqliteReader
+
+MAGIC = b"vedette archive\n"
+VERSION = 1
+MOST_BYTES = 64 << 30
+_HEAD = struct.Struct("<16sHHQ32s")  # magic, version of this head and of the store inside, length and digest of that
+_BLOCK = 1 << 20
+_MOST_VALUE_BYTES = 32 << 20
+_SQLITE = 96  # where SQLite puts its own version, which is no content
+
+
+def pack(store_path: str, archive_path: str) -> None:
+    """Put a head before a store of plain tables."""
+    size = os.stat(store_path).st_size
+    digest = hashlib.blake2b(digest_size=32)
+    with open(store_path, "rb") as source, open(archive_path, "wb") as file:
+        file.write(bytes(_HEAD.size))
+        while block := source.read(_BLOCK):
+            at = source.tell() - len(block)
+            if at == 0:  # changes counted, and the library that did them, are the same in every archive
+                block = block[:24] + struct.pack(">I", 1) + block[28:92] + struct.pack(">II", 1, 0) + block[100:]
+            digest.update(block)
+            file.write(block)
+        file.seek(0)
+        file.write(_HEAD.pack(MAGIC, VERSION, len(STEPS), size, digest.digest()))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def unpack(archive_path: str, store_path: str) -> Iterator[int]:
+    """Write the store inside to a path of our own; hand out how many bytes are done; raise when it is not sound."""
+    with open(archive_path, "rb") as file, open(store_path, "xb") as into:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size or head[: len(MAGIC)] != MAGIC:
+            raise FormatError(f"{archive_path} is not an archive of vedette")
+        _, version, inside, size, wanted = _HEAD.unpack(head)
+        if version > VERSION or inside > len(STEPS):
+            raise VersionError(
+                f"{archive_path} was written by a newer vedette (archive {version}, store {inside};"
+                f" this one reads up to {VERSION} and {len(STEPS)}): upgrade vedette"
+            )
+        if size > MOST_BYTES or os.fstat(file.fileno()).st_size != _HEAD.size + size:
+            raise FormatError(f"{archive_path} is not as long as it says: it was cut short, or something was added")
+        digest = hashlib.blake2b(digest_size=32)
+        done = 0
+        while done < size and (block := file.read(_BLOCK)):
+            digest.update(block)
+            into.write(block)
+            done += len(block)
+            yield done
+        if done != size or digest.digest() != wanted:
+            raise FormatError(f"{archive_path} is damaged: its digest does not fit")
+    with closing(sqlite3.connect(f"file:{quoted(store_path)}?mode=ro&immutable=1", uri=True)) as found:
+        if _check_schema(found, archive_path, whole=True) != inside:
+            raise FormatError(f"{archive_path} is not what it says it is")
+
+
+def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteReader:
+    """Open a store that somebody else may have made; raise FormatError unless its tables are ours.
+
+    `mode`: as SQLite takes it; one of an older version must be writable, and is brought up to date.
+    """
+    connection = sqlite3.connect(
+        f"file:{quoted(path)}?{mode}", uri=True, timeout=10, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if _check_schema(connection, shown_path, whole=False) < len(STEPS):
+            if "mode=rw" not in mode:
+                raise OldStoreError(f"{shown_path} is a store of an older version, and cannot be changed where it is")
+            add_schema(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return SqliteReader(connection)
+
+
+def _be_careful(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.execute("PRAGMA mmap_size = 0")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
+
+
+def _check_schema(connection: sqlite3.Connection, path: str, *, whole: bool) -> int:
+    """Return the version of a store; raise FormatError unless it has our tables and indexes, letter by letter.
+
+    `whole`: and nothing else.
+    """
+    try:
+        _be_careful(connection)
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        found = _schema(connection)
+    except sqlite3.Error as error:
+        raise FormatError(f"{path} cannot be read as a store: {error}") from None
+    if version > len(STEPS):
+        raise VersionError(
+            f"{path} is a store of version {version}, and this vedette reads up to {len(STEPS)}: upgrade"
+        )
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        add_plain_schema(fresh, version)
+        ours = _schema(fresh)
+    if version < 1 or not ours <= found or (whole and found != ours):
+        raise FormatError(f"{path} is not a store of vedette: it has other tables")
+    return version
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, str, str, str | None]]:
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+def add_plain_schema(connection: sqlite3.Connection, version: int = len(STEPS)) -> None:
+    """Make the tables and indexes of a store, without what reads or runs by itself."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as whole:
+        add_schema(whole, STEPS[:version])
+        plain = whole.execute(
+            "SELECT sql FROM sqlite_schema WHERE sql NOT NULL AND type IN ('table', 'index')"
+            " AND tbl_name NOT LIKE 'events\\_text%' ESCAPE '\\'"
+            " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type DESC, name"
+        ).fetchall()
+    for (sql,) in plain:
+        connection.execute(sql)
+    connection.execute(f"PRAGMA user_version = {version}")

@@ -1,0 +1,401 @@
+"""Two stores made one: what another store has and this one has not, taken in record by record (decisions/006).
+
+A record is known by (origin, lane, n) wherever it lies, so uniting is a union of sets: in any order, any number of
+times. The source is read in one snapshot and never written to; all that comes from it is checked as if it had come
+over a wire, since an archive may be from anybody.
+"""
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+from numpy.typing import NDArray
+
+from vedette import wire
+from vedette.errors import FormatError
+from vedette.fold import Claim, Folded, Progress, Write, flatten
+from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
+from vedette.store import Block, Columns, Taken, chunks
+from vedette.store.sqlite_read import SqliteReader
+
+if TYPE_CHECKING:
+    from vedette.store.sqlite import SqliteStore
+
+AHEAD = "+"  # a mark of this name: up to here there may be samples that lie ahead of the mark of their lane
+
+_MOST_ROWS = 1 << 20  # on one axis
+_STEP_ROWS = 200  # spans or events in a transaction
+_STEP_POINTS = 200_000
+_STEP_AXES = 64
+
+_Name = Annotated[str, Meta(min_length=1, max_length=512)]
+_Text = Annotated[str, Meta(max_length=wire.MAX_PAYLOAD)]
+_Place = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_CLAIM = tuple[_Text, Time, str, _Name, _Text]
+_WRITE = tuple[Time, _Name, _Place, bytes]
+_PROGRESS = tuple[_Name, _Place, Time, float | None, float | None]
+_EVENT = tuple[Id, Time, str, Int64, _Text, _Text, Int64, _Place]
+_BLOB = tuple[Id, _Text, str, Int64, str, Time, _Name, _Place]
+_MARK = tuple[_Name, _Place, _Place, _Place]
+_CHUNK = tuple[Id, _Text, _Text, float | int | Literal["nan"] | None, Int64 | None, Int64 | None, bytes]
+
+
+class _Axis(Struct):
+    """An axis as its row says it is."""
+
+    id: int
+    first_n: _Place
+    last_n: _Place
+    count: Annotated[int, Meta(ge=1, le=_MOST_ROWS)]
+    n: bytes
+    t: bytes
+    step: bytes
+
+
+def absorb(
+    store: "SqliteStore", source: SqliteReader, heard_here: Container[str] = (), *, trusted: bool = True
+) -> Iterator[Taken]:
+    """Take in all that another store has; see the Store protocol for what is promised."""
+    taken = Taken(touched=set())
+    with _snapshot(source.connection):
+        try:
+            numbers = _origins(source)
+            yield from _spans(store, source, taken, trusted=trusted)
+            purged = _purged(store)
+            yield from _events(store, source, numbers, purged, taken)
+            yield from _blobs(store, source, purged, taken)
+            for number, origin in numbers.items():
+                if origin.name not in heard_here:
+                    yield from _Samples(store, source, origin, number, purged, taken).take(heard_here)
+        except sqlite3.DatabaseError as error:  # not of the disk, which is a StoreError: what came cannot be
+            raise FormatError(f"what is to be taken in cannot be kept: {error}") from None
+    yield taken
+
+
+@contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()
+
+
+def _read(connection: sqlite3.Connection, query: str, *bound: Any) -> Iterator[tuple[Any, ...]]:
+    """Ask the source; raise FormatError when it cannot be read."""
+    try:
+        for row in connection.execute(query, bound):  # noqa: UP028 - `yield from` would close a cursor that is gone
+            yield row
+    except sqlite3.Error as error:
+        raise FormatError(f"what is to be taken in cannot be read: {error}") from None
+
+
+def _checked(row: Any, form: Any) -> Any:
+    try:
+        return msgspec.convert(row, form)
+    except msgspec.ValidationError as error:
+        raise FormatError(f"what is to be taken in has a row that cannot be: {error}") from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"what is to be taken in has attributes that are not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise FormatError("what is to be taken in has attributes that are not an object")
+    return value
+
+
+def _json(value: Any) -> str:
+    from vedette.store.sqlite import to_json  # noqa: PLC0415 - the two files are halves of one writer
+
+    return to_json(value)
+
+
+def _origins(source: SqliteReader) -> dict[int, Origin]:
+    columns = "name, host, boot, pid, started, span, process, main, voice"
+    origins = {}
+    for number, *row in _read(source.connection, f"SELECT id, {columns} FROM origins ORDER BY id"):
+        fields = dict(zip(columns.split(", "), row, strict=True)) | {"main": bool(row[7])}
+        origins[int(number)] = _checked(fields, Origin)
+    return origins
+
+
+def _spans(store: "SqliteStore", source: SqliteReader, taken: Taken, *, trusted: bool) -> Iterator[Taken]:
+    ids = _read(source.connection, "SELECT id FROM spans ORDER BY id")
+    while some := list(itertools.islice(ids, _STEP_ROWS)):
+        news: dict[str, list[Any] | Folded] = {}
+        with store._transaction():
+            for (span,) in some:
+                theirs = _load(source.connection, _checked(span, Id), trusted=trusted)
+                if not store._load(span).knows(theirs) or not _is_here(store, span):
+                    news[span] = theirs
+            before = store.connection.total_changes
+            store._keep_spans(news)
+            if store.connection.total_changes != before:
+                taken.spans += len(news)
+                taken.touched |= news.keys()
+        yield taken
+
+
+def _is_here(store: "SqliteStore", span: str) -> bool:
+    return store.connection.execute("SELECT 1 FROM spans WHERE id = ?", (span,)).fetchone() is not None
+
+
+def _load(connection: sqlite3.Connection, span: str, *, trusted: bool) -> Folded:
+    """Read what a store that may be anybody's has heard of a span."""
+    claims = [
+        Claim(*_checked(row, _CLAIM))
+        for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span)
+    ]
+    if not trusted and any(claim.state == PURGED for claim in claims):
+        raise FormatError(f"what is to be taken in wants {span} purged, which nothing from elsewhere can do")
+    writes = []
+    for row in _read(connection, "SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
+        t, origin, n, attrs = _checked(row, _WRITE)
+        try:
+            writes.append(Write(t, origin, n, flatten(_decode_attrs(attrs))))
+        except wire.UNREADABLE as error:
+            raise FormatError(f"what is to be taken in has attributes that cannot be read: {error}") from None
+    progress = {
+        row[0]: Progress(*row[1:])
+        for row in (
+            _checked(row, _PROGRESS)
+            for row in _read(connection, "SELECT origin, n, t, at, added FROM progress WHERE span = ?", span)
+        )
+    }
+    return Folded(claims, writes, progress)
+
+
+_decode_attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+def _events(
+    store: "SqliteStore", source: SqliteReader, numbers: dict[int, Origin], purged: set[str], taken: Taken
+) -> Iterator[Taken]:
+    rows = _read(source.connection, "SELECT span, t, kind, level, text, attrs, origin, n FROM events ORDER BY id")
+    while some := list(itertools.islice(rows, _STEP_ROWS)):
+        with store._transaction():
+            for row in some:
+                span, t, kind, level, text, attrs, number, n = _checked(row, _EVENT)
+                if number not in numbers:
+                    raise FormatError("what is to be taken in has an event of nobody")
+                if _hangs_below(span, purged):
+                    continue
+                added = store.connection.execute(
+                    "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (span, t, kind, level, text, _json(_object(attrs)), store._origin(numbers[number]), n),
+                ).rowcount
+                if added:
+                    taken.events += 1
+                    taken.touched.add(span)
+        yield taken
+
+
+def _blobs(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: Taken) -> Iterator[Taken]:
+    rows = _read(source.connection, "SELECT span, name, digest, size, media, t, origin, n FROM blobs")
+    while some := list(itertools.islice(rows, _STEP_ROWS)):
+        with store._transaction():
+            checked = [_checked(row, _BLOB) for row in some]
+            store.connection.executemany(
+                "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [row for row in checked if not _hangs_below(row[0], purged)],
+            )
+        yield taken
+
+
+def _purged(store: "SqliteStore") -> set[str]:
+    return {row[0] for row in store.connection.execute("SELECT id FROM spans WHERE state = ?", (PURGED,))}
+
+
+def _hangs_below(span: str, purged: set[str]) -> bool:
+    """Tell whether a span, or one that it hangs below, was purged: what comes of it later is not kept."""
+    parts = span.split("/")
+    return bool(purged) and any("/".join(parts[:depth]) in purged for depth in range(1, len(parts) + 1))
+
+
+class _Samples:
+    """The samples of one origin: those that are not here yet, and then its marks."""
+
+    def __init__(
+        self, store: "SqliteStore", source: SqliteReader, origin: Origin, theirs: int, purged: set[str], taken: Taken
+    ) -> None:
+        self._store = store
+        self._source = source.connection
+        self._origin = origin
+        self._theirs = theirs
+        self._purged = purged
+        self._taken = taken
+
+    def take(self, heard_here: Container[str]) -> Iterator[Taken]:
+        """Take them in, some axes in a transaction; an origin that begins to be heard here is left alone."""
+        rows = _read(
+            self._source,
+            "SELECT id, first_n, last_n, count, n, t, step FROM axes WHERE origin = ? ORDER BY first_n, id",
+            self._theirs,
+        )
+        with self._store._transaction():
+            self._number = self._store._origin(self._origin)
+        self._here = Held(self._store.connection, self._number)
+        more = True
+        while more:
+            if self._origin.name in heard_here:
+                return
+            points = 0
+            with self._store._transaction():
+                for _ in range(_STEP_AXES):
+                    row = next(rows, None)
+                    if row is None:
+                        more = False
+                        break
+                    names = dict(zip(_Axis.__struct_fields__, row, strict=True))
+                    points += self._take_axis(_checked(names, _Axis))
+                    if points >= _STEP_POINTS:
+                        break
+                if not more:
+                    self._take_marks()
+            yield self._taken
+
+    def _take_axis(self, axis: _Axis) -> int:
+        """Take in what is new of an axis; return how many points were looked at."""
+        if self._here.has_same(axis):
+            return 0
+        t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
+        n = chunks.unpack_places(axis.n, axis.count)
+        if t.dtype != np.int64 or step.dtype != np.int64 or not _is_sound(n, axis):
+            raise FormatError("what is to be taken in has an axis that cannot be")
+        new = self._here.news(n)
+        if not new.any():
+            return 0
+        rows = _read(
+            self._source,
+            "SELECT series.span, name, tags, last, last_step, series.last_t, value FROM chunks"
+            " JOIN series ON series.id = series WHERE axis = ? ORDER BY chunks.id",
+            axis.id,
+        )
+        number: int | None = None
+        looked = 0
+        for row in rows:
+            span, name, tags, last, last_step, last_t, packed = _checked(row, _CHUNK)
+            if _hangs_below(span, self._purged):
+                continue
+            value = chunks.unpack_exactly(packed, axis.count)
+            looked += axis.count
+            if not new.all():
+                value, packed = value[new], chunks.pack(value[new])
+            if number is None:
+                number = self._keep_axis(axis, n, t, step, new)
+            series = self._store._series_number(span, name, _json(_strings(tags)))
+            low, high, total = chunks.extremes(value)
+            self._store.connection.execute(
+                "INSERT INTO chunks (series, axis, min, max, sum, value) VALUES (?, ?, ?, ?, ?, ?)",
+                (series, number, low, high, total, packed),
+            )
+            self._store._count([(len(value), low, high, last, last_step, last_t, series)])
+            self._taken.points += len(value)
+            self._taken.touched.add(span)
+        return looked
+
+    def _keep_axis(self, axis: _Axis, n: Any, t: Any, step: Any, new: Any) -> int:
+        run = self._store.connection.execute
+        if new.all():
+            cursor = run(
+                "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (self._number, axis.first_n, axis.last_n, axis.count, int(t[0]), int(t[-1]), axis.t, axis.step, axis.n),
+            )
+            assert cursor.lastrowid is not None
+            number = cursor.lastrowid
+        else:
+            number = self._store._keep_axis(self._number, n[new], t[new], step[new])
+        run(
+            "INSERT INTO marks (origin, lane, place) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET place = max(place, excluded.place)",
+            (self._number, AHEAD, axis.last_n),
+        )
+        return number
+
+    def _take_marks(self) -> None:
+        """Move the marks forward, now that all before them is here."""
+        marks = _read(
+            self._source,
+            "SELECT lane, place, damaged, refused FROM marks WHERE origin = ? AND lane IN ('f', 's')",
+            self._theirs,
+        )
+        run = self._store.connection.execute
+        for row in marks:
+            run(
+                "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
+                " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
+                (self._number, *_checked(row, _MARK)),
+            )
+        run(
+            "DELETE FROM marks WHERE origin = ?1 AND lane = ?2"
+            " AND place <= (SELECT place FROM marks WHERE origin = ?1 AND lane = ?3)",
+            (self._number, AHEAD, LANE_SAMPLES),
+        )
+        [(heard,)] = _read(self._source, "SELECT heard_t FROM origins WHERE id = ?", self._theirs)
+        run("UPDATE origins SET heard_t = max(heard_t, ?) WHERE id = ?", (_checked(heard, Time), self._number))
+
+
+def _is_sound(n: NDArray[Any], axis: _Axis) -> bool:
+    ends = int(n[0]) == axis.first_n and int(n[-1]) == axis.last_n
+    return n.dtype == np.int64 and ends and bool(np.all(n[1:] > n[:-1]))
+
+
+def _strings(tags: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _object(tags).items()}
+
+
+class Held:
+    """Which samples of an origin are in a store, as it was when this was asked."""
+
+    def __init__(self, connection: sqlite3.Connection, origin: int) -> None:
+        self._connection = connection
+        rows = connection.execute(
+            "SELECT id, first_n, last_n, count FROM axes WHERE origin = ? ORDER BY first_n", (origin,)
+        ).fetchall()
+        self._axes = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        self._numbers = {tuple(row[1:]): row[0] for row in rows}
+
+    def has_same(self, axis: _Axis) -> bool:
+        """Tell whether just these samples are here, as one axis: a place is that of one record alone."""
+        number = self._numbers.get((axis.first_n, axis.last_n, axis.count))
+        return number is not None and self._places(number)[0] == axis.n
+
+    def news(self, n: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which of these places are not here."""
+        return ~np.isin(n, self.places(int(n[0]), int(n[-1])))
+
+    def places(self, first_n: int, last_n: int) -> NDArray[np.int64]:
+        """Return the places of the samples that are here, in a range."""
+        if not len(self._axes):
+            return np.empty(0, dtype=np.int64)
+        among = (self._axes[:, 1] <= last_n) & (self._axes[:, 2] >= first_n)
+        found = [chunks.unpack_places(*self._places(number)) for number in self._axes[among, 0].tolist()]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def _places(self, number: int) -> tuple[bytes, int]:
+        row = self._connection.execute("SELECT n, count FROM axes WHERE id = ?", (number,)).fetchone()
+        return row[0], row[1]
+
+
+def not_held(connection: sqlite3.Connection, origin: int, found: list[Block]) -> list[Columns | Block]:
+    """Return the samples that are not in the store yet, whatever the mark says."""
+    here = Held(connection, origin)
+    new: list[Columns | Block] = []
+    for block in found:
+        keep = here.news(block.n)
+        if keep.any():
+            n, t, step, *values = (column[keep] for column in (block.n, block.t, block.step, *block.values))
+            new.append(Block(block.span, block.tags, block.names, n, t, step, tuple(values)))
+    return new
