@@ -18,6 +18,7 @@ from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
 _SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
+_WITH_TOKENS = ("onward", "reroute")  # settings that may hold one
 HANDED_FD = 3  # where a hub finds the pidfd of the process that started it
 _WAKE_PAUSE_S = 3.0  # a hub that was started just now may still be on its way to the lock
 
@@ -29,6 +30,7 @@ class Home:
         """Work out the paths; touch nothing."""
         self.asked = os.path.abspath(os.path.expanduser(root))
         self.hub_settings: tuple[str, ...] = ()
+        self.hub_environ: dict[str, str] = {}
         self.file_system = kernel.file_system(self.asked)
         self.moved = self.file_system in kernel.NETWORK_FILE_SYSTEMS
         self.root = _own_directory(_PUBLIC[1], self.asked) if self.moved else self.asked
@@ -50,7 +52,11 @@ class Home:
         for section, default in (("hub", Settings().hub), ("limits", Settings().limits)):
             chosen = getattr(settings, section)
             for name in default.__struct_fields__:
-                if getattr(chosen, name) != getattr(default, name):
+                if getattr(chosen, name) == getattr(default, name):
+                    continue
+                if name in _WITH_TOKENS:  # arguments can be seen by everybody
+                    home.hub_environ[f"VEDETTE_{section}_{name}".upper()] = getattr(chosen, name)
+                else:
                     home.hub_settings += ("--set", f"{section}.{name}={getattr(chosen, name)}")
         return home
 
@@ -136,6 +142,7 @@ class Home:
         environ = {key: value for key, value in os.environ.items() if key not in unwanted}
         package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
+        environ |= self.hub_environ
         environ["OPENBLAS_NUM_THREADS"] = "1"
         environ["VEDETTE_MODE"] = "off"  # whatever the hub's Python runs at its start begins no run
         script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'

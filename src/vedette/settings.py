@@ -35,6 +35,7 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     address: str = ""  # where it listens for other hubs: HOST:PORT, or :PORT for all interfaces; empty: nowhere
     advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
     onward: str = ""  # the hub that all which other hubs ship here is passed on to; empty: it is kept here
+    reroute: str = ""  # where to relay all that is meant for other hubs instead, when one has moved
     trusted_network: bool = False  # nobody listens there: connections may go without TLS
 
 

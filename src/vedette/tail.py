@@ -94,9 +94,9 @@ class Tail:
             self._passed.append(self._fd)
             self._fd = None
         places = list_segments(self._directory, self._lane)
-        behind = [place for place in places if place > self.place]
+        later = [place for place in places if place > self.place]
         at = max((place for place in places if place <= self.place), default=None)
-        for place in ([] if at is None else [at]) + behind:
+        for place in ([] if at is None else [at]) + later:
             path = os.path.join(self._directory, segment_name(self._lane, place))
             try:
                 fd = os.open(
@@ -116,9 +116,10 @@ class Tail:
                 newest = place == places[-1]
                 if newest and not gone:
                     return False
-                if self.place <= place:  # else it was passed over before
+                behind = place + max(1, file_size(path)) if newest else places[places.index(place) + 1]
+                if self.place < behind:  # else it was passed over before
                     self.damaged += 1
-                self.place = max(self.place, place + 1 if newest else places[places.index(place) + 1])
+                    self.place = behind
                 continue
             if self.place >= header.place + header.size:
                 os.close(fd)

@@ -149,6 +149,7 @@ class Done(Struct, frozen=True, tag="done"):
     """A request is done."""
 
     count: int = 0
+    id: str = ""  # of the Seal that is answered, between hubs
     behind: list[str] = []  # hosts whose hubs did not answer in time: what is known of them may be old
 
 
@@ -220,7 +221,7 @@ class Parcel(Struct, frozen=True, array_like=True):
     """All that one lane of one origin has from `start` to `place`."""
 
     origin: Origin
-    lane: Annotated[str, Meta(pattern="^[fs]$")]
+    lane: Literal["f", "s"]
     start: Place
     place: Place
     damaged: Place = 0
@@ -251,6 +252,7 @@ class Alive(Struct, frozen=True, tag="alive"):
     ages: dict[str, float] = {}
     skew_s: float | None = None  # how far its clock is ahead, as measured by the last Clock
     skews: dict[str, float] = {}  # how far those of origins are ahead of it, which it relays for other hubs
+    through: list[str] = []  # the homes of the hubs that it relays for
 
 
 class Clock(Struct, frozen=True, tag="clock"):

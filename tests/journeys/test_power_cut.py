@@ -48,9 +48,8 @@ def _cut_often(disk: Disk, hub: str, moments, paces, before_cut=None, **environ)
 def _assert_sound(found):
     """Whatever was lost: store and records are sound, each spool is dealt with, and what is damaged can be seen."""
     assert found["integrity"] == ["ok"]
-    assert set(found["left"]) == set(found["set_aside"])
     assert found["doctor"]["damaged"] == f"{found['damaged']} records"
-    assert ("set aside" in found["doctor"]) == bool(found["left"])
+    assert found["left"] == found["set_aside"] == []
 
 
 def test_the_disk_forgets_what_was_not_flushed(disk):
@@ -88,7 +87,7 @@ def test_a_power_cut_costs_the_last_second_at_most(disk, seal_s):
         _assert_sound(found)
         states = sorted(run["state"] for run in found["runs"].values())
         assert len(states) == 2
-        assert states.count("running") == len(found["left"])  # see the last test of this file
+        assert "running" not in states
         for writer, finding in findings:
             assert (finding.missing, finding.wrong) == (0, 0), f"{writer.name}: {finding}"
             assert writer.process.returncode == -9  # it had gone on until it was killed
@@ -166,7 +165,6 @@ def test_whatever_is_wrong_after_a_power_cut_is_caught(disk):
     assert judged(lose).missing == judged(lose_mark).missing == 1
 
 
-@pytest.mark.xfail(reason="the hub asks the headers alone who spoke, though the store knows it too")
 def test_who_spoke_is_known_even_when_no_header_was_flushed(home, start):
     """A checkpoint was quicker than the flush of the segments: the run ends all the same, and the damage is counted."""
     home.prepare()
@@ -187,7 +185,7 @@ def test_who_spoke_is_known_even_when_no_header_was_flushed(home, start):
     keeper = Keeper(home, SqliteStore(home.store), Settings())
     for _ in range(3):
         keeper.turn()
-    states = {row.state for row in keeper.store.spans(SpanQuery())}
+    states = {row.state for row in keeper.store.spans(SpanQuery()) if row.kind != "host"}
     damaged = sum(row.damaged for row in keeper.store.origins())
     keeper.let_go()
     os.close(lock)

@@ -46,6 +46,7 @@ def test_names_are_all_there_is():
         "hub.address": "",
         "hub.advertise": "",
         "hub.onward": "",
+        "hub.reroute": "",
         "hub.trusted_network": False,
         "limits.connections": 1024,
         "limits.inbox_bytes": 1 << 30,

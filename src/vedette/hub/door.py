@@ -61,7 +61,8 @@ class Link:
         self.inbox = inbox
         self.writer = writer
         self.skew_s: float | None = None
-        self.sealed: collections.deque[asyncio.Future[None]] = collections.deque()
+        self.through: set[str] = set()  # the homes that it relays for
+        self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
 
     def send(self, message: wire.Message) -> None:
         """Send a message down."""
@@ -153,9 +154,11 @@ class Door:
         ended = asyncio.Event()
         asked = self._desk.take_in(path, ended.set)
         try:
-            while not asked.over:
+            over = False
+            while not over:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), _NEWS_S)
+                over = asked.over
                 visitor.say(asked.news())
                 await visitor.writer.drain()
         finally:
@@ -229,19 +232,23 @@ class Door:
                 elif isinstance(message, wire.Alive):
                     visitor.say(wire.Clock(message.t, time.time_ns()))
                     link.skew_s = message.skew_s
-                    await self._desk.in_keeper(_noting(message))
+                    link.through = {introduction.relay, *message.through}
+                    if self._home_id in link.through:
+                        raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
+                    homes = {home for other in self.links.values() for home in other.through}
+                    await self._desk.in_keeper(_noting(message, homes))
                 elif isinstance(message, wire.Introduce):
                     await self._introduce(message, visitor)
                 elif isinstance(message, wire.Done):
-                    while link.sealed:
-                        _resolve(link.sealed.popleft())
+                    if (waiting := link.sealed.pop(message.id, None)) is not None:
+                        _resolve(waiting)
                 else:
                     raise FormatError(f"a {type(message).__name__} is not for the hub that keeps")
         except OSError as error:
             raise HubError(str(error)) from None
         finally:
             del self.links[inbox.name]
-            for waiting in link.sealed:
+            for waiting in link.sealed.values():
                 _resolve(waiting)
             inbox.close()
             with contextlib.suppress(HubError):  # the hub is leaving: its next one finds the inbox
@@ -270,16 +277,19 @@ class Door:
                 link.send(wire.Refused(why))
                 link.writer.close()
 
-    async def order(self, order: wire.Order) -> int | None:
-        """Have a command obeyed, here and by the hubs below; return by how many, None when it is old."""
+    async def order(self, order: wire.Order, upstream: str | None = None, *, below: bool = True) -> int | None:
+        """Have a command obeyed, here and by the hubs below; return by how many, None when it is old.
+
+        `upstream`: the hub that gives it; `below`: the hubs below are meant, too.
+        """
         left_s = order.left_s
         if left_s is None:  # it was given on this machine, by this clock
             left_s = (order.command.expires_t - time.time_ns()) / 1e9
         if left_s <= 0:
             return None
-        done = await self._desk.in_keeper(lambda keeper: keeper.order(order.command))
-        if done is None:
-            return None
+        done = await self._desk.in_keeper(lambda keeper: keeper.order(order.command, upstream))
+        if done is None or not below:
+            return done
         for link in self.links.values():
             link.send(wire.Order(order.command, left_s))
         return done + len(self.links)
@@ -290,15 +300,16 @@ class Door:
             return []  # it has come round in a circle
         passed = wire.Seal(seal.run, seal.id or new_id(8))
         self._seals.append(passed.id)
-        waiting: dict[str, asyncio.Future[None]] = {}
+        waiting: list[tuple[Link, asyncio.Future[None]]] = []
         for link in self.links.values():
-            future = asyncio.get_running_loop().create_future()
-            link.sealed.append(future)
+            future = link.sealed[passed.id] = asyncio.get_running_loop().create_future()
             link.send(passed)
-            waiting[link.host] = future
+            waiting.append((link, future))
         if waiting:
-            await asyncio.wait(waiting.values(), timeout=_SEAL_BELOW_S)
-        return sorted(host for host, future in waiting.items() if not future.done())
+            await asyncio.wait([future for _, future in waiting], timeout=_SEAL_BELOW_S)
+        for link, _ in waiting:
+            link.sealed.pop(passed.id, None)
+        return sorted(link.host for link, future in waiting if not future.done())
 
 
 class _Visitor:
@@ -329,8 +340,12 @@ class _Visitor:
         self.writer.write(wire.pack_message(message))
 
 
-def _noting(message: wire.Alive) -> Callable[[Keeper], None]:
-    return lambda keeper: keeper.alive(message)
+def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
+    def note(keeper: Keeper) -> None:
+        keeper.through = homes
+        keeper.alive(message)
+
+    return note
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -21,6 +21,7 @@ class Heard:
         self.name = origin.name
         self.origin = origin
         self.upstream = ""  # the hub that it is passed on to from here
+        self.ready = True  # may be passed on: how far it is there is known
         self.over = False  # its hub has said that nothing will follow
         self.quiet_since = 0.0  # when something last came of it
         self.place = {LANE_FACTS: facts.place, LANE_SAMPLES: samples.place}
@@ -42,6 +43,8 @@ class Heard:
         if batch.start > here:
             return False
         if batch.place <= here:
+            if batch.place > self._kept[lane]:  # it is here, but not safe yet: whoever sent it again must wait, too
+                self.held.setdefault((inbox, lane), at)
             return True
         self.place[lane] = batch.place
         self._counts[lane] = (batch.damaged, batch.refused)
@@ -94,6 +97,19 @@ class Heard:
             self.origin, LANE_SAMPLES, self.place[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
             start=self._handed[LANE_SAMPLES], refusals=self._allowance.take_refusals(),
         )  # fmt: skip
+
+    def meet(self, facts: int, samples: int) -> None:
+        """Go on from what the next hub has; what it has lost and is not here any more is a gap, and counted."""
+        for lane, place in ((LANE_FACTS, facts), (LANE_SAMPLES, samples)):
+            if place < self._handed[lane]:
+                self._handed[lane] = place
+                damaged, refused = self._counts[lane]
+                self._counts[lane] = damaged + 1, refused
+        self.ready = True
+
+    def last(self) -> Batch:
+        """Return a batch without content that goes as far as all that was handed over."""
+        return Batch(self.origin, LANE_FACTS, self._handed[LANE_FACTS], start=self._handed[LANE_FACTS])
 
     def handed(self, batch: Batch, _now: float) -> None:
         """Take note that a batch is on its way to be kept."""

@@ -6,6 +6,7 @@ back must read them: an origin's later shipments fit only on to its earlier ones
 
 import itertools
 import os
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -97,11 +98,14 @@ class Mail:
         self._dry: set[str] = set()  # inboxes that nobody writes to, read to their end
         self._live: set[str] = set()  # inboxes that are being written to
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
+        self._ends: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
+        self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
         self._count = max((int(name) for name in self._names()), default=0)
 
     def _names(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self._root) if name.isascii() and name.isdigit())
+            with os.scandir(self._root) as entries:
+                return sorted(e.name for e in entries if e.name.isascii() and e.name.isdigit() and e.is_dir())
         except OSError:
             return []
 
@@ -109,8 +113,9 @@ class Mail:
         """Begin an inbox for a connection."""
         self._count += 1
         name = f"{self._count:012d}"
+        inbox = Inbox(self._root, name, cap_bytes)
         self._live.add(name)
-        return Inbox(self._root, name, cap_bytes)
+        return inbox
 
     def left(self, name: str) -> None:
         """Take note that a connection has ended: nothing will follow in its inbox."""
@@ -121,28 +126,40 @@ class Mail:
         """Read on in all inboxes; return whether there may be more."""
         more = False
         for name in self._names():
-            if name in self._dry:
+            if name in self._dry or name in self.set_aside:
                 continue
             self.pressed = sum(heard.numbers for heard in self.heard.values()) > _MOST_WAITING
             if self.pressed:
                 return True
-            if name not in self._tails:
-                first = _first(self._root, name)
-                self._tails[name] = Tail(os.path.join(self._root, name), _LANE, first, shape=SHIPMENT)
-            tail = self._tails[name]
-            live = name in self._live
-            at = before = tail.place
-            for n, payload in tail.read(gone=not live, limit=_LIMIT):
-                self._take(name, at, payload, now, live=live)
-                self.unsafe_bytes += n - at
-                at = n
-            if tail.place != before:
-                more = True
-                if not live:
-                    break  # what lies in later ones may fit only on to what is still to be read here
-            elif not live:
-                self._dry.add(name)
+            try:
+                moved = self._read_one(name, now)
+            except FormatError as error:  # of a newer version: left alone, whole
+                self.set_aside[name] = str(error)
+                continue
+            except OSError as error:
+                self.trouble = f"inbox {name}: {error}"
+                continue
+            more = more or moved
+            if moved and name not in self._live:
+                break  # what lies in later ones may fit only on to what is still to be read here
         return more
+
+    def _read_one(self, name: str, now: float) -> bool:
+        if name not in self._tails:
+            directory = os.path.join(self._root, name)
+            self._tails[name] = Tail(directory, _LANE, _first(self._root, name), shape=SHIPMENT)
+        tail = self._tails[name]
+        live = name in self._live
+        at = before = tail.place
+        for n, payload in tail.read(gone=not live, limit=_LIMIT):
+            self._take(name, at, payload, now, live=live)
+            if name in self._last:
+                self._ends.setdefault(name, deque()).append((n, self._last[name]))
+            self.unsafe_bytes += n - at
+            at = n
+        if tail.place == before and not live:
+            self._dry.add(name)
+        return tail.place != before
 
     def _take(self, inbox: str, at: int, payload: bytes, now: float, *, live: bool) -> None:
         """Take in a shipment. What is wrong with it ends its connection, and is never acknowledged."""
@@ -150,7 +167,7 @@ class Mail:
             return
         try:
             shipment = _decode(payload)
-            if live and shipment.seq != self._last.get(inbox, 0) + 1:
+            if live and shipment.seq != self._last.get(inbox, shipment.seq - 1) + 1:
                 raise FormatError(f"shipment {shipment.seq} is not the next one")
             if sum(parcels.numbers_in(parcel) for parcel in shipment.parcels) > parcels.MOST_NUMBERS:
                 raise FormatError(f"a shipment holds more than {parcels.MOST_NUMBERS} numbers")
@@ -167,6 +184,7 @@ class Mail:
         if heard is None:
             heard = Heard(parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits))
             heard.upstream = self._onward
+            heard.ready = not self._onward
             self.heard[heard.name] = heard
         try:
             batch = parcels.unpack(parcel)
@@ -183,7 +201,8 @@ class Mail:
 
     def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
         """Return how far origins are here: kept, or safe in an inbox. None while old inboxes are being read."""
-        if any(inbox not in self._live and inbox not in self._dry for inbox in self._names()):
+        known = self._live | self._dry | self.set_aside.keys()
+        if any(inbox not in known for inbox in self._names()):
             return None
         reached = {}
         for name in origins:
@@ -195,21 +214,34 @@ class Mail:
         return reached
 
     def sync(self) -> dict[str, int]:
-        """Flush what was read; return the last shipment of each live inbox, which is safe now."""
+        """Flush what was read; return the last shipment of each live inbox that is safe now.
+
+        Here it is safe as it lies; what is passed on is so when the next hub has it.
+        """
         for tail in self._tails.values():
             tail.sync()
         self.unsafe_bytes = 0
-        return {name: seq for name, seq in self._last.items() if name in self._live}
+        held = self._held() if self._onward else {}
+        safe = {}
+        for name, ends in self._ends.items():
+            while ends and ends[0][0] <= held.get(name, 1 << 62):
+                safe[name] = ends.popleft()[1]
+        return {name: seq for name, seq in safe.items() if name in self._live}
 
-    def free(self, now: float) -> list[str]:
-        """Unlink what is kept, only after a sync of the store; return the origins that are let go of."""
-        done = [heard.name for heard in self.heard.values() if heard.is_done(now)]
-        for name in done:
-            del self.heard[name]
+    def _held(self) -> dict[str, int]:
+        """Return from where on each inbox must stay."""
         held: dict[str, int] = {}
         for heard in self.heard.values():
             for (inbox, _), at in heard.held.items():
                 held[inbox] = min(held.get(inbox, at), at)
+        return held
+
+    def free(self, now: float) -> list[Heard]:
+        """Unlink what is kept, only after a sync of the store; return those who are let go of."""
+        done = [heard for heard in self.heard.values() if heard.is_done(now)]
+        for heard in done:
+            del self.heard[heard.name]
+        held = self._held()
         for name, tail in list(self._tails.items()):
             directory = os.path.join(self._root, name)
             for place, following in itertools.pairwise(list_segments(directory, _LANE)):
@@ -223,6 +255,7 @@ class Mail:
         self._tails.pop(name).shut()
         self._dry.discard(name)
         self._last.pop(name, None)
+        self._ends.pop(name, None)
         self.broken.pop(name, None)
         directory = os.path.join(self._root, name)
         try:
@@ -236,7 +269,8 @@ class Mail:
         """Forget what waits, and read again whatever is not kept."""
         self.shut()
         self.heard.clear()
-        self._last.clear()  # nothing is acknowledged before it has been read, and flushed, again
+        self._last.clear()
+        self._ends.clear()  # nothing is acknowledged before it has been read, and flushed, again
         self._dry.clear()
 
     def shut(self) -> None:

@@ -64,6 +64,7 @@ class Keeper:
         self.set_aside: dict[str, str] = {}
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
+        self.through: set[str] = set()  # the homes of hubs that relay through this one
         self._dial = dial
         self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._watches: dict[str, Watch] = {}
@@ -73,6 +74,7 @@ class Keeper:
         self._synced = self._heard = time.monotonic()
         self._seals: dict[str, int] = {}
         self._stamped: set[str] = set()
+        self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
         self._unsynced = False
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -90,13 +92,13 @@ class Keeper:
         if len(self._watches) < len(self.speakers):  # by now it is known who they are
             more = self._look_for_deaths() or more
         while more and any(
-            name in ends and s.ready and not s.has_reached(ends[name]) for name, s in self.speakers.items()
+            name in ends and self._may_read(s) and not s.has_reached(ends[name]) for name, s in self.speakers.items()
         ):
             self._seal(now, change, set())
             more = self._read(now, change)
         self._seal(now, change, seal or set())
         self._bury()
-        self.orders.tend()
+        self.orders.tend(self._watches)
         self._stamp(now)
         if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
@@ -142,6 +144,8 @@ class Keeper:
 
     def _enrol(self, speaker: Speaker) -> None:
         """Have a speaker that is meant for another hub wait until it is known how far it is there."""
+        if self.pace.reroute:
+            speaker.upstream = self.pace.reroute
         if speaker.upstream in self._mine:
             speaker.upstream = ""
             return
@@ -170,6 +174,7 @@ class Keeper:
                         speaker.ready = False
                     if upstream == self.pace.onward:
                         self.mail.start_over()
+                        self._introduced.clear()
                     if isinstance(item, Linked):
                         relay.introduce(list(speakers))
                 elif item.session is relay.session:
@@ -182,6 +187,8 @@ class Keeper:
                 if (speaker := speakers.get(name)) is not None and not speaker.ready:
                     speaker.rewind(Mark(facts), Mark(samples))
                     speaker.ready = True
+                elif (heard := self.mail.heard.get(name)) is not None and not heard.ready:
+                    heard.meet(facts, samples)
             self._stamped.difference_update(message.marks)  # the other hub should know at once that they live
         elif isinstance(message, wire.Kept):
             safe = relay.acknowledged(told.session, message.seq)
@@ -194,11 +201,18 @@ class Keeper:
             self.store.keep([Batch(b.origin, _ELSEWHERE[b.lane], b.place) for _, b in safe])
             self._unsynced = True
 
-    def order(self, command: Command) -> int | None:
-        """Do what a command asks of processes here; return of how many, None when it was given before."""
+    def order(self, command: Command, upstream: str | None = None) -> int | None:
+        """Do what a command asks of processes here; return of how many, None when it was given before.
+
+        `upstream`: the hub that gives it, which may command only what is meant for it.
+        """
         if not self.orders.is_new(command):
             return None
-        pairs = [(s.origin, self._watches[n]) for n, s in self.speakers.items() if s.origin and n in self._watches]
+        pairs = [
+            (speaker.origin, self._watches[name])
+            for name, speaker in self.speakers.items()
+            if speaker.origin and name in self._watches and upstream in (None, speaker.upstream)
+        ]
         return self.orders.obey(command, pairs)
 
     def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
@@ -226,8 +240,9 @@ class Keeper:
         for upstream, relay in self.relays.items():
             times = {name: t for name, t in heard.items() if self.speakers[name].upstream == upstream}
             below = self._alive_below() if upstream == self.pace.onward else {}
+            through = sorted(self.through) if upstream == self.pace.onward else []
             times |= {name: t for name, (t, _) in below.items()}
-            relay.beat(times, {name: skew for name, (_, skew) in below.items() if skew is not None})
+            relay.beat(times, {name: skew for name, (_, skew) in below.items() if skew is not None}, through)
 
     def _alive_below(self) -> dict[str, tuple[int, float | None]]:
         """Return those that other hubs have lately said to be alive, to be passed on."""
@@ -346,10 +361,19 @@ class Keeper:
                 batches.append((speaker, batch))
         if self._may_pass_on(self.pace.onward):
             more = self.mail.read(now) or more
-        batches += [(heard, batch) for heard in self.mail.heard.values() if (batch := heard.read_facts()) is not None]
+        self._introduce_heard()
+        ready = [heard for heard in self.mail.heard.values() if heard.ready]
+        batches += [(heard, batch) for heard in ready if (batch := heard.read_facts()) is not None]
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)
+
+    def _introduce_heard(self) -> None:
+        """Ask the next hub how far those are there that are to be passed on."""
+        new = [name for name, heard in self.mail.heard.items() if not heard.ready and name not in self._introduced]
+        if new and (relay := self.relays.get(self.pace.onward)) is not None and relay.session is not None:
+            relay.introduce(new)
+            self._introduced.update(new)
 
     def _may_read(self, speaker: Speaker) -> bool:
         return speaker.ready and self._may_pass_on(speaker.upstream)
@@ -364,6 +388,8 @@ class Keeper:
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
         batches: list[tuple[Voice, Batch]] = []
         for voice in self._voices():
+            if not voice.ready:
+                continue
             pace_s = self.pace.ship_s if voice.upstream else self.pace.seal_s
             wanted = bool(asked) and ("" in asked or bool(voice.spans & asked))
             if wanted or voice.due(now, pace_s) or (self.mail.pressed and isinstance(voice, Heard)):
@@ -488,10 +514,12 @@ class Keeper:
             self.on_safe(safe)
         for speaker in self.speakers.values():
             speaker.free()
-        for name in self.mail.free(time.monotonic()):
-            self._seals.pop(name, None)
-            if not self.pace.onward:
-                self.store.tidy(name)
+        for heard in self.mail.free(time.monotonic()):
+            self._seals.pop(heard.name, None)
+            if not heard.upstream:
+                self.store.tidy(heard.name)
+            elif (relay := self.relays.get(heard.upstream)) is not None:
+                relay.offer([(heard.name, heard.last())], over=True)
 
     def start_over(self, error: Exception) -> None:
         """After a failed commit: go back to the marks, as a new hub would."""

@@ -1,8 +1,9 @@
 """Commands on their way down: done by the hub of the host that the process runs on, at most once, and answered."""
 
+import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from vedette.hub.liveness import Watch
 from vedette.model import Command, Event, Fact, Origin
@@ -19,7 +20,7 @@ class Orders:
         """`say` puts an answer on record, for the hub that keeps the run."""
         self._say = say
         self._seen: dict[str, None] = {}
-        self._to_kill: list[tuple[float, Command, Origin, Watch]] = []
+        self._to_kill: list[tuple[float, Command, Origin]] = []
 
     def is_new(self, command: Command) -> bool:
         """Tell whether a command has not been seen yet; from now on it has been."""
@@ -33,31 +34,33 @@ class Orders:
     def obey(self, command: Command, processes: Iterable[tuple[Origin, Watch]]) -> int:
         """Do what is asked of those of these processes that are meant; return how many there were."""
         meant = [(origin, watch) for origin, watch in processes if origin.process and _is_for(command.to, origin)]
-        for origin, watch in meant:
-            if command.verb == "stop":
-                grace_s = command.args.get("grace_s", _GRACE_S)
-                grace_s = float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S
-                sent = watch.send(signal.SIGTERM)
-                self._answer(command, origin, "SIGTERM sent to" if sent else "cannot send SIGTERM to")
-                if sent:
-                    self._to_kill.append((time.monotonic() + max(0.0, grace_s), command, origin, watch))
-            else:
+        if command.verb != "stop":
+            for origin, _ in meant:
                 self._answer(command, origin, f"there is no command {command.verb[:50]!r} for")
+            return len(meant)
+        grace_s = command.args.get("grace_s", _GRACE_S)
+        kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
+        sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
+        self._to_kill += [(kill_at, command, origin) for (origin, _), ok in zip(meant, sent, strict=True) if ok]
+        for (origin, _), ok in zip(meant, sent, strict=True):
+            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to")
         return len(meant)
 
-    def tend(self) -> None:
-        """Kill those that did not stop in their time of grace."""
+    def tend(self, watches: Mapping[str, Watch]) -> None:
+        """Kill those that did not stop in their time of grace; `watches` are by origin."""
         now = time.monotonic()
-        due = [item for item in self._to_kill if item[0] <= now or item[3].death is not None]
-        self._to_kill = [item for item in self._to_kill if item not in due]
-        for _, command, origin, watch in due:
-            if watch.death is None and watch.send(signal.SIGKILL):
+        due = [item for item in self._to_kill if item[0] <= now]
+        self._to_kill = [item for item in self._to_kill if item[0] > now]
+        for _, command, origin in due:
+            watch = watches.get(origin.name)
+            if watch is not None and watch.death is None and watch.send(signal.SIGKILL):
                 self._answer(command, origin, "it did not stop in time: SIGKILL sent to")
 
     def _answer(self, command: Command, origin: Origin, what: str) -> None:
         text = f"{what} process {origin.pid} on {origin.host}"
         attrs = {"command": command.id, "verb": command.verb[:50], "process": origin.process}
-        self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from obeying
+            self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)
 
 
 def _is_for(to: str, origin: Origin) -> bool:

@@ -44,6 +44,7 @@ class Own:
         for fact in facts:
             spool.facts.append(wire.frame(wire.encode(fact)))
         if spool.lost:
+            self.sync()  # what it has said before counts
             del self._spools[upstream]  # with a new one it may go better
             raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
         self._unsynced.add(upstream)

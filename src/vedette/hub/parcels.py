@@ -3,6 +3,8 @@
 What comes in was made by somebody else: nothing of it is believed that could be wrong.
 """
 
+from typing import Literal
+
 import msgspec
 import numpy as np
 
@@ -26,9 +28,8 @@ def _parcel(
     batch: Batch, start: int, place: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
 ) -> wire.Parcel:
     origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token, and is nobody else's business
-    return wire.Parcel(
-        origin, batch.lane, start, place, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals
-    )
+    lane: Literal["f", "s"] = "f" if batch.lane == LANE_FACTS else "s"
+    return wire.Parcel(origin, lane, start, place, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals)
 
 
 def _pack_facts(batch: Batch) -> list[wire.Parcel]:
@@ -47,9 +48,8 @@ def _pack_facts(batch: Batch) -> list[wire.Parcel]:
 
 def _pack_samples(batch: Batch) -> list[wire.Parcel]:
     blocks = [columns.block() for columns in batch.columns]
-    numbers = sum(len(block.n) * (3 + len(block.names)) for block in blocks)
-    if numbers * 8 > wire.MAX_SHIPMENT // 2 and max(len(block.n) for block in blocks) > 1:  # even if nothing compresses
-        places = np.unique(np.concatenate([block.n for block in blocks]))
+    places = np.unique(np.concatenate([block.n for block in blocks])) if blocks else ()
+    if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(places) > 1:
         cut = int(places[len(places) // 2 - 1])
         first = [part for block in blocks if len((part := block.until(cut)).n)]
         second = [part for block in blocks if len((part := block.after(cut)).n)]
@@ -58,6 +58,12 @@ def _pack_samples(batch: Batch) -> list[wire.Parcel]:
             *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut, refusals={})),
         ]
     return [_parcel(batch, batch.start, batch.place, [], [_pack_block(block) for block in blocks])]
+
+
+def _most_bytes(block: Block) -> int:
+    """Return how large a block may be once it is packed, if nothing compresses."""
+    names = sum(map(len, block.names)) + sum(len(key) + len(value) for key, value in block.tags.items())
+    return len(block.n) * (3 + len(block.names)) * 8 + 4 * names + 20 * len(block.names) + 200
 
 
 def _pack_block(block: Block) -> wire.Packed:

@@ -22,6 +22,8 @@ from vedette.store import Batch
 _WINDOW_BYTES = 16 << 20  # on the way and not acknowledged
 _SHIPMENT_BYTES = 1 << 20
 _CONNECT_S = 10.0
+_INTRODUCED_AT_ONCE = 1000
+_STANDS_S = 10.0  # a connection that has stood for so long may be tried again at once
 _SILENCE_S = 30.0  # a hub that answers nothing for so long is gone, whatever the connection says
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.2, 15.0
 
@@ -126,7 +128,8 @@ class Relay:
     def introduce(self, origins: list[str]) -> None:
         """Ask how far origins are there."""
         if self.session is not None:
-            self.session.send(wire.Introduce(self._home_id, self._host, origins))
+            for at in range(0, max(1, len(origins)), _INTRODUCED_AT_ONCE):
+                self.session.send(wire.Introduce(self._home_id, self._host, origins[at : at + _INTRODUCED_AT_ONCE]))
 
     def offer(self, batches: list[tuple[str, Batch]], *, over: bool = False) -> None:
         """Ship batches; each is kept when `acknowledged` hands it back. `over`: their origins will say no more."""
@@ -165,12 +168,12 @@ class Relay:
             safe += items
         return safe
 
-    def beat(self, heard: dict[str, int], skews: dict[str, float]) -> None:
+    def beat(self, heard: dict[str, int], skews: dict[str, float], through: list[str]) -> None:
         """Say that this hub lives, when origins were last heard, and how their clocks differ from the one here."""
         if self.session is not None:
             now_t = time.time_ns()
             ages = {name: (now_t - t) / 1e9 for name, t in heard.items()}
-            self.session.send(wire.Alive(now_t, ages, self.skew_s, skews))
+            self.session.send(wire.Alive(now_t, ages, self.skew_s, skews, through))
 
     # In the event loop.
 
@@ -179,6 +182,7 @@ class Relay:
         wait_s = _LEAST_WAIT_S
         while True:
             session = Session(asyncio.get_running_loop())
+            begun = time.monotonic()
             try:
                 async with contextlib.AsyncExitStack() as stack:
                     reader, writer, unframer = await asyncio.wait_for(self._dial(stack), _CONNECT_S)
@@ -186,14 +190,15 @@ class Relay:
                     if self._there == self._home_id:
                         self._tell(Mine(session), wake)
                         return
-                    wait_s = _LEAST_WAIT_S
                     self._tell(Linked(session), wake)
                     await self._talk(session, reader, writer, unframer, wake)
             except TimeoutError:
                 self.trouble = f"{self.address} does not answer"
-            except (OSError, VedetteError, asyncio.IncompleteReadError) as error:
+            except (OSError, VedetteError, ValueError, asyncio.IncompleteReadError) as error:  # a name may be none
                 self.trouble = f"{self.address}: {error or type(error).__name__}"
             self._tell(Unlinked(session), wake)
+            if time.monotonic() - begun > _STANDS_S:
+                wait_s = _LEAST_WAIT_S
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # so that not all come back at once
             wait_s = min(wait_s * 2, _MOST_WAIT_S)
 

@@ -2,17 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import queue
 import resource
 import select
 import signal
 import sqlite3
-import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from vedette import kernel, wire
@@ -23,6 +23,7 @@ from vedette.hub import takein
 from vedette.hub.address import Address
 from vedette.hub.door import Door
 from vedette.hub.keeper import Keeper
+from vedette.hub.listener import Listener, Listening
 from vedette.hub.relay import Relay, Session
 from vedette.hub.sweeper import Sweeper
 from vedette.model import new_id
@@ -31,6 +32,8 @@ from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
 
 _RETRY_S = 1.0
+_AGAIN_S = 60.0  # the same complaint
+_LISTEN_AGAIN_S = 5.0
 T = TypeVar("T")
 
 
@@ -42,14 +45,6 @@ class _Seal(NamedTuple):
 class _Act(NamedTuple):
     do: Callable[[Keeper], Any]
     answer: "asyncio.Future[Any]"
-
-
-class Listening(NamedTuple):
-    """Where a hub listens for others, and how they are told to come."""
-
-    bind: Address
-    told: Address
-    context: ssl.SSLContext | None
 
 
 def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening | None:
@@ -183,6 +178,7 @@ class _Service:
         self._wake = _Alarm(home.spool)
         self._stopping = threading.Event()
         self._left = False
+        self._complained = ("", 0.0)
         self._relaying: set[asyncio.Task[None]] = set()
         self._errands: set[asyncio.Task[None]] = set()
         self._door = Door(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
@@ -196,15 +192,18 @@ class _Service:
             self._loop.add_signal_handler(number, self._stop)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._home.socket)
-        servers = [await asyncio.start_unix_server(self._door.unix, self._home.socket)]
+        server = await asyncio.start_unix_server(self._door.unix, self._home.socket)
         os.chmod(self._home.socket, 0o600)
+        listener = None
         if self._listen is not None:
-            servers.append(await self._open(self._listen, quiet=quiet))
+            listener = Listener(self._listen, self._door.tcp, max(8, self._settings.limits.connections // 8))
+            await self._open(listener, self._listen, quiet=quiet)
         keeping = threading.Thread(target=self._keep, name="keeper")
         keeping.start()
         await self._ended.wait()
-        for server in servers:
-            server.close()
+        server.close()
+        if listener is not None:
+            listener.close()
         for task in self._relaying:
             task.cancel()
         for name in (self._home.socket, *([self._home.connect] if self._listen is not None else [])):
@@ -212,16 +211,19 @@ class _Service:
                 os.unlink(name)
         keeping.join()
 
-    async def _open(self, listen: Listening, *, quiet: bool) -> asyncio.Server:
-        """Listen for other hubs, and say how they connect."""
+    async def _open(self, listener: Listener, listen: Listening, *, quiet: bool) -> None:
+        """Listen for other hubs, and say how they connect; one that started by itself goes on without if need be."""
         try:
-            server = await asyncio.start_server(
-                self._door.tcp, listen.bind.host or None, listen.bind.port, ssl=listen.context, limit=1 << 18,
-                **({"ssl_handshake_timeout": 10} if listen.context is not None else {}),
-            )  # fmt: skip
+            port = listener.open()
         except OSError as error:
-            raise HubError(f"{listen.bind} cannot be listened on: {error.strerror or error}") from None
-        port = server.sockets[0].getsockname()[1]
+            self._listens = f"{listen.bind} cannot be listened on: {error.strerror or error}"
+            if not quiet:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._home.socket)
+                raise HubError(self._listens) from None
+            self._complain(self._listens)
+            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._errand(self._open(listener, listen, quiet=quiet)))
+            return
         told = Address("", listen.told.host, listen.told.port or port, listen.told.token, listen.told.fingerprint)
         self._listens = str(told)
         text = told.connect_string()
@@ -229,7 +231,11 @@ class _Service:
         if not quiet:
             print(f"other machines connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
             print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
-        return server
+
+    def _errand(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(doing)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     def _stop(self) -> None:
         self._stopping.set()
@@ -255,18 +261,16 @@ class _Service:
         self._wake.set()
         return asked
 
-    def _asked_from_above(self, session: Session, message: wire.Message) -> None:
-        task = asyncio.ensure_future(self._do_from_above(session, message))
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    def _asked_from_above(self, upstream: str, session: Session, message: wire.Message) -> None:
+        self._errand(self._do_from_above(upstream, session, message))
 
-    async def _do_from_above(self, session: Session, message: wire.Message) -> None:
+    async def _do_from_above(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
             await self._door.seal_below(message)
             await self.seal(message.run)  # what is meant for above is shipped by then
-            session.send(wire.Done())
+            session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
-            await self._door.order(message)
+            await self._door.order(message, upstream, below=upstream == self._pace.onward)
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
@@ -284,7 +288,7 @@ class _Service:
             up_s=time.monotonic() - self._born,
             living=len(keeper.living()),
             waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
-            set_aside=dict(keeper.set_aside),
+            set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.mail.set_aside.items()},
             trouble=keeper.trouble or keeper.mail.trouble,
             listens=self._listens,
             links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
@@ -300,7 +304,8 @@ class _Service:
     def _dial(self, upstream: str) -> Relay:
         """Begin to relay to another hub."""
         address = addresses.parse(upstream)
-        relay = Relay(address, self._home_id, kernel.host(), self._asked_from_above, trusted=self._pace.trusted_network)
+        ask = functools.partial(self._asked_from_above, upstream)
+        relay = Relay(address, self._home_id, kernel.host(), ask, trusted=self._pace.trusted_network)
         self._loop.call_soon_threadsafe(self._run_relay, relay)
         return relay
 
@@ -313,6 +318,20 @@ class _Service:
         self._loop.call_soon_threadsafe(self._door.acknowledge, safe, broken)
 
     def _keep(self) -> None:
+        """Keep until nobody needs it; whatever happens, the program ends with this, and the lock goes with it."""
+        try:
+            self._keep_on()
+            if self._home.holds(self._lock):
+                self.keeper.close()
+        except Exception as error:  # the spools are safe, and the next hub reads them
+            self._complain(f"{type(error).__name__}: {error}")
+        finally:
+            self._left = True
+            self._turn_away()
+            self.taking_in.refuse("the hub is leaving; do it again")
+            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _keep_on(self) -> None:
         idle_since = time.monotonic()
         while not self._stopping.is_set():
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
@@ -325,16 +344,15 @@ class _Service:
                 for item in asked:
                     if isinstance(item, _Act):
                         self._do(item)
-                change, more = self.keeper.turn(seal={item.run for item in seals} or None)
                 self.keeper.trouble = ""
+                change, more = self.keeper.turn(seal={item.run for item in seals} or None)
                 failure = ""
                 if change.spans or change.events or change.points:
                     self._loop.call_soon_threadsafe(self._door.publish, change)
             except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
                 self.keeper.start_over(error)
                 failure = self.keeper.trouble
-                sys.stderr.write(f"vedette hub: {failure}; trying again\n")
-                sys.stderr.flush()
+                self._complain(f"{failure}; trying again")
                 self._stopping.wait(_RETRY_S)
             for item in seals:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
@@ -348,14 +366,15 @@ class _Service:
                 break
             if not more:
                 self._wake.wait(self._pace.turn_s)
-        try:
-            if self._home.holds(self._lock):
-                self.keeper.close()
-        finally:
-            self._left = True
-            self._turn_away()
-            self.taking_in.refuse("the hub is leaving; do it again")
-            self._loop.call_soon_threadsafe(self._ended.set)
+
+    def _complain(self, text: str) -> None:
+        """Put a sentence into the log, if it is a new one; the disk that the log is on may be full."""
+        if text == self._complained[0] and time.monotonic() - self._complained[1] < _AGAIN_S:
+            return
+        self._complained = text, time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"vedette hub: {text}\n")
+            sys.stderr.flush()
 
     def _sweep(self) -> None:
         def living() -> set[str]:

@@ -41,9 +41,19 @@ class Speaker:
         self._begin(facts, samples)
 
     def rewind(self, facts: Mark, samples: Mark) -> None:
-        """Go on from other places: what was handed over since then did not arrive."""
+        """Go on from other places: what was handed over since then did not arrive.
+
+        Should what was kept be lost there, and be gone here, that is a gap: counted as one record that is damaged.
+        """
         self.shut()
-        self._begin(facts, samples)
+        counts = self._counts
+        self._begin(
+            _with_counts(facts, *counts[LANE_FACTS], gap=self._is_gap(LANE_FACTS, facts, self._kept)),
+            _with_counts(samples, *counts[LANE_SAMPLES], gap=self._is_gap(LANE_SAMPLES, samples, self._sealed)),
+        )
+
+    def _is_gap(self, lane: str, mark: Mark, kept: int) -> bool:
+        return mark.place < kept and min(list_segments(self.directory, lane), default=0) > mark.place
 
     def _begin(self, facts: Mark, samples: Mark) -> None:
         if facts.place:
@@ -54,6 +64,9 @@ class Speaker:
         self._refused_facts, self._refused = facts.refused, samples.refused
         self._handed_facts, self._handed = facts.place, samples.place
         self._kept, self._sealed = facts.place, samples.place
+        self._counts = {  # damaged and refused, of what is kept
+            LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused),
+        }  # fmt: skip
         self._allowance = Allowance(self._limits)
         self._columns: dict[tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]], Columns] = {}
         self._oldest: float | None = None  # when the oldest waiting sample was read
@@ -227,6 +240,7 @@ class Speaker:
 
     def kept(self, batch: Batch) -> None:
         """Take note that a batch is kept: by the store, or by the hub that it is meant for."""
+        self._counts[batch.lane] = batch.damaged, batch.refused
         if batch.lane == LANE_FACTS:
             self._kept = max(self._kept, batch.place)
         else:
@@ -301,3 +315,7 @@ class Speaker:
                 return file.read(200_000)
         except OSError:
             return ""
+
+
+def _with_counts(mark: Mark, damaged: int, refused: int, *, gap: bool) -> Mark:
+    return Mark(mark.place, max(mark.damaged, damaged) + gap, max(mark.refused, refused))

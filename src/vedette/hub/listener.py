@@ -1,0 +1,92 @@
+"""The TCP port of a hub: who connects is counted before anything else, so that strangers cost little."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
+
+from vedette.hub.address import Address
+
+_HANDSHAKE_S = 5.0
+_SHUTDOWN_S = 1.0
+_PAUSE_S = 0.1
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Listening(NamedTuple):
+    """Where a hub listens for others, and how they are told to come."""
+
+    bind: Address
+    told: Address
+    context: ssl.SSLContext | None
+
+
+class Listener:
+    """Accepts connections, and hands them on once their handshake is done."""
+
+    def __init__(self, listening: Listening, talk: Talk, most: int) -> None:
+        """`most`: how many handshakes may go on at once; more are turned away unheard."""
+        self._listening = listening
+        self._talk = talk
+        self._most = most
+        self._socket: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._shaking = 0
+
+    def open(self) -> int:
+        """Begin to listen; return the port. Raise OSError when that cannot be done."""
+        bind = self._listening.bind
+        if bind.host:
+            family, *_, address = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.create_server((str(address[0]), bind.port), family=family)
+        else:
+            try:
+                self._socket = socket.create_server(("", bind.port), family=socket.AF_INET6, dualstack_ipv6=True)
+            except (OSError, ValueError):  # no IPv6 here
+                self._socket = socket.create_server(("", bind.port))
+        self._socket.setblocking(False)
+        self._start(self._accept(self._socket))
+        return int(self._socket.getsockname()[1])
+
+    def _start(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(doing)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                peer, _ = await loop.sock_accept(listener)
+            except OSError:  # too many open files, say
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            if self._shaking >= self._most:
+                peer.close()
+                continue
+            self._shaking += 1
+            self._start(self._shake_hands(peer))
+
+    async def _shake_hands(self, peer: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        context = self._listening.context
+        patience = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _SHUTDOWN_S} if context else {}
+        reader = asyncio.StreamReader(limit=1 << 18)
+        try:
+            with contextlib.suppress(OSError):
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.connect_accepted_socket(
+                    lambda: asyncio.StreamReaderProtocol(reader, self._talk), peer, ssl=context, **patience
+                )
+        finally:
+            self._shaking -= 1
+
+    def close(self) -> None:
+        """Stop listening."""
+        for task in self._tasks:
+            task.cancel()
+        if self._socket is not None:
+            self._socket.close()
