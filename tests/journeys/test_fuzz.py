@@ -79,6 +79,7 @@ def test_every_message_and_field_of_the_wire_is_malformed():
 
 def test_the_hub_survives_whatever_is_sent(home):
     """30,000 malformed frames: the hub lives, holds no more memory or descriptors, and answers others meanwhile."""
+    ask(home, wire.Edit(["nobody"], {"note": "so that the hub has a spool of its own"}))
     before = ask(home, wire.AskHealth())
     small, open_before = memory_kib(before.pid)[0], descriptors(before.pid)
     with _WellBehaved(home) as other:

@@ -85,6 +85,9 @@ def run(
     os.umask(0o077)
     home.prepare()
     listen = listening(home, settings, tls=tls)
+    for upstream in (settings.hub.onward, settings.hub.reroute):
+        if upstream:
+            addresses.parse(upstream)  # what is wrong with it is said at once
     lock = home.take_lock()
     if lock is None:
         if not quiet:
