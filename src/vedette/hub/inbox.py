@@ -92,6 +92,7 @@ class Mail:
         self.unsafe_bytes = 0  # read, and not flushed
         self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
         self.pressed = False  # so much waits in memory that no more is read until it is sealed
+        self._room = _MOST_WAITING  # for numbers, in this reading
         self._root = root
         self._marks = marks
         self._tails: dict[str, Tail] = {}
@@ -128,7 +129,8 @@ class Mail:
         for name in self._names():
             if name in self._dry or name in self.set_aside:
                 continue
-            self.pressed = sum(heard.numbers for heard in self.heard.values()) > _MOST_WAITING
+            self._room = _MOST_WAITING - sum(heard.numbers for heard in self.heard.values())
+            self.pressed = self._room < 0
             if self.pressed:
                 return True
             try:
@@ -152,6 +154,9 @@ class Mail:
         live = name in self._live
         at = before = tail.place
         for n, payload in tail.read(gone=not live, limit=_LIMIT):
+            if self._room < 0:  # the rest is read again, once this is sealed
+                tail = self._put_back(name, at)
+                break
             self._take(name, at, payload, now, live=live)
             if name in self._last:
                 self._ends.setdefault(name, deque()).append((n, self._last[name]))
@@ -161,6 +166,15 @@ class Mail:
             self._dry.add(name)
         return tail.place != before
 
+    def _put_back(self, name: str, place: int) -> Tail:
+        """Have an inbox read on from an earlier place, between two shipments."""
+        old = self._tails[name]
+        old.sync()  # it may be done with segments that were read in part only
+        old.shut()
+        tail = self._tails[name] = Tail(os.path.join(self._root, name), _LANE, place, shape=SHIPMENT)
+        tail.damaged = old.damaged
+        return tail
+
     def _take(self, inbox: str, at: int, payload: bytes, now: float, *, live: bool) -> None:
         """Take in a shipment. What is wrong with it ends its connection, and is never acknowledged."""
         if inbox in self.broken:
@@ -169,8 +183,10 @@ class Mail:
             shipment = _decode(payload)
             if live and shipment.seq != self._last.get(inbox, shipment.seq - 1) + 1:
                 raise FormatError(f"shipment {shipment.seq} is not the next one")
-            if sum(parcels.numbers_in(parcel) for parcel in shipment.parcels) > parcels.MOST_NUMBERS:
+            numbers = sum(parcels.numbers_in(parcel) for parcel in shipment.parcels)
+            if numbers > parcels.MOST_NUMBERS:
                 raise FormatError(f"a shipment holds more than {parcels.MOST_NUMBERS} numbers")
+            self._room -= numbers
             for parcel in shipment.parcels:
                 self._take_parcel(parcel, inbox, at, now)
             self._last[inbox] = shipment.seq

@@ -206,7 +206,7 @@ class Keeper:
 
         `upstream`: the hub that gives it, which may command only what is meant for it.
         """
-        if not self.orders.is_new(command):
+        if not self.orders.is_new(command, upstream):
             return None
         pairs = [
             (speaker.origin, self._watches[name])

@@ -19,14 +19,18 @@ class Orders:
     def __init__(self, say: Say) -> None:
         """`say` puts an answer on record, for the hub that keeps the run."""
         self._say = say
-        self._seen: dict[str, None] = {}
+        self._seen: dict[tuple[str, str | None], None] = {}
         self._to_kill: list[tuple[float, Command, Origin]] = []
 
-    def is_new(self, command: Command) -> bool:
-        """Tell whether a command has not been seen yet; from now on it has been."""
-        if command.id in self._seen:
+    def is_new(self, command: Command, upstream: str | None = None) -> bool:
+        """Tell whether a command has not been seen yet; from now on it has been.
+
+        It may come from each hub above, as each commands only those that are meant for it; one that was given here
+        (`upstream` is None) was for all of them.
+        """
+        if (command.id, upstream) in self._seen or (command.id, None) in self._seen:
             return False
-        self._seen[command.id] = None
+        self._seen[command.id, upstream] = None
         while len(self._seen) > _MOST_REMEMBERED:
             del self._seen[next(iter(self._seen))]
         return True

@@ -3,6 +3,7 @@
 So its word is kept, relayed and found again after a kill -9 just as a process's is.
 """
 
+import contextlib
 import os
 import platform
 import time
@@ -46,6 +47,8 @@ class Own:
         if spool.lost:
             self.sync()  # what it has said before counts
             del self._spools[upstream]  # with a new one it may go better
+            with contextlib.suppress(OSError):  # else each try would leave an empty one behind
+                os.rmdir(spool.directory)
             raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
         self._unsynced.add(upstream)
 

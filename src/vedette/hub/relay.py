@@ -302,7 +302,11 @@ def _skew_s(clock: wire.Clock, now_t: int) -> float:
 def _weight(parcel: wire.Parcel) -> int:
     """Return what a parcel costs: its bytes, or more when it is small only because its numbers compress so well."""
     facts = sum(len(payload) + 12 for _, payload in parcel.facts)
-    blocks = sum(
-        len(b.n) + len(b.t) + len(b.step) + sum(map(len, b.values)) + sum(map(len, b.names)) for b in parcel.blocks
-    )
+    blocks = sum(map(_block_bytes, parcel.blocks))
     return 250 + facts + max(blocks, parcels.numbers_in(parcel) // 4)
+
+
+def _block_bytes(block: wire.Packed) -> int:
+    """Return how large a block is, about; as many with one row each may make up a parcel, their heads count, too."""
+    names = sum(len(name.encode()) + 5 for name in (*block.names, *block.tags, *block.tags.values()))
+    return 150 + names + sum(len(column) + 5 for column in (block.n, block.t, block.step, *block.values))
