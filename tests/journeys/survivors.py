@@ -10,7 +10,9 @@ from vedette.app import ask
 from vedette.cli.doctor import examine
 from vedette.cli.hub import _stop
 from vedette.home import Home
+from vedette.model import HUB
 from vedette.query.runs import RunView, select
+from vedette.segment import origin_of
 from vedette.store.sqlite import open_reader
 
 
@@ -21,7 +23,7 @@ def main() -> None:
         os.utime(os.path.join(home.spool, name), (1, 1))  # the power was away for longer than a minute
     ask(home, wire.Seal(""))
     deadline = time.monotonic() + 20
-    while set(os.listdir(home.spool)) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
+    while _left(home) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
         time.sleep(0.02)
     store = open_reader(home.store)
     found = {
@@ -30,11 +32,18 @@ def main() -> None:
         "doctor": {what: said for what, said, _ in examine(settings.load())},
         "damaged": sum(row.damaged for row in store.origins()),
         "set_aside": list(ask(home, wire.AskHealth()).set_aside),
-        "left": os.listdir(home.spool),
+        "left": sorted(_left(home)),
     }
     store.close()
     _stop(home, quiet=True)
     json.dump(found, sys.stdout)
+
+
+def _left(home: Home) -> set[str]:
+    """Return the spools that are there, but for that of the living hub itself."""
+    hub = home.hub_pid()
+    origins = {name: origin_of(os.path.join(home.spool, name)) for name in os.listdir(home.spool)}
+    return {name for name, one in origins.items() if one is None or one.voice != HUB or one.pid != hub}
 
 
 def _all_of(view: RunView) -> dict[str, object]:
