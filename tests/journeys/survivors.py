@@ -25,6 +25,7 @@ def main() -> None:
     deadline = time.monotonic() + 20
     while _left(home) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
         time.sleep(0.02)
+    ask(home, wire.Seal(""))  # what the hub itself has said of the dead
     store = open_reader(home.store)
     found = {
         "runs": {view.name: _all_of(view) for view in select(store)},
