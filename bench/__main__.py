@@ -20,6 +20,7 @@ PARTS = {
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
     "relay": ("relay", "kills of either hub"),
+    "fuzz": ("fuzz", "frames"),
     "power-cut": ("power_cut", "cuts"),
 }
 
