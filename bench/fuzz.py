@@ -34,9 +34,9 @@ class Way(NamedTuple):
 
 
 _WAYS = (
-    Way("without the token", "stranger", 0.4, wire.Message, True),
-    Way("after a right Hello", "greeted", 0.3, FROM_OTHERS, False),
-    Way("after Introduce", "introduced", 0.3, FROM_A_HUB, False),
+    Way("without the token", "stranger", 0.75, wire.Message, True),
+    Way("after a right Hello", "greeted", 0.2, FROM_OTHERS, False),
+    Way("after Introduce", "introduced", 0.05, FROM_A_HUB, False),
 )
 
 
@@ -47,8 +47,8 @@ def measure(*, quick: bool, times: int | None) -> Part:
     for number, way in enumerate(_WAYS):
         count = int(frames * way.share)
         _attack(part, f"{count} frames {way.what}", count, functools.partial(_send, way, count, number))
-    shipments = frames // 200
-    _attack(part, f"{shipments} hostile shipments in sound frames", shipments * 10, functools.partial(_ship, shipments))
+    shipments = frames // 500
+    _attack(part, f"{shipments} hostile shipments in sound frames", shipments * 20, functools.partial(_ship, shipments))
     return part
 
 
