@@ -165,6 +165,20 @@ def test_half_a_handshake(port):
         eventually(lambda: descriptors(here.process.pid) <= before + 60, 5)
 
 
+def test_comings_and_goings_leave_nothing(port, unharmed):
+    """A relay that comes and goes with nothing to say, and one that knows thousands of nobodies, cost nothing."""
+    here = port("--set", "hub.sync_s=0.1")
+    with unharmed(here, 16 << 10):
+        for _ in range(200):
+            here.introduced().close()
+        with here.introduced() as peer:
+            for part in range(5):
+                nobodies = {f"nobody-{part}-{number}": 1.0 for number in range(10_000)}
+                assert isinstance(ask_through(peer, wire.Alive(1, nobodies, 0.5, nobodies)), wire.Clock)
+        eventually(lambda: os.listdir(here.home.inbox) == [])
+        assert ask(here.home, wire.AskHealth()).links == {}
+
+
 # A hub that throws away the samples of every other parcel, and says that they are safe.
 _LOSSY = """
 import itertools, msgspec
