@@ -74,10 +74,7 @@ def test_strangers(port, far, unharmed):
         assert refused["malformed"] > 100
 
 
-_POISONED = pytest.mark.xfail(reason="a shipment of an unknown lane stops the keeper for good", run=False)
-
-
-@pytest.mark.parametrize("way", ["greeted", pytest.param("introduced", marks=_POISONED)])
+@pytest.mark.parametrize("way", ["greeted", "introduced"])
 def test_frames_of_one_who_has_the_token(port, far, unharmed, way):
     """Malformed frames after a right Hello, and after an Introduce too: others are served, and nothing is lost."""
     here = port()
@@ -89,17 +86,11 @@ def test_frames_of_one_who_has_the_token(port, far, unharmed, way):
         assert report.answers["Refused"] > 500
 
 
-_OPEN = {
-    "lane": "the keeper raises KeyError for good",
-    "beyond": "the first shipment that does not fit is not answered",
-    "integers": "what cannot be kept stays in its inbox for good",
-    "bomb": "nothing bounds the numbers of a whole shipment",
-}
-_OTHERS = [kind for kind in Hostile(1).kinds if kind not in _OPEN]
-_CASES = [pytest.param([kind], marks=pytest.mark.xfail(reason=why, strict=True)) for kind, why in _OPEN.items()]
+_ALONE = ("lane", "beyond", "integers", "bomb")  # each of these has stopped a hub for good
+_OTHERS = [kind for kind in Hostile(1).kinds if kind not in _ALONE]
 
 
-@pytest.mark.parametrize("kinds", [_OTHERS, *_CASES], ids=["others", *_OPEN])
+@pytest.mark.parametrize("kinds", [_OTHERS, *([kind] for kind in _ALONE)], ids=["others", *_ALONE])
 def test_hostile_shipments(port, unharmed, kinds):
     """Sound frames with shipments that nobody sound would send: refused or counted, and others are acknowledged."""
     here = port("--set", "hub.seal_s=0.1", "--set", "hub.sync_s=0.05")
@@ -123,11 +114,10 @@ def test_slow_strangers(port, far, unharmed):
             eventually(lambda: loris.closed >= 52)  # one place is the relay's
             eventually(lambda: loris.closed == 150, 15)
         refused = ask(here.home, wire.AskHealth()).refused
-        assert refused["limits.connections"] > 50
-        assert refused["silent"] > 90
+        assert refused["limits.connections"] > 100  # an eighth of the places is for strangers
+        assert 0 < refused["silent"] <= 12
 
 
-@pytest.mark.xfail(reason="strangers on TCP count against the places of those on the Unix socket", strict=True)
 def test_strangers_leave_room_for_the_owner(port):
     """However many strangers hold the port, the owner of the hub is answered."""
     here = port("--set", "limits.connections=20")
@@ -154,7 +144,6 @@ def test_tls(port, far, unharmed):
         assert greeted.answers["Health"]
 
 
-@pytest.mark.xfail(reason="a handshake that is under way is not counted", strict=True)
 def test_half_a_handshake(port):
     """Connections that never finish their handshake count against the limit."""
     here = port("--set", "limits.connections=50", loopback=False)

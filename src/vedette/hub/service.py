@@ -199,7 +199,8 @@ class _Service:
         os.chmod(self._home.socket, 0o600)
         listener = None
         if self._listen is not None:
-            listener = Listener(self._listen, self._door.tcp, max(8, self._settings.limits.connections // 8))
+            most = max(8, self._settings.limits.connections // 8)
+            listener = Listener(self._listen, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
         keeping = threading.Thread(target=self._keep, name="keeper")
         keeping.start()
