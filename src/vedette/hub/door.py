@@ -346,7 +346,7 @@ class _Visitor:
 
 def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
-        keeper.through = homes
+        keeper.outward.through = homes
         keeper.alive(message)
 
     return note

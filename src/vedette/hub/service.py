@@ -293,10 +293,10 @@ class _Service:
             living=len(keeper.living()),
             waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
             set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.mail.set_aside.items()},
-            trouble=keeper.trouble or keeper.mail.trouble,
+            trouble=keeper.trouble or keeper.watching.trouble or keeper.mail.trouble,
             listens=self._listens,
             links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
-            relays={str(relay.address): relay.trouble for relay in list(keeper.relays.values())},
+            relays={str(relay.address): relay.trouble for relay in list(keeper.outward.relays.values())},
             refused=dict(self._door.refused),
             keep=self._sweeper.keep,
             sweeping=self._sweeper.busy,
@@ -348,7 +348,7 @@ class _Service:
                 for item in asked:
                     if isinstance(item, _Act):
                         self._do(item)
-                self.keeper.trouble = ""
+                self.keeper.trouble = self.keeper.watching.trouble = ""
                 change, more = self.keeper.turn(seal={item.run for item in seals} or None)
                 failure = ""
                 if change.spans or change.events or change.points:
