@@ -150,7 +150,7 @@ def shipping(port: Port, far: Any, count: int = 1500, pause_s: float = 0.002) ->
         job.stdout.readline()
         eventually(lambda: ask(port.home, wire.AskHealth()).links, 20)
         yield
-        assert job.wait(60) == 0
+        assert job.wait(900) == 0
         eventually(lambda: any(is_whole(run, count) for run in read_runs(port.home) if "count" in run.config), 40)
     finally:
         job.kill()

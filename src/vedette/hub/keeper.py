@@ -193,7 +193,8 @@ class Keeper:
             known = speaker.origin is not None
             try:
                 batch = speaker.read_facts()
-                more = speaker.read_samples(now) > 0 or more
+                speaker.read_samples(now)
+                more = more or speaker.has_more
             except FormatError as error:  # of a newer version: leave it alone, whole
                 self.set_aside[name] = str(error)
                 self.forget(name)
