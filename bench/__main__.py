@@ -19,6 +19,8 @@ PARTS = {
     "fork": ("fork", "processes of each kind"),
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
+    "relay": ("relay", "kills of either hub"),
+    "fuzz": ("fuzz", "frames"),
     "power-cut": ("power_cut", "cuts"),
     "remove": ("remove", "runs that are removed"),
     "sync": ("sync", "rounds"),

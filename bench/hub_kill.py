@@ -20,6 +20,7 @@ from vedette.store.sqlite import SqliteStore, open_reader
 
 _CLIENTS = 3
 _STOP, _FIRST = 0, 1  # slots of the witness
+_HURRY = {"SEAL": "0.05", "SHIP": "0.05", "SYNC": "0.05", "TURN": "0.02"}
 
 
 class Tally(NamedTuple):
@@ -38,7 +39,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
     kills = times or (20 if quick else 200)
     part = Part("kill -9 of the hub under load")
     began = time.monotonic()
-    with _hurried_hub(), fresh_home(hub=True) as home:
+    with hurried_hub(), fresh_home(hub=True) as home:
         tally = _kill_many(home, kills)
     took = time.monotonic() - began
     lost, twice, extra, wrong = tally.finding
@@ -60,8 +61,9 @@ def measure(*, quick: bool, times: int | None) -> Part:
 
 
 @contextlib.contextmanager
-def _hurried_hub() -> Iterator[None]:
-    said = {"VEDETTE_HUB_SEAL_S": "0.05", "VEDETTE_HUB_SYNC_S": "0.05", "VEDETTE_HUB_TURN_S": "0.02"}
+def hurried_hub() -> Iterator[None]:
+    """Have hubs that are started here seal, ship and flush all the time."""
+    said = {f"VEDETTE_HUB_{name}_S": pace for name, pace in _HURRY.items()}
     os.environ.update(said)
     try:
         yield
@@ -73,18 +75,18 @@ def _hurried_hub() -> Iterator[None]:
 def _kill_many(home: Home, kills: int) -> Tally:
     chance = random.Random(kills)
     witness = Witness(_FIRST + _CLIENTS + kills)
-    clients = [_fork(witness, _FIRST + number, number % 3, 0) for number in range(_CLIENTS)]
+    clients = [fork(witness, _FIRST + number, number % 3, 0) for number in range(_CLIENTS)]
     slots = {_FIRST + number: number % 3 for number in range(_CLIENTS)}
     back_s: list[float] = []
     try:
         app.ask(home, wire.AskHealth())
         for number in range(kills):
             time.sleep(chance.uniform(0, 0.4))
-            killed_at = _kill_hub(home)
-            _age_spools(home)
+            killed_at = kill_hub(home)
+            age_spools(home)
             if number % 4 == 3:
                 slots[slot := _FIRST + _CLIENTS + number] = number % 3
-                os.waitpid(_fork(witness, slot, number % 3, 50), 0)
+                os.waitpid(fork(witness, slot, number % 3, 50), 0)
             app.ask(home, wire.AskHealth())
             back_s.append(time.monotonic() - killed_at)
     finally:
@@ -92,13 +94,13 @@ def _kill_many(home: Home, kills: int) -> Tally:
         for pid in clients:
             os.waitpid(pid, 0)
     app.ask(home, wire.Seal(""))
-    finding, points = _check(home, witness, list(slots))
+    finding, points = check(home, witness, list(slots))
     records = sum(witness[slot] for slot in slots)
-    control = _control(home, witness, list(slots))
+    control = damage(home, witness, list(slots))
     return Tally(finding, points, records, back_s, len(slots) - _CLIENTS, control)
 
 
-def _kill_hub(home: Home) -> float:
+def kill_hub(home: Home) -> float:
     """Kill the hub as soon as it can be named; return when."""
     while not (pid := home.hub_pid()):
         time.sleep(0.001)
@@ -109,14 +111,14 @@ def _kill_hub(home: Home) -> float:
     return killed_at
 
 
-def _age_spools(home: Home) -> None:
+def age_spools(home: Home) -> None:
     """Make the spools look as if their last segments had been begun minutes ago, as those of slow programs have."""
     then = time.time() - 300
     for name in os.listdir(home.spool):
         os.utime(os.path.join(home.spool, name), (then, then))
 
 
-def _fork(witness: Witness, slot: int, way: int, most: int) -> int:
+def fork(witness: Witness, slot: int, way: int, most: int) -> int:
     """Start a client that logs until it is told to stop, or `most` records; return its pid."""
     parent = os.getpid()
     pid = os.fork()
@@ -141,7 +143,8 @@ def _name(slot: int) -> str:
     return f"client{slot:06d}"
 
 
-def _check(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, int]:
+def check(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, int]:
+    """Compare what a home's store has with what the witness saw; return that, and how many points there are."""
     store = open_reader(home.store)
     total, points = Finding(), 0
     for slot in slots:
@@ -153,13 +156,13 @@ def _check(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, int
     return total, points
 
 
-def _control(home: Home, witness: Witness, slots: list[int]) -> Finding:
+def damage(home: Home, witness: Witness, slots: list[int]) -> Finding:
     """Damage the store on purpose, without a hub, and look again."""
     if pid := home.hub_pid():
         os.kill(pid, signal.SIGKILL)
         while home.hub_pid() == pid:
             time.sleep(0.01)
-    before, _ = _check(home, witness, slots)
+    before, _ = check(home, witness, slots)
     store = SqliteStore(home.store)
     first, second = (store.series([query_runs.find(store, _name(slot)).id])[0].id for slot in slots[:2])
     store.connection.execute("DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks WHERE series = ?)", (first,))
@@ -169,5 +172,5 @@ def _control(home: Home, witness: Witness, slots: list[int]) -> Finding:
         (second,),
     )
     store.close()
-    after, _ = _check(home, witness, slots)
+    after, _ = check(home, witness, slots)
     return Finding(*(b - a for a, b in zip(before, after, strict=True)))

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 
 from vedette.home import Home
+from vedette.model import HUB
+from vedette.segment import origin_of
 
 
 @contextlib.contextmanager
@@ -61,18 +63,21 @@ def _settling_s(home: Home) -> float:
 def wait_for_burials(home: Home, living: int = 0) -> int:
     """Wait until the hub has buried all spools but those of the living; return how many too many there are at last.
 
-    A spool without a segment, whose process died before it said anything, does not count: it may wait longer.
+    A spool without a segment, whose process died before it said anything, does not count: it may wait longer. Nor does
+    the hub's own.
     """
     deadline = time.monotonic() + 30
-    while (left := _with_segment(home.spool) - living) > 0 and time.monotonic() < deadline:
+    while (left := _with_segment(home) - living) > 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     return max(0, left)
 
 
-def _with_segment(spools: str) -> int:
-    count = 0
-    for name in os.listdir(spools):
+def _with_segment(home: Home) -> int:
+    count, hub = 0, home.hub_pid()
+    for name in os.listdir(home.spool):
+        folder = os.path.join(home.spool, name)
         with contextlib.suppress(FileNotFoundError):  # it is being buried right now
-            held = os.listdir(os.path.join(spools, name))
-            count += any(part[:2] in ("f.", "s.") and not part.endswith(".new") for part in held)
+            begun = any(part[:2] in ("f.", "s.") and not part.endswith(".new") for part in os.listdir(folder))
+            origin = origin_of(folder)
+            count += begun and (origin is None or origin.voice != HUB or origin.pid != hub)
     return count

@@ -53,10 +53,15 @@ def fuzz(
     seconds: float | None = None,
     seed: int = 1,
     messages: Any = wire.Message,
+    greets: bool = True,
+    framed: bool = False,
 ) -> Report:
-    """Send so many frames, or for so long; three dead ends in a row (nobody answers the door) are the end too."""
+    """Send so many frames, or for so long; three dead ends in a row (nobody answers the door) are the end too.
+
+    `greets`, `framed`: as Malformer has them.
+    """
     report = Report()
-    malformer = Malformer(seed, messages)
+    malformer = Malformer(seed, messages, greets=greets, framed=framed)
     chance = random.Random(seed)
     begun = time.monotonic()
     dead_ends = 0

@@ -45,6 +45,9 @@ _STRANGERS = (
     b"*1\r\n$4\r\nPING\r\n",
     b"\x80\x04\x95\x0c\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",  # a pickle
 )
+_FRAMED = {
+    "valid", "wrong type", "bits flipped, checksum right", "noise, framed", "deep or huge", "large and sound",
+}  # fmt: skip
 # Encoded: what may stand where something else belongs.
 _WRONG = (
     b"\xc0", b"\xc2", b"\xc3", b"\x00", b"\xff", b"\xcf" + b"\xff" * 8, b"\xd3\x80" + bytes(7),
@@ -147,8 +150,13 @@ class Malformer:
     that the other side refuses, so what should be reached must come early.
     """
 
-    def __init__(self, seed: int, messages: Any = wire.Message) -> None:
+    def __init__(self, seed: int, messages: Any = wire.Message, *, greets: bool = True, framed: bool = False) -> None:
+        """`greets`: most streams begin with a Hello, else that was said already.
+
+        `framed`: only what is wrong inside a sound frame, a few at a time, so that the first ones are looked at.
+        """
         self._chance = random.Random(seed)
+        self._greets = 0.85 if greets else 0.0
         self.valid = [wire.frame(payload) for payload in valid_payloads(messages)]
         self.wrong = [wire.frame(payload) for payload in wrong_payloads(messages)]
         self._hostile = [wire.frame(payload) for payload in (*_DEEPS, *_HUGE, b"", b"\xc1", b"\x00" * 1000)]
@@ -167,6 +175,9 @@ class Malformer:
             "zeros": (1, lambda: bytes(self._chance.choice((8, 4096, 100_000)))),
             "large and sound": (0.1, lambda: wire.frame(_encode({"type": "hello", "name": "x" * 1_000_000}))),
         }
+        if framed:
+            self.kinds = {name: kind for name, kind in self.kinds.items() if name in _FRAMED}
+        self._most = 5 if framed else 40
         self._names = list(self.kinds)
         self._weights = [weight for weight, _ in self.kinds.values()]
 
@@ -176,15 +187,15 @@ class Malformer:
         for name in self._chance.choices(self._names, self._weights, k=count):
             yield name, kinds[name][1]()
 
-    def stream(self, most: int = 40) -> list[Frame]:
+    def stream(self) -> list[Frame]:
         """Make what one connection sends: greeted or not, sound messages first or not, doubled, shuffled."""
         chance = self._chance
-        frames = list(self.frames(chance.randrange(1, most)))
+        frames = list(self.frames(chance.randrange(1, self._most)))
         if chance.random() < 0.2:
             frames += frames[: len(frames) // 2]  # said twice
         if chance.random() < 0.2:
             chance.shuffle(frames)
-        if chance.random() < 0.85:
+        if chance.random() < self._greets:
             frames[:0] = [("hello", _HELLO)] * chance.choice((1, 1, 1, 2))
         return frames
 

@@ -13,11 +13,14 @@ import argparse
 import sys
 from collections.abc import Mapping
 
+from vedette import wire
 from vedette.cli.output import count, open_home, print_json, table
+from vedette.errors import HubError
+from vedette.home import Home
 from vedette.model import KINDS
 from vedette.query.runs import RunView, select
 from vedette.query.silence import LOST, Seen
-from vedette.views.text import duration, moment, number
+from vedette.views.text import clean, duration, moment, number
 
 STATES = (*KINDS["run"].climbing, *KINDS["run"].ends, LOST)
 _MOST_METRICS = 4
@@ -54,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
     if not found:
         narrowed = args.where or args.project or args.state
-        print("no run fits" if narrowed else "no run is removed" if args.removed else "no runs yet")
+        print("no run fits" if narrowed else "no run is removed" if args.removed else "no runs yet" + _elsewhere(args))
         return 0
     rows = []
     for view in found:
@@ -82,6 +85,18 @@ def silence(seen: RunView | Seen) -> str:
         return ""
     ago = duration(seen.silent_s)
     return f"last heard {ago} ago" if seen.heard_t else f"never heard from; it began {ago} ago"
+
+
+def _elsewhere(args: argparse.Namespace) -> str:
+    """Say which hubs keep what was logged here, if they do."""
+    from vedette.app import ask
+
+    try:
+        health = ask(Home.of(args.settings), wire.AskHealth())
+    except HubError:
+        return ""
+    hubs = ", ".join(health.relays) if isinstance(health, wire.Health) else ""
+    return f" here: what is logged here is kept by the hub at {clean(hubs, one_line=True)}" if hubs else ""
 
 
 def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:

@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
 def _words(news: wire.TakenIn) -> str:
     if not (news.spans or news.events or news.points):
         return "all of it is here already"
-    return f"{news.spans} spans, {news.events} events and {news.points} points are new"
+    counts = {"span": news.spans, "event": news.events, "point": news.points}
+    spans, events, points = (f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    return f"{spans}, {events} and {points} are new"
 
 
 class _Shown:

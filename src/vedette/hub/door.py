@@ -93,6 +93,10 @@ class Door:
         """Talk to whoever has the token."""
         await self._admit(reader, writer, local=False)
 
+    def turn_away(self) -> None:
+        """Take note that somebody was not even heard."""
+        self.refused["limits.connections"] += 1
+
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
         self._open[local] += 1
         if not local:
@@ -100,7 +104,7 @@ class Door:
         stranger = not local
         try:
             if self._open[local] > self._limits.connections or self._strangers > max(8, self._limits.connections // 8):
-                self.refused["limits.connections"] += 1
+                self.turn_away()
                 raise HubError("too many connections are open already (limits.connections)")
             visitor = _Visitor(reader, writer)
             if local:
@@ -342,7 +346,7 @@ class _Visitor:
 
 def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
-        keeper.through = homes
+        keeper.outward.through = homes
         keeper.alive(message)
 
     return note

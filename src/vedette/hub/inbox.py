@@ -141,12 +141,13 @@ class Mail:
             except OSError as error:
                 self.trouble = f"inbox {name}: {error}"
                 continue
-            more = more or moved
+            more = more or moved >= _LIMIT
             if moved and name not in self._live:
                 break  # what lies in later ones may fit only on to what is still to be read here
         return more
 
-    def _read_one(self, name: str, now: float) -> bool:
+    def _read_one(self, name: str, now: float) -> int:
+        """Read on in one inbox; return how many bytes."""
         if name not in self._tails:
             directory = os.path.join(self._root, name)
             self._tails[name] = Tail(directory, _LANE, _first(self._root, name), shape=SHIPMENT)
@@ -164,7 +165,7 @@ class Mail:
             at = n
         if tail.place == before and not live:
             self._dry.add(name)
-        return tail.place != before
+        return tail.place - before
 
     def _put_back(self, name: str, place: int) -> Tail:
         """Have an inbox read on from an earlier place, between two shipments."""

@@ -1,36 +1,30 @@
-"""The hub's work: read the spools, keep and seal or pass on, flush and free, and name the end of what died.
+"""The hub's work: read the spools and inboxes, keep and seal or pass on, flush and free, and bury the dead.
 
 `turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
 """
 
 import os
-import select
 import time
 from collections import ChainMap
 from collections.abc import Callable, Container
 
 from vedette import kernel, wire
-from vedette.errors import FormatError, SettingError, StoreError
+from vedette.errors import FormatError, StoreError
 from vedette.home import Home
 from vedette.hub.heard import Heard
 from vedette.hub.inbox import Mail
-from vedette.hub.liveness import Death, Watch, verdict
 from vedette.hub.orders import Orders
+from vedette.hub.outward import ALIVE_EVERY_S, Outward, Voice, marks_of
 from vedette.hub.own import Own
-from vedette.hub.relay import Linked, Mine, Relay, Told
+from vedette.hub.relay import Relay
 from vedette.hub.speaker import Speaker
-from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, Command, Event, Fact, Origin, Span
+from vedette.hub.watching import Watching
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span
 from vedette.settings import Settings
 from vedette.store import Batch, Mark, Store
 
-_HEARD_EVERY_S = 10.0
 _SHORT_CHUNKS = 64
-_STILLBORN_S = 60.0
 _MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
-
-_ELSEWHERE = {LANE_FACTS: "f>", LANE_SAMPLES: "s>"}  # marks of what another hub has acknowledged
-
-Voice = Speaker | Heard
 
 
 class Keeper:
@@ -49,32 +43,24 @@ class Keeper:
         `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
         hub out of its address; without it, what is meant for others waits.
         """
-        self._handed = handed or {}
         kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
         self.pace = settings.hub
-        self._limits = settings.limits
         self.store = store
         self.speakers: dict[str, Speaker] = {}
         onward = bool(settings.hub.onward)
-        self.mail = Mail(home.inbox, lambda name: self._marks(name, elsewhere=onward), settings)
+        self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=onward), settings)
+        self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
         self.own = Own(home)
+        self.watching = Watching(self.own.say, handed or {})
         self.orders = Orders(self.own.say)
-        self.relays: dict[str, Relay] = {}
-        self.set_aside: dict[str, str] = {}
+        self.set_aside = self.outward.set_aside
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
-        self.through: set[str] = set()  # the homes of hubs that relay through this one
-        self._dial = dial
-        self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
-        self._watches: dict[str, Watch] = {}
-        self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
-        self._poll = select.poll()
-        self._by_fd: dict[int, str] = {}
-        self._synced = self._heard = time.monotonic()
+        self._limits = settings.limits
+        self._synced = self._beaten = time.monotonic()
         self._seals: dict[str, int] = {}
         self._stamped: set[str] = set()
-        self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
         self._unsynced = False
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -84,13 +70,13 @@ class Keeper:
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
-        self._hear_relays(change)
+        self._hear_others(change)
         self._discover()
-        more = self._look_for_deaths()
+        more = self.watching.look(self.speakers)
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
         more = self._read(now, change) or more
-        if len(self._watches) < len(self.speakers):  # by now it is known who they are
-            more = self._look_for_deaths() or more
+        if len(self.watching.watches) < len(self.speakers):  # by now it is known who they are
+            more = self.watching.look(self.speakers) or more
         while more and any(
             name in ends and self._may_read(s) and not s.has_reached(ends[name]) for name, s in self.speakers.items()
         ):
@@ -98,7 +84,7 @@ class Keeper:
             more = self._read(now, change)
         self._seal(now, change, seal or set())
         self._bury()
-        self.orders.tend(self._watches)
+        self.orders.tend(self.watching.watches)
         self._stamp(now)
         if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
@@ -107,13 +93,16 @@ class Keeper:
 
     def _stamp(self, now: float) -> None:
         """Put on record who lives: each one as soon as it is watched, then all of them time and again."""
-        names = [name for name in self._watches if name not in self._stamped and not self.speakers[name].gone]
-        if now - self._heard >= _HEARD_EVERY_S:
-            self._heard = now
+        watched = self.watching.watches
+        names = [name for name in watched if name not in self._stamped and not self.speakers[name].gone]
+        due = now - self._beaten >= ALIVE_EVERY_S
+        if due:
+            self._beaten = now
             names = [name for name, speaker in self.speakers.items() if not speaker.gone]
-            self._beat(names)
-        elif names:
-            self._beat(names)
+        if names or due:
+            heard = {name: self.watching.heard_t(self.speakers[name]) for name in names}
+            self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
+            self.outward.beat(heard)
         self._stamped.update(names)
 
     def living(self) -> list[str]:
@@ -125,81 +114,15 @@ class Keeper:
         """Return the origins that are being heard, from a spool or from another hub."""
         return ChainMap[str, object](self.speakers, self.mail.heard)  # type: ignore[arg-type]
 
-    def _marks(self, name: str, *, elsewhere: bool = False) -> tuple[Mark, Mark]:
-        """Return how far an origin is in this store, or how far it is known to be `elsewhere`."""
-        marks, none = self.store.marks([name]), Mark()
-        facts, samples = (_ELSEWHERE[lane] if elsewhere else lane for lane in (LANE_FACTS, LANE_SAMPLES))
-        return marks.get((name, facts), none), marks.get((name, samples), none)
-
     def _voices(self) -> list[Voice]:
         return [*self.speakers.values(), *self.mail.heard.values()]
 
-    # Other hubs.
-
-    def _relay(self, upstream: str) -> Relay | None:
-        """Return the way to a hub, made when it is first needed; None when there is none."""
-        if upstream not in self.relays and self._dial is not None:
-            self.relays[upstream] = self._dial(upstream)
-        return self.relays.get(upstream)
-
-    def _enrol(self, speaker: Speaker) -> None:
-        """Have a speaker that is meant for another hub wait until it is known how far it is there."""
-        if self.pace.reroute:
-            speaker.upstream = self.pace.reroute
-        if speaker.upstream in self._mine:
-            speaker.upstream = ""
-            return
-        speaker.ready = False
-        speaker.rewind(*self._marks(speaker.name, elsewhere=True))
-        try:
-            relay = self._relay(speaker.upstream)
-        except SettingError as error:
-            self.set_aside[speaker.name] = str(error)
-            return
-        if relay is not None:
-            relay.introduce([speaker.name])
-
-    def _hear_relays(self, change: wire.Change) -> None:
-        """Take in what other hubs say."""
-        for upstream, relay in self.relays.items():
-            for item in relay.news():
-                speakers = {name: one for name, one in self.speakers.items() if one.upstream == upstream}
-                if isinstance(item, Mine):
-                    self._mine.add(upstream)
-                    for speaker in speakers.values():
-                        speaker.upstream, speaker.ready = "", True
-                        speaker.rewind(*self._marks(speaker.name))
-                elif not isinstance(item, Told):
-                    for speaker in speakers.values():
-                        speaker.ready = False
-                    if upstream == self.pace.onward:
-                        self.mail.start_over()
-                        self._introduced.clear()
-                    if isinstance(item, Linked):
-                        relay.introduce(list(speakers))
-                elif item.session is relay.session:
-                    self._heed(relay, item, speakers, change)
-
-    def _heed(self, relay: Relay, told: Told, speakers: dict[str, Speaker], change: wire.Change) -> None:
-        message = told.message
-        if isinstance(message, wire.Marks):
-            for name, (facts, samples) in message.marks.items():
-                if (speaker := speakers.get(name)) is not None and not speaker.ready:
-                    speaker.rewind(Mark(facts), Mark(samples))
-                    speaker.ready = True
-                elif (heard := self.mail.heard.get(name)) is not None and not heard.ready:
-                    heard.meet(facts, samples)
-            self._stamped.difference_update(message.marks)  # the other hub should know at once that they live
-        elif isinstance(message, wire.Kept):
-            safe = relay.acknowledged(told.session, message.seq)
-            for name, batch in safe:
-                voice = speakers.get(name) or self.mail.heard.get(name)
-                if voice is not None:
-                    voice.kept(batch)
-                _note(change, batch)
-            # Should the other hub be out of reach at the next start, it is known here where to go on.
-            self.store.keep([Batch(b.origin, _ELSEWHERE[b.lane], b.place) for _, b in safe])
+    def _hear_others(self, change: wire.Change) -> None:
+        known, safe = self.outward.hear()
+        self._stamped -= known  # the other hub should know at once that they live
+        for batch in safe:
             self._unsynced = True
+            _note(change, batch)
 
     def order(self, command: Command, upstream: str | None = None) -> int | None:
         """Do what a command asks of processes here; return of how many, None when it was given before.
@@ -209,9 +132,9 @@ class Keeper:
         if not self.orders.is_new(command, upstream):
             return None
         pairs = [
-            (speaker.origin, self._watches[name])
+            (speaker.origin, self.watching.watches[name])
             for name, speaker in self.speakers.items()
-            if speaker.origin and name in self._watches and upstream in (None, speaker.upstream)
+            if speaker.origin and name in self.watching.watches and upstream in (None, speaker.upstream)
         ]
         return self.orders.obey(command, pairs)
 
@@ -233,36 +156,12 @@ class Keeper:
         self.store.keep([], heard, skews)
         self._unsynced = True
 
-    def _beat(self, names: list[str]) -> None:
-        """Say that these are alive, here or where they are kept."""
-        heard = {name: self._heard_of(name) for name in names}
-        self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
-        for upstream, relay in self.relays.items():
-            times = {name: t for name, t in heard.items() if self.speakers[name].upstream == upstream}
-            below = self._alive_below() if upstream == self.pace.onward else {}
-            through = sorted(self.through) if upstream == self.pace.onward else []
-            times |= {name: t for name, (t, _) in below.items()}
-            relay.beat(times, {name: skew for name, (_, skew) in below.items() if skew is not None}, through)
-
-    def _alive_below(self) -> dict[str, tuple[int, float | None]]:
-        """Return those that other hubs have lately said to be alive, to be passed on."""
-        since_t = time.time_ns() - int(3 * _HEARD_EVERY_S * 1e9)
-        self.mail.alive = {name: item for name, item in self.mail.alive.items() if item[0] > since_t}
-        return self.mail.alive
-
-    def _heard_of(self, name: str) -> int:
-        """Return when an origin was last known alive: now, or when it last spoke if it cannot be watched."""
-        watch = self._watches.get(name)
-        return self.speakers[name].heard_t if watch is None or watch.unknown else time.time_ns()
-
     @property
     def idle(self) -> bool:
         """Whether nobody is known to live, and all that was said is sealed and flushed."""
         own = self.own.names
         strangers = all(
-            (name in own or (name in self._watches and self._watches[name].unknown))
-            and speaker.ready
-            and not speaker.waiting_bytes
+            (name in own or self.watching.is_stranger(name)) and speaker.ready and not speaker.waiting_bytes
             for name, speaker in self.speakers.items()
         )
         return strangers and not self._unsynced and self.mail.idle
@@ -283,56 +182,7 @@ class Keeper:
             if speaker.origin is None and places != (none, none):  # no header has survived, but it was heard before
                 speaker.origin = self.store.origin(name)
             if speaker.upstream:
-                self._enrol(speaker)
-
-    def _look_for_deaths(self) -> bool:
-        """Mark the speakers whose processes have died; they are read to the end, then buried."""
-        for name, speaker in self.speakers.items():
-            if speaker.origin is None:  # it is about to write its first segment, unless it is long dead
-                speaker.gone = speaker.was_read and _age_s(speaker.directory) > _STILLBORN_S
-            elif name not in self._watches:
-                speaker.gone = False  # until its own watch says so
-                try:
-                    watch = self._watches[name] = Watch(speaker.origin, self._handed)
-                except (OSError, OverflowError) as error:  # too many open files, say: look again next time
-                    self.trouble = str(error)
-                    continue
-                if (fd := watch.fileno()) is not None:
-                    self._by_fd[fd] = name
-                    self._poll.register(fd, select.POLLIN)
-        ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
-        found = False
-        for name, watch in self._watches.items():
-            if self.speakers[name].gone:
-                continue
-            if watch.unknown and self.speakers[name].said_last_word:
-                self.speakers[name].gone = found = True
-                continue
-            fd = watch.fileno()
-            try:
-                dead = watch.look(name in ready) is not None
-            except OSError as error:
-                self.trouble = str(error)
-                continue
-            if dead and watch.death is not None:
-                self._forget_fd(fd)
-                self._deaths.setdefault(name, watch.death)
-                self.speakers[name].gone = found = True
-        for speaker in self.speakers.values():
-            if speaker.gone and not speaker.named and speaker.origin is not None:
-                try:
-                    self._name_the_end(speaker)
-                except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
-                    self.trouble = str(error)
-        return found
-
-    def _forget_fd(self, fd: int | None) -> None:
-        if fd is not None:
-            self._by_fd.pop(fd, None)
-            try:
-                self._poll.unregister(fd)
-            except (KeyError, OSError):
-                pass
+                self.outward.enrol(speaker)
 
     def _read(self, now: float, change: wire.Change) -> bool:
         batches: list[tuple[Voice, Batch]] = []
@@ -343,7 +193,8 @@ class Keeper:
             known = speaker.origin is not None
             try:
                 batch = speaker.read_facts()
-                more = speaker.read_samples(now) > 0 or more
+                speaker.read_samples(now)
+                more = more or speaker.has_more
             except FormatError as error:  # of a newer version: leave it alone, whole
                 self.set_aside[name] = str(error)
                 self.forget(name)
@@ -356,34 +207,20 @@ class Keeper:
                 self.forget(name)
                 continue
             if not known and speaker.upstream:  # it has just begun to speak, and not to us
-                self._enrol(speaker)
+                self.outward.enrol(speaker)
             elif batch is not None:
                 batches.append((speaker, batch))
-        if self._may_pass_on(self.pace.onward):
+        if self.outward.may_read(self.pace.onward):
             more = self.mail.read(now) or more
-        self._introduce_heard()
+        self.outward.introduce_heard()
         ready = [heard for heard in self.mail.heard.values() if heard.ready]
         batches += [(heard, batch) for heard in ready if (batch := heard.read_facts()) is not None]
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)
 
-    def _introduce_heard(self) -> None:
-        """Ask the next hub how far those are there that are to be passed on."""
-        new = [name for name, heard in self.mail.heard.items() if not heard.ready and name not in self._introduced]
-        if new and (relay := self.relays.get(self.pace.onward)) is not None and relay.session is not None:
-            relay.introduce(new)
-            self._introduced.update(new)
-
     def _may_read(self, speaker: Speaker) -> bool:
-        return speaker.ready and self._may_pass_on(speaker.upstream)
-
-    def _may_pass_on(self, upstream: str) -> bool:
-        """Tell whether there is room for more on the way to a hub; the way to the store here is always free."""
-        if not upstream:
-            return True
-        relay = self._relay(upstream)
-        return relay is not None and relay.has_room
+        return speaker.ready and self.outward.may_read(speaker.upstream)
 
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
         batches: list[tuple[Voice, Batch]] = []
@@ -409,7 +246,7 @@ class Keeper:
         """Have batches kept: here at once, elsewhere once they have arrived."""
         for upstream in {voice.upstream for voice, _ in batches} - {""}:
             group = [(voice, batch) for voice, batch in batches if voice.upstream == upstream]
-            self.relays[upstream].offer([(voice.name, batch) for voice, batch in group])
+            self.outward.offer(upstream, group)
             for voice, batch in group:
                 voice.handed(batch, now)
         for group in self._keep([item for item in batches if not item[0].upstream]):
@@ -455,8 +292,8 @@ class Keeper:
                 continue
             if not speaker.upstream:
                 self.store.tidy(speaker.name)
-            elif (relay := self.relays.get(speaker.upstream)) is not None:
-                relay.offer([(speaker.name, speaker.last())], over=True)
+            else:
+                self.outward.offer(speaker.upstream, [(speaker, speaker.last())], over=True)
         self.flush()  # all that they said must be on disk before their spools go
         for speaker in finished:
             if speaker.origin is not None:
@@ -465,42 +302,15 @@ class Keeper:
                 except OSError as error:  # somebody has put something there
                     self.set_aside[speaker.name] = f"all of it is kept, but it cannot be removed: {error}"
             self.forget(speaker.name)
-            self._deaths.pop(speaker.name, None)
+            self.watching.bury(speaker.name)
 
     def forget(self, name: str) -> None:
         """Let go of an origin; if its spool is still there, it is found again."""
-        if (watch := self._watches.pop(name, None)) is not None:
-            self._forget_fd(watch.fileno())
-            watch.shut()
+        self.watching.forget(name)
         if (speaker := self.speakers.pop(name, None)) is not None:
             speaker.shut()
         self._seals.pop(name, None)
         self._stamped.discard(name)
-
-    def _name_the_end(self, speaker: Speaker) -> None:
-        """Say how a process ended that did not say so, as soon as that is known: it may be long until all is kept."""
-        origin = speaker.origin
-        assert origin is not None
-        death = self._deaths.get(speaker.name)
-        if death is not None and origin.process:
-            speaker.hear_out()
-            if speaker.state not in KINDS["process"].ends:
-                self.own.say(self._last_words(speaker, origin, death), origin.upstream)
-        speaker.named = True
-
-    def _last_words(self, speaker: Speaker, origin: Origin, death: Death) -> list[Fact]:
-        stacks = speaker.stacks()
-        state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
-        t = death.t or speaker.heard_t
-        facts: list[Fact] = []
-        if stacks and state != "done":
-            facts.append(Event(origin.span, t, "stacks", 40, stacks))
-        facts.append(Span(origin.process, t, state=state, cause=cause, by=HUB))
-        if origin.main:
-            # With kind and parent: it may have died before it could say them.
-            attempt = origin.process.rpartition("/")[0]
-            facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
-        return facts
 
     def flush(self) -> None:
         """Make the last second safe against a power cut; only then free what the store has."""
@@ -518,8 +328,8 @@ class Keeper:
             self._seals.pop(heard.name, None)
             if not heard.upstream:
                 self.store.tidy(heard.name)
-            elif (relay := self.relays.get(heard.upstream)) is not None:
-                relay.offer([(heard.name, heard.last())], over=True)
+            else:
+                self.outward.offer(heard.upstream, [(heard, heard.last())], over=True)
 
     def start_over(self, error: Exception) -> None:
         """After a failed commit: go back to the marks, as a new hub would."""
@@ -556,10 +366,3 @@ def _note(change: wire.Change, batch: Batch) -> None:
         elif isinstance(fact, Event):
             change.events.append(fact.span)
     change.points.extend(columns.span for columns in batch.columns)
-
-
-def _age_s(path: str) -> float:
-    try:
-        return time.time() - os.stat(path).st_mtime
-    except OSError:
-        return 0.0

@@ -27,9 +27,10 @@ class Listening(NamedTuple):
 class Listener:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, listening: Listening, talk: Talk, most: int) -> None:
+    def __init__(self, listening: Listening, talk: Talk, most: int, turned_away: Callable[[], None]) -> None:
         """`most`: how many handshakes may go on at once; more are turned away unheard."""
         self._listening = listening
+        self._turned_away = turned_away
         self._talk = talk
         self._most = most
         self._socket: socket.socket | None = None
@@ -66,6 +67,7 @@ class Listener:
                 continue
             if self._shaking >= self._most:
                 peer.close()
+                self._turned_away()
                 continue
             self._shaking += 1
             self._start(self._shake_hands(peer))

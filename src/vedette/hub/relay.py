@@ -7,6 +7,7 @@ queues: each connection is a Session of its own, so that what was meant for an o
 import asyncio
 import collections
 import contextlib
+import os
 import random
 import time
 from collections.abc import Callable
@@ -193,9 +194,9 @@ class Relay:
                     self._tell(Linked(session), wake)
                     await self._talk(session, reader, writer, unframer, wake)
             except TimeoutError:
-                self.trouble = f"{self.address} does not answer"
+                self.trouble = "it does not answer"
             except (OSError, VedetteError, ValueError, asyncio.IncompleteReadError) as error:  # a name may be none
-                self.trouble = f"{self.address}: {error or type(error).__name__}"
+                self.trouble = _sentence(error)
             self._tell(Unlinked(session), wake)
             if time.monotonic() - begun > _STANDS_S:
                 wait_s = _LEAST_WAIT_S
@@ -292,6 +293,12 @@ class Relay:
                     raise FormatError(f"a {type(message).__name__} is not for a relay")
                 self._tell(Told(session, message), wake)
         raise HubError("it hung up")
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _skew_s(clock: wire.Clock, now_t: int) -> float:

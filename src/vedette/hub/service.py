@@ -33,6 +33,7 @@ from vedette.version import __version__
 
 _RETRY_S = 1.0
 _AGAIN_S = 60.0  # the same complaint
+_REST = 9.0
 _LISTEN_AGAIN_S = 5.0
 T = TypeVar("T")
 
@@ -199,7 +200,8 @@ class _Service:
         os.chmod(self._home.socket, 0o600)
         listener = None
         if self._listen is not None:
-            listener = Listener(self._listen, self._door.tcp, max(8, self._settings.limits.connections // 8))
+            most = max(8, self._settings.limits.connections // 8)
+            listener = Listener(self._listen, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
         keeping = threading.Thread(target=self._keep, name="keeper")
         keeping.start()
@@ -292,10 +294,10 @@ class _Service:
             living=len(keeper.living()),
             waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
             set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.mail.set_aside.items()},
-            trouble=keeper.trouble or keeper.mail.trouble,
+            trouble=keeper.trouble or keeper.watching.trouble or keeper.mail.trouble,
             listens=self._listens,
             links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
-            relays={str(relay.address): relay.trouble for relay in list(keeper.relays.values())},
+            relays={str(relay.address): relay.trouble for relay in list(keeper.outward.relays.values())},
             refused=dict(self._door.refused),
             keep=self._sweeper.keep,
             sweeping=self._sweeper.busy,
@@ -340,6 +342,7 @@ class _Service:
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
                 self.keeper.let_go()
                 break
+            begun = time.monotonic()
             asked = self._take_asked()
             seals = [item for item in asked if isinstance(item, _Seal)]
             more = False
@@ -347,7 +350,7 @@ class _Service:
                 for item in asked:
                     if isinstance(item, _Act):
                         self._do(item)
-                self.keeper.trouble = ""
+                self.keeper.trouble = self.keeper.watching.trouble = ""
                 change, more = self.keeper.turn(seal={item.run for item in seals} or None)
                 failure = ""
                 if change.spans or change.events or change.points:
@@ -367,8 +370,9 @@ class _Service:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
-            if not more:
-                self._wake.wait(self._pace.turn_s)
+            if not more:  # many who say little must not cost much: looking at them takes a tenth of the time at most
+                took_s = time.monotonic() - begun
+                self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self._pace.sync_s)))
 
     def _complain(self, text: str) -> None:
         """Put a sentence into the log, if it is a new one; the disk that the log is on may be full."""

@@ -14,6 +14,7 @@ from vedette.store.chunks import FULL
 from vedette.tail import Tail
 
 _HOLD_BYTES = 16 << 20
+_READ_BYTES = 4 << 20  # of a lane at once
 _NO_LIMITS = Limits(name_chars=1 << 20)
 
 
@@ -27,6 +28,7 @@ class Speaker:
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
         self.was_read = False
+        self.has_more = False  # than was read the last time: it writes faster than it is looked at
         self.ready = True  # may be read: where it is kept is known, and how far it is there
         self.origin = origin_of(directory)
         self.upstream = (
@@ -107,6 +109,7 @@ class Speaker:
 
     def read_facts(self) -> Batch | None:
         """Read on in lane f; return what is new, to be kept at once."""
+        self.has_more = False
         facts: list[tuple[int, Fact]] = []
         for n, payload in self._read(self._facts, LANE_FACTS):
             assert self.origin is not None
@@ -171,7 +174,8 @@ class Speaker:
     def _read(self, tail: Tail, lane: str) -> list[tuple[int, bytes]]:
         self.was_read = True
         before = tail.place
-        records = tail.read(gone=self.gone)
+        records = tail.read(gone=self.gone, limit=_READ_BYTES)
+        self.has_more = self.has_more or tail.place - before >= _READ_BYTES
         self._dry[lane] = self.gone and tail.place == before
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin

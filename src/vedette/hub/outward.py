@@ -1,0 +1,149 @@
+"""What is meant for other hubs, as the keeper sees it: who may be read, where batches go, and what is safe there.
+
+`relay` talks to one hub; this knows all of them, and what their news mean to those who speak.
+"""
+
+import time
+from collections.abc import Callable
+
+from vedette import wire
+from vedette.errors import SettingError
+from vedette.hub.heard import Heard
+from vedette.hub.inbox import Mail
+from vedette.hub.relay import Linked, Mine, Relay, Told
+from vedette.hub.speaker import Speaker
+from vedette.model import LANE_FACTS, LANE_SAMPLES
+from vedette.settings import Hub as Pace
+from vedette.store import Batch, Mark, Store
+
+ALIVE_EVERY_S = 10.0
+_ELSEWHERE = {LANE_FACTS: "f>", LANE_SAMPLES: "s>"}  # marks of what another hub has acknowledged
+
+Voice = Speaker | Heard
+
+
+def marks_of(store: Store, name: str, *, elsewhere: bool = False) -> tuple[Mark, Mark]:
+    """Return how far an origin is in this store, or how far it is known to be `elsewhere`."""
+    marks, none = store.marks([name]), Mark()
+    facts, samples = (_ELSEWHERE[lane] if elsewhere else lane for lane in (LANE_FACTS, LANE_SAMPLES))
+    return marks.get((name, facts), none), marks.get((name, samples), none)
+
+
+class Outward:
+    """The ways to other hubs."""
+
+    def __init__(
+        self, speakers: dict[str, Speaker], mail: Mail, store: Store, pace: Pace, dial: Callable[[str], Relay] | None
+    ) -> None:
+        """`dial` makes the way to a hub out of its address; without it, what is meant for others waits."""
+        self.relays: dict[str, Relay] = {}
+        self.through: set[str] = set()  # the homes of hubs that relay through this one
+        self.set_aside: dict[str, str] = {}  # origins whose hub cannot be made out, and why
+        self._speakers = speakers
+        self._mail = mail
+        self._store = store
+        self._pace = pace
+        self._dial = dial
+        self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
+        self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
+
+    def _relay(self, upstream: str) -> Relay | None:
+        """Return the way to a hub, made when it is first needed; None when there is none."""
+        if upstream not in self.relays and self._dial is not None:
+            self.relays[upstream] = self._dial(upstream)
+        return self.relays.get(upstream)
+
+    def enrol(self, speaker: Speaker) -> None:
+        """Have a speaker that is meant for another hub wait until it is known how far it is there."""
+        if self._pace.reroute:
+            speaker.upstream = self._pace.reroute
+        if speaker.upstream in self._mine:
+            speaker.upstream = ""
+            return
+        speaker.ready = False
+        speaker.rewind(*marks_of(self._store, speaker.name, elsewhere=True))
+        try:
+            relay = self._relay(speaker.upstream)
+        except SettingError as error:
+            self.set_aside[speaker.name] = str(error)
+            return
+        if relay is not None:
+            relay.introduce([speaker.name])
+
+    def may_read(self, upstream: str) -> bool:
+        """Tell whether there is room for more on the way to a hub; the way to the store here is always free."""
+        if not upstream:
+            return True
+        relay = self._relay(upstream)
+        return relay is not None and relay.has_room
+
+    def offer(self, upstream: str, group: list[tuple[Voice, Batch]], *, over: bool = False) -> None:
+        """Ship batches; `over`: their origins will say no more."""
+        if (relay := self.relays.get(upstream)) is not None:
+            relay.offer([(voice.name, batch) for voice, batch in group], over=over)
+
+    def introduce_heard(self) -> None:
+        """Ask the next hub how far those are there whom others have passed on to this one."""
+        new = [name for name, heard in self._mail.heard.items() if not heard.ready and name not in self._introduced]
+        if new and (relay := self.relays.get(self._pace.onward)) is not None and relay.session is not None:
+            relay.introduce(new)
+            self._introduced.update(new)
+
+    def hear(self) -> tuple[set[str], list[Batch]]:
+        """Take in what other hubs say; return the origins whose marks came, and the batches that are safe there."""
+        known: set[str] = set()
+        safe: list[Batch] = []
+        for upstream, relay in self.relays.items():
+            for item in relay.news():
+                speakers = {name: one for name, one in self._speakers.items() if one.upstream == upstream}
+                if isinstance(item, Mine):
+                    self._mine.add(upstream)
+                    for speaker in speakers.values():
+                        speaker.upstream, speaker.ready = "", True
+                        speaker.rewind(*marks_of(self._store, speaker.name))
+                elif not isinstance(item, Told):
+                    for speaker in speakers.values():
+                        speaker.ready = False
+                    if upstream == self._pace.onward:
+                        self._mail.start_over()
+                        self._introduced.clear()
+                    if isinstance(item, Linked):
+                        relay.introduce(list(speakers))
+                elif item.session is relay.session:
+                    self._heed(relay, item, speakers, known, safe)
+        if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
+            self._store.keep([Batch(batch.origin, _ELSEWHERE[batch.lane], batch.place) for batch in safe])
+        return known, safe
+
+    def _heed(self, relay: Relay, told: Told, speakers: dict[str, Speaker], known: set[str], safe: list[Batch]) -> None:
+        message = told.message
+        if isinstance(message, wire.Marks):
+            known.update(message.marks)
+            for name, (facts, samples) in message.marks.items():
+                if (speaker := speakers.get(name)) is not None and not speaker.ready:
+                    speaker.rewind(Mark(facts), Mark(samples))
+                    speaker.ready = True
+                elif (heard := self._mail.heard.get(name)) is not None and not heard.ready:
+                    heard.meet(facts, samples)
+        elif isinstance(message, wire.Kept):
+            for name, batch in relay.acknowledged(told.session, message.seq):
+                voice = speakers.get(name) or self._mail.heard.get(name)
+                if voice is not None:
+                    voice.kept(batch)
+                safe.append(batch)
+
+    def beat(self, heard: dict[str, int]) -> None:
+        """Tell other hubs when those who are meant for them were last known alive."""
+        for upstream, relay in self.relays.items():
+            onward = upstream == self._pace.onward
+            below = self._alive_below() if onward else {}
+            times = {name: t for name, t in heard.items() if self._speakers[name].upstream == upstream}
+            times |= {name: t for name, (t, _) in below.items()}
+            skews = {name: skew for name, (_, skew) in below.items() if skew is not None}
+            relay.beat(times, skews, sorted(self.through) if onward else [])
+
+    def _alive_below(self) -> dict[str, tuple[int, float | None]]:
+        """Return those that other hubs have lately said to be alive, to be passed on."""
+        since_t = time.time_ns() - int(3 * ALIVE_EVERY_S * 1e9)
+        self._mail.alive = {name: item for name, item in self._mail.alive.items() if item[0] > since_t}
+        return self._mail.alive

@@ -1,0 +1,135 @@
+"""Which of those who speak are alive, and the last word on those who died without one."""
+
+import os
+import select
+import time
+from collections.abc import Callable, Mapping
+
+from vedette.hub.liveness import Death, Watch, verdict
+from vedette.hub.speaker import Speaker
+from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
+
+_STILLBORN_S = 60.0
+
+Say = Callable[[list[Fact], str], None]
+
+
+class Watching:
+    """Watches the processes of speakers, and says how they ended."""
+
+    def __init__(self, say: Say, handed: dict[tuple[int, int], int]) -> None:
+        """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us."""
+        self.watches: dict[str, Watch] = {}
+        self.trouble = ""
+        self._say = say
+        self._handed = handed
+        self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
+        self._poll = select.poll()
+        self._by_fd: dict[int, str] = {}
+
+    def look(self, speakers: Mapping[str, Speaker]) -> bool:
+        """Mark the speakers whose processes have died, and say how; tell whether one was found."""
+        self._begin(speakers)
+        ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
+        found = False
+        for name, watch in self.watches.items():
+            speaker = speakers[name]
+            if not speaker.gone and self._is_gone(speaker, watch, ready=name in ready):
+                speaker.gone = found = True
+        for speaker in speakers.values():
+            if speaker.gone and not speaker.named and speaker.origin is not None:
+                try:
+                    self._name_the_end(speaker, speaker.origin)
+                except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
+                    self.trouble = str(error)
+        return found
+
+    def _begin(self, speakers: Mapping[str, Speaker]) -> None:
+        """Watch those who are not watched yet."""
+        for name, speaker in speakers.items():
+            if speaker.origin is None:  # it is about to write its first segment, unless it is long dead
+                speaker.gone = speaker.was_read and _age_s(speaker.directory) > _STILLBORN_S
+            elif name not in self.watches:
+                speaker.gone = False  # until its own watch says so
+                try:
+                    watch = self.watches[name] = Watch(speaker.origin, self._handed)
+                except (OSError, OverflowError) as error:  # too many open files, say: look again next time
+                    self.trouble = str(error)
+                    continue
+                if (fd := watch.fileno()) is not None:
+                    self._by_fd[fd] = name
+                    self._poll.register(fd, select.POLLIN)
+
+    def _is_gone(self, speaker: Speaker, watch: Watch, *, ready: bool) -> bool:
+        if watch.unknown and speaker.said_last_word:
+            return True
+        fd = watch.fileno()
+        try:
+            death = watch.look(ready)
+        except OSError as error:
+            self.trouble = str(error)
+            return False
+        if death is None:
+            return False
+        self._forget_fd(fd)
+        self._deaths.setdefault(speaker.name, death)
+        return True
+
+    def _name_the_end(self, speaker: Speaker, origin: Origin) -> None:
+        """Say how a process ended that did not say so, as soon as that is known: it may be long until all is kept."""
+        death = self._deaths.get(speaker.name)
+        if death is not None and origin.process:
+            speaker.hear_out()
+            if speaker.state not in KINDS["process"].ends:
+                self._say(_last_words(speaker, origin, death), origin.upstream)
+        speaker.named = True
+
+    def heard_t(self, speaker: Speaker) -> int:
+        """Return when a speaker was last known alive: now, or when it last spoke if it cannot be watched."""
+        watch = self.watches.get(speaker.name)
+        return speaker.heard_t if watch is None or watch.unknown else time.time_ns()
+
+    def is_stranger(self, name: str) -> bool:
+        """Tell whether nobody here can know if an origin lives."""
+        return name in self.watches and self.watches[name].unknown
+
+    def forget(self, name: str) -> None:
+        """Stop watching an origin; how it died is remembered until its spool is gone."""
+        if (watch := self.watches.pop(name, None)) is not None:
+            self._forget_fd(watch.fileno())
+            watch.shut()
+
+    def bury(self, name: str) -> None:
+        """Forget an origin for good."""
+        self.forget(name)
+        self._deaths.pop(name, None)
+
+    def _forget_fd(self, fd: int | None) -> None:
+        if fd is not None:
+            self._by_fd.pop(fd, None)
+            try:
+                self._poll.unregister(fd)
+            except (KeyError, OSError):
+                pass
+
+
+def _last_words(speaker: Speaker, origin: Origin, death: Death) -> list[Fact]:
+    stacks = speaker.stacks()
+    state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
+    t = death.t or speaker.heard_t
+    facts: list[Fact] = []
+    if stacks and state != "done":
+        facts.append(Event(origin.span, t, "stacks", 40, stacks))
+    facts.append(Span(origin.process, t, state=state, cause=cause, by=HUB))
+    if origin.main:
+        # With kind and parent: it may have died before it could say them.
+        attempt = origin.process.rpartition("/")[0]
+        facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
+    return facts
+
+
+def _age_s(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
