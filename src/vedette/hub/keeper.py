@@ -48,8 +48,7 @@ class Keeper:
         self.pace = settings.hub
         self.store = store
         self.speakers: dict[str, Speaker] = {}
-        onward = bool(settings.hub.onward)
-        self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=onward), settings)
+        self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.mail.onward)), settings)
         self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
         self.own = Own(home)
         self.watching = Watching(self.own.say, handed or {})
@@ -210,7 +209,7 @@ class Keeper:
                 self.outward.enrol(speaker)
             elif batch is not None:
                 batches.append((speaker, batch))
-        if self.outward.may_read(self.pace.onward):
+        if self.outward.may_read(self.mail.onward):
             more = self.mail.read(now) or more
         self.outward.introduce_heard()
         ready = [heard for heard in self.mail.heard.values() if heard.ready]

@@ -101,6 +101,9 @@ class Outward:
                     for speaker in speakers.values():
                         speaker.upstream, speaker.ready = "", True
                         speaker.rewind(*marks_of(self._store, speaker.name))
+                    if upstream == self._pace.onward:
+                        self._mail.onward = ""
+                        self._mail.start_over()
                 elif not isinstance(item, Told):
                     for speaker in speakers.values():
                         speaker.ready = False
@@ -109,6 +112,7 @@ class Outward:
                         self._introduced.clear()
                     if isinstance(item, Linked):
                         relay.introduce(list(speakers))
+                        relay.beat({}, {}, self._through(upstream))  # should they go in a circle, it is said at once
                 elif item.session is relay.session:
                     self._heed(relay, item, speakers, known, safe)
         if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
@@ -140,7 +144,10 @@ class Outward:
             times = {name: t for name, t in heard.items() if self._speakers[name].upstream == upstream}
             times |= {name: t for name, (t, _) in below.items()}
             skews = {name: skew for name, (_, skew) in below.items() if skew is not None}
-            relay.beat(times, skews, sorted(self.through) if onward else [])
+            relay.beat(times, skews, self._through(upstream))
+
+    def _through(self, upstream: str) -> list[str]:
+        return sorted(self.through) if upstream == self._pace.onward else []
 
     def _alive_below(self) -> dict[str, tuple[int, float | None]]:
         """Return those that other hubs have lately said to be alive, to be passed on."""
