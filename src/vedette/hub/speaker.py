@@ -77,6 +77,7 @@ class Speaker:
             LANE_SAMPLES: False,
         }  # the process is dead, and its lane was read to the end
         self._freed = (0, 0)
+        self._caught_up = {LANE_FACTS: False, LANE_SAMPLES: False}  # the last time it was read
 
     def hear_out(self) -> None:
         """Hear what its process, now dead, said of itself up to its end, wherever the lane is being read."""
@@ -175,7 +176,8 @@ class Speaker:
         self.was_read = True
         before = tail.place
         records = tail.read(gone=self.gone, limit=_READ_BYTES)
-        self.has_more = self.has_more or tail.place - before >= _READ_BYTES
+        self._caught_up[lane] = tail.place - before < _READ_BYTES
+        self.has_more = self.has_more or not self._caught_up[lane]
         self._dry[lane] = self.gone and tail.place == before
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin
@@ -187,8 +189,9 @@ class Speaker:
         return self._facts.end(), self._samples.end()
 
     def has_reached(self, ends: tuple[int, int]) -> bool:
-        """Tell whether both lanes were read up to these places."""
-        return self._facts.place >= ends[0] and self._samples.place >= ends[1]
+        """Tell whether both lanes were read up to these places, or, since these were taken, as far as they went."""
+        facts = self._caught_up[LANE_FACTS] or self._facts.place >= ends[0]
+        return facts and (self._caught_up[LANE_SAMPLES] or self._samples.place >= ends[1])
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many bytes."""
