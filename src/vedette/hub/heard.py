@@ -32,11 +32,15 @@ class Heard:
         self._rows: dict[_Key, int] = {}
         self.numbers = 0  # that wait
         self._counts = {LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused)}
+        self._found = {LANE_FACTS: (0, 0), LANE_SAMPLES: (0, 0)}  # damaged and refused, beyond what its sender counts
         self._oldest: float | None = None
         self.held: dict[tuple[str, str], int] = {}  # by (inbox, lane): the place in the inbox that must stay
 
-    def take(self, batch: Batch, now: float, inbox: str, at: int) -> bool:
-        """Take in what came; `at`: where it begins in its inbox. Tell whether it fits on to what is here."""
+    def take(self, batch: Batch, now: float, inbox: str, at: int, found: tuple[int, int] = (0, 0)) -> bool:
+        """Take in what came; `at`: where it begins in its inbox. Tell whether it fits on to what is here.
+
+        `found`: how many of its damaged and refused records were found here; its sender counts only the others.
+        """
         lane = batch.lane
         here = self.place[lane]
         self.quiet_since = now
@@ -47,7 +51,7 @@ class Heard:
                 self.held.setdefault((inbox, lane), at)
             return True
         self.place[lane] = batch.place
-        self._counts[lane] = (batch.damaged, batch.refused)
+        self._count(lane, batch.damaged - found[0], batch.refused - found[1], found)
         self.held.setdefault((inbox, lane), at)
         if lane == LANE_FACTS:
             batch.facts = [(n, fact) for n, fact in batch.facts if n > here]
@@ -64,6 +68,12 @@ class Heard:
                 self._rows[key] = self._rows.get(key, 0) + len(block.n)
                 self.numbers += len(block.n) * (3 + len(block.names))
         return True
+
+    def _count(self, lane: str, damaged: int, refused: int, found: tuple[int, int]) -> None:
+        """Count what a sender counts and what is found here; neither ever falls."""
+        here = self._found[lane] = self._found[lane][0] + found[0], self._found[lane][1] + found[1]
+        known = self._counts[lane]
+        self._counts[lane] = max(known[0], damaged + here[0]), max(known[1], refused + here[1])
 
     def read_facts(self) -> Batch | None:
         """Return the facts that came, to be kept at once."""
@@ -103,8 +113,8 @@ class Heard:
         for lane, place in ((LANE_FACTS, facts), (LANE_SAMPLES, samples)):
             if place < self._handed[lane]:
                 self._handed[lane] = place
-                damaged, refused = self._counts[lane]
-                self._counts[lane] = damaged + 1, refused
+                damaged, refused = self._found[lane]
+                self._count(lane, self._counts[lane][0] - damaged, self._counts[lane][1] - refused, (1, 0))
         self.ready = True
 
     def last(self) -> Batch:

@@ -211,7 +211,8 @@ class Mail:
         if batch.start > heard.place[batch.lane] and self._tails[inbox].damaged:
             batch.start = heard.place[batch.lane]  # what lay between is damaged, and it will not come again
             batch.damaged += 1
-        if not heard.take(batch, now, inbox, at):
+        found = batch.damaged - parcel.damaged, batch.refused - parcel.refused
+        if not heard.take(batch, now, inbox, at, found):
             place = heard.place[batch.lane]
             raise FormatError(f"{heard.name}: a parcel from {batch.start} on lies beyond {place}")
         heard.over = heard.over or parcel.over

@@ -1,0 +1,368 @@
+"""What other hubs have sent, while it lies here: nothing acknowledged is given up, and no shipment hurts another."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+
+import msgspec
+import numpy as np
+import pytest
+
+from vedette import wire
+from vedette.hub import inbox as inboxes
+from vedette.hub import parcels
+from vedette.hub.inbox import Inbox, Mail
+from vedette.model import LANE_SAMPLES, Origin
+from vedette.segment import list_segments
+from vedette.settings import Hub, Settings
+from vedette.spool import Spool
+from vedette.store import Batch, Block, Mark
+
+ROOMY = 1 << 30
+
+
+def mail_in(root, marks=None, **hub):
+    places = {} if marks is None else marks
+    return Mail(str(root), lambda name: (Mark(), Mark(places.get(name, 0))), Settings(hub=Hub(**hub)))
+
+
+def samples(name, start, place, values=None, over=False):
+    """The samples of an origin at start+1 .. place, in parcels."""
+    n = np.arange(start + 1, place + 1, dtype=np.int64)
+    block = Block("r", {}, ("x",), n, n, n, (n.astype(float) if values is None else values,))
+    return parcels.pack(Batch(Origin(name, span="r"), LANE_SAMPLES, place, columns=[block], start=start), over=over)
+
+
+def ship(seq, *groups):
+    return wire.encode(wire.Shipment(seq, [parcel for group in groups for parcel in group]))
+
+
+def read_all(mail, now=0.0):
+    for _ in range(20):
+        mail.read(now)
+
+
+def places(mail):
+    return {name: heard.place[LANE_SAMPLES] for name, heard in mail.heard.items()}
+
+
+def rows(mail, name):
+    """Return the places of all samples that wait, and take them as kept."""
+    heard = mail.heard[name]
+    batch = heard.sealing(0.0, 0.0, all_of_it=True)
+    heard.handed(batch, 0.0)
+    heard.kept(batch)
+    return sorted(n for block in batch.columns for n in block.block().n.tolist()), batch
+
+
+def flip(root, number, inbox="000000000001"):
+    """Flip a byte in the middle of a shipment."""
+    path = os.path.join(root, inbox, f"s.{0:016d}")
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    at = -1
+    for _ in range(number):
+        at = data.index(b"shipment", at + 1)
+    data[at + 30] ^= 0xFF
+    with open(path, "r+b") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """Mount a small disk."""
+    if os.geteuid() != 0:
+        pytest.skip("a small disk needs root, to mount")
+    with tempfile.TemporaryDirectory(prefix="vdt-") as point:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", point], check=False, capture_output=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"no small disk can be mounted: {done.stderr.decode().strip()}")
+        try:
+            yield point
+        finally:
+            subprocess.run(["umount", "--lazy", point], check=True)
+
+
+@pytest.fixture
+def flushes(monkeypatch):
+    """Count the flushes to disk."""
+    found = []
+    flush = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (found.append(fd), flush(fd)))
+    return found
+
+
+def test_a_segment_without_a_header_holds_nobody_up(tmp_path):
+    """What a power cut has left of an inbox is passed over, goes away, and nobody waits for it."""
+    directory = tmp_path / "000000000001"
+    directory.mkdir()
+    (directory / f"s.{0:016d}").write_bytes(bytes(65536))
+    mail = mail_in(tmp_path)
+    assert mail.reach(["a"]) is None
+
+    read_all(mail)
+    assert mail.reach(["a"]) == {"a": (0, 0)}
+    mail.sync()
+    mail.free(0.0)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_damage_stays_where_it_is(tmp_path, number):
+    """Of a damaged shipment the rest is read, for all origins, and each that has a gap has it counted."""
+    mail = mail_in(tmp_path)
+    inbox = mail.open(ROOMY)
+    inbox.append(ship(1, samples("a", 0, 100), samples("b", 0, 10)))
+    inbox.append(ship(2, samples("a", 100, 200)))
+    inbox.append(ship(3, samples("b", 10, 20), samples("c", 0, 30)))
+    inbox.append(ship(4, samples("a", 200, 300), samples("b", 20, 30), samples("c", 30, 40)))
+    inbox.close()
+    mail.shut()
+    flip(tmp_path, number)
+
+    mail = mail_in(tmp_path)
+    read_all(mail)
+    assert places(mail) == {"a": 300, "b": 30, "c": 40}
+    whole = {"a": 300, "b": 30, "c": 40}
+    hurt = {1: {"a", "b"}, 2: {"a"}, 3: {"b", "c"}}[number]
+    for name, count in whole.items():
+        found, batch = rows(mail, name)
+        assert (len(found) < count, batch.damaged) == (name in hurt, int(name in hurt))
+
+
+def test_nothing_is_given_up_on_a_full_disk():
+    """When the disk is full a shipment is refused; all that were acknowledged are found by the next hub."""
+    with small_disk("24m") as root:
+        acknowledged = fill(root, Inbox)
+        mail = mail_in(os.path.join(root, "inbox"))
+        read_all(mail)
+        assert places(mail)["a"] >= acknowledged > 0
+        assert rows(mail, "a")[0][:acknowledged] == list(range(1, acknowledged + 1))
+
+
+class Lossy(Inbox):
+    """A broken one, that makes room as the spool of a process does."""
+
+    def __init__(self, root, name, cap_bytes):
+        super().__init__(root, name, cap_bytes)
+        self._spool = Spool(root, lambda: Origin(name), cap_bytes, 1.0)
+
+
+def test_the_control_gives_up_what_it_has_acknowledged():
+    """An inbox that makes room by itself loses what it has acknowledged: the check above would see it."""
+    with small_disk("24m") as root:
+        acknowledged = fill(root, Lossy)
+        mail = mail_in(os.path.join(root, "inbox"))
+        read_all(mail)
+        assert places(mail).get("a", 0) < acknowledged
+
+
+def fill(root, kind):
+    """Send shipments into an inbox until the disk has no room; return the place up to which they were acknowledged."""
+    root = os.path.join(root, "inbox")
+    os.mkdir(root)
+    mail = mail_in(root)
+    mail.open(ROOMY).close()
+    inbox = kind(root, "000000000001", ROOMY)
+    chance = np.random.default_rng(1)
+    seq = acknowledged = 0
+    with contextlib.suppress(OSError):
+        while seq < 300:
+            start = seq * 20_000
+            seq += 1
+            inbox.append(ship(seq, samples("a", start, start + 20_000, chance.random(20_000))))
+            mail.read(0.0)
+            acknowledged = max(acknowledged, mail.sync().get(inbox.name, 0) * 20_000)
+            mail.free(0.0)
+    assert seq > 20
+    mail.shut()
+    return acknowledged
+
+
+def test_nothing_is_acknowledged_before_it_is_flushed(tmp_path, flushes):
+    """What was read is acknowledged with a flush, once, and not again after a new start without one."""
+    mail = mail_in(tmp_path)
+    inbox = mail.open(ROOMY)
+    inbox.append(ship(1, samples("a", 0, 100)))
+    mail.read(0.0)
+    assert (mail.unsafe_bytes > 0, flushes) == (True, [])
+    assert mail.sync() == {inbox.name: 1}
+    assert flushes
+    assert mail.sync() == {}
+
+    inbox.append(ship(2, samples("a", 100, 200)))
+    mail.read(0.0)
+    mail.start_over()
+    assert mail.sync() == {}
+    flushes.clear()
+    mail.read(0.0)
+    assert mail.sync() == {inbox.name: 2}
+    assert flushes
+
+
+def test_what_is_passed_on_is_acknowledged_when_it_has_arrived(tmp_path):
+    """A hub in the middle acknowledges what the next one has, and no more, also when it is sent a second time."""
+    mail = mail_in(tmp_path, onward="there:1")
+    inbox, other = mail.open(ROOMY), mail.open(ROOMY)
+    inbox.append(ship(1, samples("a", 0, 100)))
+    other.append(ship(1, samples("a", 0, 100)))
+    mail.read(0.0)
+    assert mail.sync() == {}
+    rows(mail, "a")
+    assert mail.sync() == {inbox.name: 1, other.name: 1}
+
+
+def test_a_new_start_reads_what_is_not_kept(tmp_path):
+    """After a failed commit what is kept is passed over, and the rest comes again, whole and once."""
+    marks = {}
+    mail = mail_in(tmp_path, marks)
+    inbox = mail.open(ROOMY)
+    inbox.append(ship(1, samples("a", 0, 100)))
+    inbox.append(ship(2, samples("a", 100, 200), samples("b", 0, 5)))
+    mail.read(0.0)
+    marks["a"] = 150
+    mail.start_over()
+    inbox.append(ship(3, samples("a", 200, 250)))
+    read_all(mail)
+    assert rows(mail, "a")[0] == list(range(151, 251))
+    assert rows(mail, "b")[0] == list(range(1, 6))
+
+
+def test_old_inboxes_are_read_in_their_order(tmp_path):
+    """What came over several connections fits together again, however large the first of them is."""
+    mail = mail_in(tmp_path)
+    chance = np.random.default_rng(1)
+    place = 0
+    for _ in range(3):
+        inbox = mail.open(ROOMY)
+        for seq in range(1, 41):  # 6 MB: more than is read at once
+            inbox.append(ship(seq, samples("a", place, place + 20_000, chance.random(20_000))))
+            place += 20_000
+        mail.left(inbox.name)
+        inbox.close()
+    mail = mail_in(tmp_path)
+    assert mail.reach(["a"]) is None
+    read_all(mail)
+    assert mail.trouble == ""
+    assert mail.reach(["a"]) == {"a": (0, place)}
+    assert rows(mail, "a")[0] == list(range(1, place + 1))
+
+
+def bombs(count):
+    """Shipments of few bytes that unpack to 32 MiB each."""
+    height = 1 << 20
+    zeros = np.zeros(height, dtype=np.int64)
+    for seq in range(1, count + 1):
+        n = np.arange((seq - 1) * height + 1, seq * height + 1, dtype=np.int64)
+        block = Block("r", {}, ("x",), n, zeros, zeros, (zeros.astype(float),))
+        yield ship(
+            seq,
+            parcels.pack(
+                Batch(Origin("a", span="r"), LANE_SAMPLES, seq * height, columns=[block], start=int(n[0]) - 1)
+            ),
+        )
+
+
+def test_small_shipments_of_many_numbers_are_read_a_few_at_a_time(tmp_path):
+    """However well they compress, only so many numbers are held at once; all come in the end, each once."""
+    mail = mail_in(tmp_path)
+    inbox = mail.open(ROOMY)
+    for payload in bombs(12):
+        assert len(payload) < 20_000
+        inbox.append(payload)
+    found = 0
+    for _ in range(12):
+        mail.read(0.0)
+        assert mail.heard["a"].numbers <= inboxes._MOST_WAITING + parcels.MOST_NUMBERS
+        if mail.pressed or not mail.read(0.0):
+            found += len(rows(mail, "a")[0]) if mail.heard["a"].numbers else 0
+    assert found == 12 << 20
+    assert mail.sync() == {inbox.name: 12}
+
+
+def test_a_shipment_of_too_many_numbers_is_refused(tmp_path):
+    """One shipment that claims more than fits is never unpacked, and its connection is told why."""
+    mail = mail_in(tmp_path)
+    inbox = mail.open(ROOMY)
+    [parcel] = samples("a", 0, 100)
+    huge = msgspec.structs.replace(parcel, blocks=[msgspec.structs.replace(parcel.blocks[0], count=1 << 20)] * 9)
+    inbox.append(wire.encode(wire.Shipment(1, [huge])))
+    mail.read(0.0)
+    assert "more than" in mail.broken[inbox.name]
+    assert mail.sync() == {}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x81\xa4type\xa8shipment",
+        b"\x80",
+        wire.encode(wire.Kept(1)),
+        wire.encode(wire.Shipment(1, samples("a", 0, 5))).replace(b"\xa1s", b"\xa1x"),
+        wire.encode(wire.Shipment(7, samples("a", 5, 9))),
+    ],
+    ids=["no fields", "nothing", "another message", "unknown lane", "beyond"],
+)
+def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, payload):
+    """Whatever came, the turn goes on: its sender is told, others are read and acknowledged, the next hub starts."""
+    mail = mail_in(tmp_path)
+    bad, good = mail.open(ROOMY), mail.open(ROOMY)
+    bad.append(payload)
+    bad.append(ship(8, samples("a", 0, 5)))  # what follows is not taken, either
+    good.append(ship(1, samples("b", 0, 5)))
+    mail.read(0.0)
+    assert mail.broken.keys() == {bad.name}
+    assert mail.sync() == {good.name: 1}
+    assert places(mail).get("a", 0) == 0
+
+    mail.left(bad.name)
+    assert mail.broken == {}
+    bad.close()
+    good.close()
+    mail.shut()
+    mail = mail_in(tmp_path)
+    read_all(mail)
+    assert mail.reach(["b"]) == {"b": (0, 5)}
+    assert mail.broken == {}
+
+
+def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
+    """An inbox that only a newer vedette can read is set aside by name; the others are read."""
+    for number, head in ((1, b"vedette\xff"), (2, b"")):
+        directory = tmp_path / f"{number:012d}"
+        directory.mkdir()
+        if head:
+            (directory / f"s.{0:016d}").write_bytes(head + bytes(65528))
+    (tmp_path / "7").touch()
+    mail = mail_in(tmp_path)
+    inbox = mail.open(ROOMY)
+    inbox.append(ship(1, samples("a", 0, 5)))
+    read_all(mail)
+    mail.sync()
+    mail.free(0.0)
+    assert mail.set_aside.keys() == {"000000000001"}
+    assert mail.reach(["a"]) == {"a": (0, 5)}
+    assert list_segments(str(tmp_path / "000000000001"), LANE_SAMPLES)
+
+
+def test_those_who_say_no_more_are_let_go_of(tmp_path):
+    """An origin is forgotten when it is over, or quiet for a minute, and all of it is kept; not before."""
+    marks = {}
+    mail = mail_in(tmp_path, marks)
+    inbox = mail.open(ROOMY)
+    inbox.append(ship(1, samples("over", 0, 5, over=True), samples("quiet", 0, 5), samples("waits", 0, 5)))
+    mail.read(0.0)
+    assert mail.free(0.0) == []
+    rows(mail, "over")
+    rows(mail, "quiet")
+    assert [heard.name for heard in mail.free(1.0)] == ["over"]
+    assert [heard.name for heard in mail.free(100.0)] == ["quiet"]
+    assert mail.heard.keys() == {"waits"}
+
+    marks["quiet"] = 5
+    inbox.append(ship(2, samples("quiet", 5, 9)))
+    mail.read(200.0)
+    assert rows(mail, "quiet")[0] == [6, 7, 8, 9]
