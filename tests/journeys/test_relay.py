@@ -51,8 +51,8 @@ def runs(host: Host) -> list[RunView]:
 
 
 def is_whole(run: RunView, count: int) -> bool:
-    """Check that a finished run has every point once, in order, and every mark; False while it has not ended."""
-    if run.end_t is None:
+    """Check that a finished run has every point once, in order, and every mark; False while some are on their way."""
+    if run.end_t is None or {row.name: row.count for row in run.series()} != {"x": count, "y": count}:
         return False
     steps = list(range(count))
     for name, values in (("x", steps), ("y", [-step for step in steps])):

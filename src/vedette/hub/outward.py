@@ -47,6 +47,11 @@ class Outward:
         self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
 
+    @property
+    def onward(self) -> str:
+        """The hub that all which others ship here is passed on to; empty: this one."""
+        return "" if self._pace.onward in self._mine else self._pace.onward
+
     def _relay(self, upstream: str) -> Relay | None:
         """Return the way to a hub, made when it is first needed; None when there is none."""
         if upstream not in self.relays and self._dial is not None:
@@ -85,7 +90,7 @@ class Outward:
     def introduce_heard(self) -> None:
         """Ask the next hub how far those are there whom others have passed on to this one."""
         new = [name for name, heard in self._mail.heard.items() if not heard.ready and name not in self._introduced]
-        if new and (relay := self.relays.get(self._pace.onward)) is not None and relay.session is not None:
+        if new and (relay := self.relays.get(self.onward)) is not None and relay.session is not None:
             relay.introduce(new)
             self._introduced.update(new)
 
@@ -97,6 +102,8 @@ class Outward:
             for item in relay.news():
                 speakers = {name: one for name, one in self._speakers.items() if one.upstream == upstream}
                 if isinstance(item, Mine):
+                    if upstream == self.onward:
+                        self._mail.keep_here()
                     self._mine.add(upstream)
                     for speaker in speakers.values():
                         speaker.upstream, speaker.ready = "", True
@@ -104,7 +111,7 @@ class Outward:
                 elif not isinstance(item, Told):
                     for speaker in speakers.values():
                         speaker.ready = False
-                    if upstream == self._pace.onward:
+                    if upstream == self.onward:
                         self._mail.start_over()
                         self._introduced.clear()
                     if isinstance(item, Linked):
@@ -135,7 +142,7 @@ class Outward:
     def beat(self, heard: dict[str, int]) -> None:
         """Tell other hubs when those who are meant for them were last known alive."""
         for upstream, relay in self.relays.items():
-            onward = upstream == self._pace.onward
+            onward = upstream == self.onward
             below = self._alive_below() if onward else {}
             times = {name: t for name, t in heard.items() if self._speakers[name].upstream == upstream}
             times |= {name: t for name, (t, _) in below.items()}
