@@ -239,8 +239,7 @@ class Door:
                     link.through = {introduction.relay, *message.through}
                     if self._home_id in link.through:
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
-                    homes = {home for other in self.links.values() for home in other.through}
-                    await self._desk.in_keeper(_noting(message, homes))
+                    await self._desk.in_keeper(_noting(message, self._homes()))
                 elif isinstance(message, wire.Introduce):
                     await self._introduce(message, visitor)
                 elif isinstance(message, wire.Done):
@@ -256,7 +255,11 @@ class Door:
                 _resolve(waiting)
             inbox.close()
             with contextlib.suppress(HubError):  # the hub is leaving: its next one finds the inbox
-                await asyncio.shield(self._desk.in_keeper(lambda keeper: keeper.mail.left(inbox.name)))
+                await asyncio.shield(self._desk.in_keeper(_leaving(inbox.name, self._homes())))
+
+    def _homes(self) -> set[str]:
+        """Return the homes of all hubs that relay through this one."""
+        return {home for link in self.links.values() for home in link.through}
 
     async def _introduce(self, message: wire.Introduce, visitor: "_Visitor") -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
@@ -350,6 +353,14 @@ def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
         keeper.alive(message)
 
     return note
+
+
+def _leaving(inbox: str, homes: set[str]) -> Callable[[Keeper], None]:
+    def leave(keeper: Keeper) -> None:
+        keeper.outward.through = homes
+        keeper.mail.left(inbox)
+
+    return leave
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

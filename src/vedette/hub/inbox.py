@@ -86,7 +86,7 @@ class Mail:
 
         `marks` tells how far the two lanes of an origin are kept.
         """
-        self._onward = settings.hub.onward
+        self.onward = settings.hub.onward  # the hub that everything is passed on to
         self._limits = settings.limits
         self.heard: dict[str, Heard] = {}
         self.alive: dict[str, tuple[int, float | None]] = {}  # when an origin was last known so, its clock's skew
@@ -132,7 +132,7 @@ class Mail:
 
     def keep_here(self) -> None:
         """Pass nothing on after all: the next hub has turned out to be this one."""
-        self._onward = ""
+        self.onward = ""
         self.start_over()
 
     def left(self, name: str) -> None:
@@ -221,8 +221,8 @@ class Mail:
         heard = self.heard.get(parcel.origin.name)
         if heard is None:
             heard = Heard(parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits))
-            heard.upstream = self._onward
-            heard.ready = not self._onward
+            heard.upstream = self.onward
+            heard.ready = not self.onward
             self.heard[heard.name] = heard
         try:
             batch = parcels.unpack(parcel)
@@ -259,7 +259,7 @@ class Mail:
         for tail in self._tails.values():
             tail.sync()
         self.unsafe_bytes = 0
-        held = self._held() if self._onward else {}
+        held = self._held() if self.onward else {}
         safe = {}
         for name, ends in self._ends.items():
             while ends and ends[0][0] <= held.get(name, 1 << 62):

@@ -48,7 +48,7 @@ class Keeper:
         self.pace = settings.hub
         self.store = store
         self.speakers: dict[str, Speaker] = {}
-        self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.outward.onward)), settings)
+        self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.mail.onward)), settings)
         self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
         self.own = Own(home)
         self.watching = Watching(self.own.say, handed or {})
@@ -150,7 +150,7 @@ class Keeper:
         skews = {}
         if message.skew_s is not None:
             skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
-        if self.outward.onward:
+        if self.mail.onward:
             self.mail.alive |= {name: (t, skews.get(name)) for name, t in heard.items()}
         self.store.keep([], heard, skews)
         self._unsynced = True
@@ -209,7 +209,7 @@ class Keeper:
                 self.outward.enrol(speaker)
             elif batch is not None:
                 batches.append((speaker, batch))
-        if self.outward.may_read(self.outward.onward):
+        if self.outward.may_read(self.mail.onward):
             more = self.mail.read(now) or more
         self.outward.introduce_heard()
         ready = [heard for heard in self.mail.heard.values() if heard.ready]

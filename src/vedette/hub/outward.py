@@ -47,11 +47,6 @@ class Outward:
         self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
 
-    @property
-    def onward(self) -> str:
-        """The hub that all which others ship here is passed on to; empty: this one."""
-        return "" if self._pace.onward in self._mine else self._pace.onward
-
     def _relay(self, upstream: str) -> Relay | None:
         """Return the way to a hub, made when it is first needed; None when there is none."""
         if upstream not in self.relays and self._dial is not None:
@@ -90,7 +85,7 @@ class Outward:
     def introduce_heard(self) -> None:
         """Ask the next hub how far those are there whom others have passed on to this one."""
         new = [name for name, heard in self._mail.heard.items() if not heard.ready and name not in self._introduced]
-        if new and (relay := self.relays.get(self.onward)) is not None and relay.session is not None:
+        if new and (relay := self.relays.get(self._mail.onward)) is not None and relay.session is not None:
             relay.introduce(new)
             self._introduced.update(new)
 
@@ -102,7 +97,7 @@ class Outward:
             for item in relay.news():
                 speakers = {name: one for name, one in self._speakers.items() if one.upstream == upstream}
                 if isinstance(item, Mine):
-                    if upstream == self.onward:
+                    if upstream == self._mail.onward:
                         self._mail.keep_here()
                     self._mine.add(upstream)
                     for speaker in speakers.values():
@@ -111,11 +106,12 @@ class Outward:
                 elif not isinstance(item, Told):
                     for speaker in speakers.values():
                         speaker.ready = False
-                    if upstream == self.onward:
+                    if upstream == self._mail.onward:
                         self._mail.start_over()
                         self._introduced.clear()
                     if isinstance(item, Linked):
                         relay.introduce(list(speakers))
+                        relay.beat({}, {}, self._through(upstream))  # should they go in a circle, it is said at once
                 elif item.session is relay.session:
                     self._heed(relay, item, speakers, known, safe)
         if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
@@ -142,12 +138,15 @@ class Outward:
     def beat(self, heard: dict[str, int]) -> None:
         """Tell other hubs when those who are meant for them were last known alive."""
         for upstream, relay in self.relays.items():
-            onward = upstream == self.onward
+            onward = upstream == self._mail.onward
             below = self._alive_below() if onward else {}
             times = {name: t for name, t in heard.items() if self._speakers[name].upstream == upstream}
             times |= {name: t for name, (t, _) in below.items()}
             skews = {name: skew for name, (_, skew) in below.items() if skew is not None}
-            relay.beat(times, skews, sorted(self.through) if onward else [])
+            relay.beat(times, skews, self._through(upstream))
+
+    def _through(self, upstream: str) -> list[str]:
+        return sorted(self.through) if upstream == self._mail.onward else []
 
     def _alive_below(self) -> dict[str, tuple[int, float | None]]:
         """Return those that other hubs have lately said to be alive, to be passed on."""
