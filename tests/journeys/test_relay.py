@@ -1,5 +1,6 @@
 """Runs of other machines: shipped, acknowledged, taken up again after any outage; nothing lost, nothing twice."""
 
+import json
 import os
 import random
 import signal
@@ -244,3 +245,22 @@ def test_a_hub_with_relays_can_be_stopped():
         assert job.wait(60) == 0
 
         eventually(lambda: any(is_whole(run, 1000) for run in runs(here)), 60)
+
+
+def test_lost_and_found_again():
+    """A run on a host that is cut off is lost once its silence is long enough, and found again when it is back."""
+
+    def state():
+        code, out, err = here.run([*VEDETTE, "ls", "--json", "--set", "lost_after_s=12"])
+        assert code == 0, err
+        return [run["state"] for run in json.loads(out)]
+
+    with hosts(2) as (far, here):
+        listen(here)
+        job = far.start(JOB, "1000000", "0.05", VEDETTE_HUB=connect_string(here))
+        job.stdout.readline()
+        eventually(lambda: state() == ["running"], 30)
+        far.cut()
+        eventually(lambda: state() == ["lost"], 60)
+        far.heal()
+        eventually(lambda: state() == ["running"], 60)
