@@ -119,7 +119,7 @@ def test_a_hub_that_does_not_wait_for_the_disk_is_caught(disk):
     """The check fails for a hub that frees what it has committed without flushing it first."""
     [(_, found, [(_, finding)])] = _cut_often(disk, "hasty", [7.0], {"calm": _CALM})
 
-    _assert_sound(found)
+    assert found["integrity"] == ["ok"]
     assert finding.missing > 0
     assert finding.wrong == 0
 

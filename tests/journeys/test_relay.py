@@ -1,5 +1,6 @@
 """Runs of other machines: shipped, acknowledged, taken up again after any outage; nothing lost, nothing twice."""
 
+import json
 import os
 import random
 import signal
@@ -51,8 +52,8 @@ def runs(host: Host) -> list[RunView]:
 
 
 def is_whole(run: RunView, count: int) -> bool:
-    """Check that a finished run has every point once, in order, and every mark; False while it has not ended."""
-    if run.end_t is None:
+    """Check that a finished run has every point once, in order, and every mark; False while some are on their way."""
+    if run.end_t is None or {row.name: row.count for row in run.series()} != {"x": count, "y": count}:
         return False
     steps = list(range(count))
     for name, values in (("x", steps), ("y", [-step for step in steps])):
@@ -244,3 +245,22 @@ def test_a_hub_with_relays_can_be_stopped():
         assert job.wait(60) == 0
 
         eventually(lambda: any(is_whole(run, 1000) for run in runs(here)), 60)
+
+
+def test_lost_and_found_again():
+    """A run on a host that is cut off is lost once its silence is long enough, and found again when it is back."""
+
+    def state():
+        code, out, err = here.run([*VEDETTE, "ls", "--json", "--set", "lost_after_s=12"])
+        assert code == 0, err
+        return [run["state"] for run in json.loads(out)]
+
+    with hosts(2) as (far, here):
+        listen(here)
+        job = far.start(JOB, "1000000", "0.05", VEDETTE_HUB=connect_string(here))
+        job.stdout.readline()
+        eventually(lambda: state() == ["running"], 30)
+        far.cut()
+        eventually(lambda: state() == ["lost"], 60)
+        far.heal()
+        eventually(lambda: state() == ["running"], 60)

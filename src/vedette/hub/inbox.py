@@ -6,6 +6,7 @@ back must read them: an origin's later shipments fit only on to its earlier ones
 
 import itertools
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -25,6 +26,7 @@ from vedette.tail import SHIPMENT, Tail
 
 _LANE = LANE_SAMPLES
 _LOOK_BYTES = 1 << 20
+_LATELY_S = 600.0
 _MOST_WAITING = 16 << 20  # numbers of 8 bytes
 _LIMIT = 4 << 20  # bytes of an inbox that are read at once
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
@@ -88,7 +90,7 @@ class Mail:
         self._limits = settings.limits
         self.heard: dict[str, Heard] = {}
         self.alive: dict[str, tuple[int, float | None]] = {}  # when an origin was last known so, its clock's skew
-        self.trouble = ""
+        self._troubled = ("", 0.0)
         self.unsafe_bytes = 0  # read, and not flushed
         self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
         self.pressed = False  # so much waits in memory that no more is read until it is sealed
@@ -102,6 +104,16 @@ class Mail:
         self._ends: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
         self._count = max((int(name) for name in self._names()), default=0)
+
+    @property
+    def trouble(self) -> str:
+        """What was last wrong with what others send, if that was lately."""
+        text, at = self._troubled
+        return text if time.monotonic() - at < _LATELY_S else ""
+
+    @trouble.setter
+    def trouble(self, text: str) -> None:
+        self._troubled = text[:500], time.monotonic()
 
     def _names(self) -> list[str]:
         try:
@@ -117,6 +129,11 @@ class Mail:
         inbox = Inbox(self._root, name, cap_bytes)
         self._live.add(name)
         return inbox
+
+    def keep_here(self) -> None:
+        """Pass nothing on after all: the next hub has turned out to be this one."""
+        self.onward = ""
+        self.start_over()
 
     def left(self, name: str) -> None:
         """Take note that a connection has ended: nothing will follow in its inbox."""
@@ -154,7 +171,11 @@ class Mail:
         tail = self._tails[name]
         live = name in self._live
         at = before = tail.place
-        for n, payload in tail.read(gone=not live, limit=_LIMIT):
+        damaged = tail.damaged
+        records = tail.read(gone=not live, limit=_LIMIT)
+        if tail.damaged > damaged:
+            self.trouble = f"inbox {name} is damaged: what is missing is counted where it is noticed"
+        for n, payload in records:
             if self._room < 0:  # the rest is read again, once this is sealed
                 tail = self._put_back(name, at)
                 break

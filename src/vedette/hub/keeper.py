@@ -150,7 +150,7 @@ class Keeper:
         skews = {}
         if message.skew_s is not None:
             skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
-        if self.pace.onward:
+        if self.mail.onward:
             self.mail.alive |= {name: (t, skews.get(name)) for name, t in heard.items()}
         self.store.keep([], heard, skews)
         self._unsynced = True
@@ -327,7 +327,7 @@ class Keeper:
             self._seals.pop(heard.name, None)
             if not heard.upstream:
                 self.store.tidy(heard.name)
-            else:
+            elif heard.ready:
                 self.outward.offer(heard.upstream, [(heard, heard.last())], over=True)
 
     def start_over(self, error: Exception) -> None:

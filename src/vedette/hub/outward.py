@@ -85,7 +85,7 @@ class Outward:
     def introduce_heard(self) -> None:
         """Ask the next hub how far those are there whom others have passed on to this one."""
         new = [name for name, heard in self._mail.heard.items() if not heard.ready and name not in self._introduced]
-        if new and (relay := self.relays.get(self._pace.onward)) is not None and relay.session is not None:
+        if new and (relay := self.relays.get(self._mail.onward)) is not None and relay.session is not None:
             relay.introduce(new)
             self._introduced.update(new)
 
@@ -97,17 +97,16 @@ class Outward:
             for item in relay.news():
                 speakers = {name: one for name, one in self._speakers.items() if one.upstream == upstream}
                 if isinstance(item, Mine):
+                    if upstream == self._mail.onward:
+                        self._mail.keep_here()
                     self._mine.add(upstream)
                     for speaker in speakers.values():
                         speaker.upstream, speaker.ready = "", True
                         speaker.rewind(*marks_of(self._store, speaker.name))
-                    if upstream == self._pace.onward:
-                        self._mail.onward = ""
-                        self._mail.start_over()
                 elif not isinstance(item, Told):
                     for speaker in speakers.values():
                         speaker.ready = False
-                    if upstream == self._pace.onward:
+                    if upstream == self._mail.onward:
                         self._mail.start_over()
                         self._introduced.clear()
                     if isinstance(item, Linked):
@@ -139,7 +138,7 @@ class Outward:
     def beat(self, heard: dict[str, int]) -> None:
         """Tell other hubs when those who are meant for them were last known alive."""
         for upstream, relay in self.relays.items():
-            onward = upstream == self._pace.onward
+            onward = upstream == self._mail.onward
             below = self._alive_below() if onward else {}
             times = {name: t for name, t in heard.items() if self._speakers[name].upstream == upstream}
             times |= {name: t for name, (t, _) in below.items()}
@@ -147,7 +146,7 @@ class Outward:
             relay.beat(times, skews, self._through(upstream))
 
     def _through(self, upstream: str) -> list[str]:
-        return sorted(self.through) if upstream == self._pace.onward else []
+        return sorted(self.through) if upstream == self._mail.onward else []
 
     def _alive_below(self) -> dict[str, tuple[int, float | None]]:
         """Return those that other hubs have lately said to be alive, to be passed on."""

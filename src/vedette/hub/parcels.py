@@ -51,8 +51,8 @@ def _pack_samples(batch: Batch) -> list[wire.Parcel]:
     places = np.unique(np.concatenate([block.n for block in blocks])) if blocks else ()
     if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(places) > 1:
         cut = int(places[len(places) // 2 - 1])
-        first = [part for block in blocks if len((part := block.until(cut)).n)]
-        second = [part for block in blocks if len((part := block.after(cut)).n)]
+        first = [b if b.n[-1] <= cut else b.until(cut) for b in blocks if b.n[0] <= cut]
+        second = [b if b.n[0] > cut else b.after(cut) for b in blocks if b.n[-1] > cut]
         return [
             *_pack_samples(msgspec.structs.replace(batch, columns=first, place=cut)),
             *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut, refusals={})),

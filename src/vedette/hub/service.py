@@ -275,7 +275,7 @@ class _Service:
             await self.seal(message.run)  # what is meant for above is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
-            await self._door.order(message, upstream, below=upstream == self._pace.onward)
+            await self._door.order(message, upstream, below=upstream == self.keeper.mail.onward)
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
