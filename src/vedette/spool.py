@@ -199,11 +199,12 @@ class Spool:
         if os.path.exists(path):  # an interrupt came just after it was made: nobody has written to it yet
             return Mapped.adopt(path) if self._mapped else Plain(path, header.size, adopted=True)
         try:
-            segment = make(path + ".new", header.size)
-        except FileNotFoundError:
-            self._prepare()
-            os.makedirs(self.directory, mode=0o700, exist_ok=True)
-            segment = make(path + ".new", header.size)
+            try:
+                segment = make(path + ".new", header.size)
+            except FileNotFoundError:
+                self._prepare()
+                os.makedirs(self.directory, mode=0o700, exist_ok=True)
+                segment = make(path + ".new", header.size)
         except OSError:
             unlink(path + ".new")
             raise

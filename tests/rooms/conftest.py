@@ -1,8 +1,10 @@
 """What the rooms share: a store of one's own with made-up runs in it, and the command line as a user calls it."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -93,3 +95,29 @@ def python(code: str, **kwargs: Any) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, **QUICK, **kwargs.pop("environ", {})}
     kwargs = {"text": True, "capture_output": True, "env": environ, "timeout": 60, **kwargs}
     return subprocess.run([sys.executable, "-c", code], check=False, **kwargs)
+
+
+@pytest.fixture
+def flushes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The descriptors that were flushed to disk."""
+    found: list[int] = []
+    flush = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (found.append(fd), flush(fd)))
+    return found
+
+
+@contextlib.contextmanager
+def small_disk(size: str) -> Iterator[str]:
+    """Mount a small disk; hand out where."""
+    if os.geteuid() != 0:
+        pytest.skip("a small disk needs root, to mount")
+    with tempfile.TemporaryDirectory(prefix="vdt-") as point:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", point], check=False, capture_output=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"no small disk can be mounted: {done.stderr.decode().strip()}")
+        try:
+            yield point
+        finally:
+            subprocess.run(["umount", "--lazy", point], check=True)
