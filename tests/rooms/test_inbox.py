@@ -106,6 +106,26 @@ def test_damage_stays_where_it_is(tmp_path, number):
         assert (len(found) < count, batch.damaged) == (name in hurt, int(name in hurt))
 
 
+def test_damage_in_one_inbox_stays_out_of_the_next(tmp_path):
+    """What fitted on to something damaged in an earlier inbox is taken, its gap counted, and all beside it."""
+    mail = mail_in(tmp_path)
+    first, second = mail.open(ROOMY), mail.open(ROOMY)
+    first.append(ship(1, samples("a", 0, 100)))
+    first.append(ship(2, samples("a", 100, 200)))
+    second.append(ship(1, samples("a", 200, 300), samples("b", 0, 10)))
+    second.append(ship(2, samples("b", 10, 20)))
+    first.close()
+    second.close()
+    flip(tmp_path, 2)
+
+    mail = mail_in(tmp_path)
+    read_all(mail)
+    found, batch = rows(mail, "a")
+    assert (found, batch.damaged) == ([*range(1, 101), *range(201, 301)], 1)
+    found, batch = rows(mail, "b")
+    assert (found, batch.damaged) == (list(range(1, 21)), 0)
+
+
 def test_nothing_is_given_up_on_a_full_disk():
     """When the disk is full a shipment is refused; all that were acknowledged are found by the next hub."""
     with small_disk("24m") as root:

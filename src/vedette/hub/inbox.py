@@ -103,7 +103,9 @@ class Mail:
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
         self._ends: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
-        self._count = max((int(name) for name in self._names()), default=0)
+        self._old = set(self._names())  # their senders are gone, and have been told what is here
+        self._is_hurt = False  # one of these has lost something, on to which later ones may have fitted
+        self._count = max(map(int, self._old), default=0)
 
     @property
     def trouble(self) -> str:
@@ -186,6 +188,7 @@ class Mail:
             at = n
         if tail.place == before and not live:
             self._dry.add(name)
+            self._is_hurt = self._is_hurt or tail.damaged > 0
         return tail.place - before
 
     def _put_back(self, name: str, place: int) -> Tail:
@@ -229,7 +232,8 @@ class Mail:
         except FormatError as error:
             self.trouble = f"{heard.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted, and passed over
-        if batch.start > heard.place[batch.lane] and self._tails[inbox].damaged:
+        hurt = self._tails[inbox].damaged or (self._is_hurt and inbox in self._old)
+        if batch.start > heard.place[batch.lane] and hurt:
             batch.start = heard.place[batch.lane]  # what lay between is damaged, and it will not come again
             batch.damaged += 1
         found = batch.damaged - parcel.damaged, batch.refused - parcel.refused
