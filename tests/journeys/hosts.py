@@ -135,6 +135,19 @@ class Host:
         )
         assert code == 0, err
 
+    def small_disk(self, path: str, megabytes: int) -> None:
+        """Mount an empty disk at a path; only what runs on this host sees it."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        self._inside.do("mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=700", "tmpfs", path)
+
+    def fill(self, path: str) -> None:
+        """Fill the disk that a path lies on to the last byte, by a file `ballast` there."""
+        self._inside.do("sh", "-c", f"cat /dev/zero > {path}/ballast || true")
+
+    def make_room(self, path: str) -> None:
+        """Undo `fill`."""
+        self._inside.do("rm", f"{path}/ballast")
+
     def cut(self) -> None:
         """Pull the cable: both sides see that the link is down."""
         self._switch.do("ip", "link", "set", self._port, "down")
