@@ -85,7 +85,7 @@ class Keeper:
         self._bury()
         self.orders.tend(self.watching.watches)
         self._stamp(now)
-        if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
+        if self.flush_in_s <= 0 or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
         return change, more
@@ -103,6 +103,11 @@ class Keeper:
             self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
             self.outward.beat(heard)
         self._stamped.update(names)
+
+    @property
+    def flush_in_s(self) -> float:
+        """When the next flush is due: a turn before what was read last is as old as a power cut may cost."""
+        return self._synced + self.pace.sync_s - self.pace.turn_s - time.monotonic()
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""

@@ -374,7 +374,7 @@ class _Service:
                 break
             if not more:  # many who say little must not cost much: looking at them takes a tenth of the time at most
                 took_s = time.monotonic() - begun
-                self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self._pace.sync_s)))
+                self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self.keeper.flush_in_s)))
 
     def _complain(self, text: str) -> None:
         """Put a sentence into the log, if it is a new one; the disk that the log is on may be full."""
