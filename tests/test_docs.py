@@ -119,7 +119,9 @@ def test_settings(key, default):
     assert shown.strip("`") == (str(default) or "empty").replace("False", "false")
     assert f"`{variable}`" in variables
     assert explained
-    value = {"mode": "off", "spool.cap_share": 0.5}.get(key, {str: "x", int: 5, float: 5.0, bool: True}[type(default)])
+    value = {"mode": "off", "spool.cap_share": 0.5, "upstream": "host:1"}.get(
+        key, {str: "x", int: 5, float: 5.0, bool: True}[type(default)]
+    )
     loaded = settings.load(environ={variable: str(value)})
     section, _, name = key.rpartition(".")
     assert getattr(getattr(loaded, section) if section else loaded, name) == value

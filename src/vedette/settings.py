@@ -104,11 +104,24 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
             section, _, name = key.rpartition(".")
             (tree.setdefault(section, {}) if section else tree)[name] = value
     tree["upstream"] = _with_token(str(tree.get("upstream", "")), environ)
+    if tree["upstream"] and not _looks_like_address(tree["upstream"]):
+        raise SettingError(
+            f"VEDETTE_HUB is {tree['upstream'][:60]!r}, which is no address of a hub: it is a connect string that"
+            " `vedette hub` printed, whole, or HOST:PORT, or the path of a socket"
+        )
     try:
         return msgspec.convert(tree, Settings, strict=False)
     except msgspec.ValidationError as error:
         what, _, key = str(error).partition(" - at `$.")
         raise SettingError(f"the setting {key.rstrip('`')} has a bad value: {what[:1].lower()}{what[1:]}") from None
+
+
+def _looks_like_address(upstream: str) -> bool:
+    """Tell whether a text can be the address of a hub; the hub looks more closely."""
+    if upstream.startswith(("/", ".", "~", "unix:")):
+        return True
+    host, _, port = upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2].rpartition(":")
+    return bool(host) and "//" not in host and port.isascii() and port.isdigit() and int(port[:10]) < 1 << 16
 
 
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
@@ -121,10 +134,11 @@ def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
 
 def fallback(home: str | None, upstream: str | None) -> Settings:
     """Return the defaults, with what must hold even when something else is set wrongly: home, hub and mode."""
+    wanted = _with_token(upstream or os.environ.get("VEDETTE_HUB") or "", os.environ)
     off = os.environ.get("VEDETTE_MODE") == "off"
     return Settings(
         home=home or os.environ.get("VEDETTE_HOME") or Settings().home,
-        upstream=_with_token(upstream or os.environ.get("VEDETTE_HUB") or "", os.environ),
+        upstream=wanted if _looks_like_address(wanted) else "",
         mode="off" if off else "on",
     )
 

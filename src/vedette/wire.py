@@ -137,8 +137,9 @@ class Health(Struct, frozen=True, tag="health"):
     set_aside: dict[str, str] = {}  # origins that cannot be read, and why
     trouble: str = ""  # what keeps the hub from committing, if anything
     listens: str = ""  # where it listens for other hubs
-    links: dict[str, str] = {}  # hubs that relay to this one, by host: how far their clock is ahead, if known
-    relays: dict[str, str] = {}  # hubs that this one relays to, and what is wrong there, if anything
+    deaf: str = ""  # why it does not, though it should
+    links: list[tuple[str, float | None]] = []  # hosts that relay to this one: how far their clock is ahead, if known
+    relays: list[tuple[str, str]] = []  # hubs that this one relays to, and what is wrong there, if anything
     refused: dict[str, int] = {}  # what was turned away, by the limit that it was over
     keep: Keep = Keep()  # which runs it removes by itself
     sweeping: bool = False  # it is deleting what was removed for good, or giving space back

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.journeys.conftest import eventually
+from tests.journeys.conftest import eventually, read_runs
 from tests.journeys.hosts import Host, hosts
 from vedette.query.runs import RunView, select
 from vedette.store.sqlite import open_reader
@@ -264,3 +264,30 @@ def test_lost_and_found_again():
         eventually(lambda: state() == ["lost"], 60)
         far.heal()
         eventually(lambda: state() == ["running"], 60)
+
+
+def test_an_address_that_is_none_is_said_at_once(home, finish):
+    """A VEDETTE_HUB that cannot be one is complained of in one sentence, and the run is kept here."""
+    for address in ("garbage", "vedette://...", ":17070", "http://foo/"):
+        code, _, err = finish("import vedette\nvedette.init()\nvedette.log({'x': 1})", environ={"VEDETTE_HUB": address})
+        assert (code, err.count("\n")) == (0, 1), err
+        assert "no address of a hub" in err
+    assert len(read_runs(home)) == 4
+
+
+def test_a_stubborn_process_that_is_stopped_is_cancelled(home, start):
+    """A process that ignores SIGTERM is killed after its grace, and its run is cancelled: it was asked for."""
+    job = start(
+        """
+        import signal, time, vedette
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print(vedette.init().id, flush=True)
+        time.sleep(60)
+        """
+    )
+    run_id = job.stdout.readline().strip()
+    eventually(lambda: read_runs(home))
+    said = subprocess.run([*VEDETTE, "stop", run_id, "--grace", "0.5"], capture_output=True, text=True, check=True)
+
+    assert "cancelled" in said.stdout
+    assert [(run.state, "SIGKILL" in run.cause) for run in read_runs(home)] == [("cancelled", True)]

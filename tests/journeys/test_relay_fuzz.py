@@ -165,7 +165,7 @@ def test_comings_and_goings_leave_nothing(port, unharmed):
                 nobodies = {f"nobody-{part}-{number}": 1.0 for number in range(10_000)}
                 assert isinstance(ask_through(peer, wire.Alive(1, nobodies, 0.5, nobodies)), wire.Clock)
         eventually(lambda: os.listdir(here.home.inbox) == [])
-        assert ask(here.home, wire.AskHealth()).links == {}
+        assert ask(here.home, wire.AskHealth()).links == []
 
 
 # A hub that throws away the samples of every other parcel, and says that they are safe.

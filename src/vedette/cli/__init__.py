@@ -101,6 +101,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:  # a full disk behind stdout, say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"vedette: {clean(error.strerror or str(error), one_line=True)}\n")
+        code = 2
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)

@@ -122,7 +122,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         (
             "set aside",
             f"{name}: {why}",
-            "upgrade vedette" if "upgrade" in why else f"look at {home.spool}/{name}",
+            _set_aside_advice(home, name, why),
         )
         for name, why in health.set_aside.items()
     ]
@@ -139,16 +139,19 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
     checks = []
     if health.listens:
         checks.append(("listens", f"at {health.listens}; how to connect is in hub.connect", ""))
-    for host, skew in health.links.items():
-        found = f"{host} relays to this hub" + (f", its clock is {skew} ahead" if skew else "")
-        off = bool(skew) and abs(float(skew.split()[0])) > _SKEWED_S
-        checks.append(("link", found, "set the clocks by NTP: times are shown as they were said" if off else ""))
-    for address, trouble in health.relays.items():
-        found = f"to {address}: {trouble or 'connected'}"
-        checks.append(("relay", found, "what is logged waits on this disk until it answers" if trouble else ""))
+    if health.deaf:
+        checks.append(("listens", health.deaf, "give another port (hub.address), or end who has it; it tries again"))
+    for host, skew_s in health.links:
+        known = "" if skew_s is None else f", its clock is {abs(skew_s):.3f} s {'ahead' if skew_s > 0 else 'behind'}"
+        off = skew_s is not None and abs(skew_s) > _SKEWED_S
+        advice = "set the clocks by NTP: times are shown as they were said" if off else ""
+        checks.append(("link", f"{host} relays to this hub{known}", advice))
+    for address, trouble in health.relays:
+        checks.append(("relay", f"to {address}: {trouble or 'connected'}", _relay_advice(trouble)))
     for limit, count in health.refused.items():
         if count:
-            checks.append(("turned away", f"{count} by {limit}", ""))
+            advice = f"raise {limit}" if limit.startswith("limits.") else ""
+            checks.append(("turned away", f"{count} by {limit}", advice))
     return checks
 
 
@@ -171,6 +174,25 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
         pass  # what is wrong with the store is told below
     advice = f"it cannot remove what is due: {health.sweep_trouble}" if health.sweep_trouble else ""
     return [("keep", "; ".join(words), advice)]
+
+
+def _set_aside_advice(home: Home, name: str, why: str) -> str:
+    if "upgrade" in why:
+        return "upgrade vedette"
+    if "address of a hub" in why or "connect string" in why or "HOST:PORT" in why:
+        return f"`vedette sync {home.spool}/{name}` keeps it here"
+    return f"look at {home.spool}/{name}"
+
+
+def _relay_advice(trouble: str) -> str:
+    if not trouble:
+        return ""
+    if any(word in trouble for word in ("token", "certificate", "fingerprint", "hung up")):
+        return (
+            "give new jobs the whole connect string of that hub in VEDETTE_HUB; what waits here goes to another address"
+            " with `vedette hub --stop` and `vedette hub --set hub.reroute=ADDRESS`"
+        )
+    return "what is logged waits on this disk until it answers"
 
 
 def _last_line(path: str) -> str:

@@ -95,8 +95,9 @@ def _elsewhere(args: argparse.Namespace) -> str:
         health = ask(Home.of(args.settings), wire.AskHealth())
     except HubError:
         return ""
-    hubs = ", ".join(health.relays) if isinstance(health, wire.Health) else ""
-    return f" here: what is logged here is kept by the hub at {clean(hubs, one_line=True)}" if hubs else ""
+    hubs = ", ".join(dict.fromkeys(address for address, _ in health.relays)) if isinstance(health, wire.Health) else ""
+    where = f"what is logged here is for the hub at {clean(hubs, one_line=True)}"
+    return f" here: {where}; `vedette doctor` tells whether it gets there" if hubs else ""
 
 
 def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vedette.errors import VedetteError
+from vedette.errors import NotFoundError, VedetteError
+from vedette.model import looks_like_run
 from vedette.settings import Settings
 
 _PASSED_ON = (
@@ -85,8 +86,13 @@ def _find(settings: Settings, text: str) -> tuple[str, int]:
         from vedette.cli.output import open_home
         from vedette.query.runs import find
         from vedette.query.tries import of_runs, order
-    store = open_home(settings)
-    run_id = find(store, text).id
+    try:
+        store = open_home(settings)
+        run_id = find(store, text).id
+    except NotFoundError:
+        if looks_like_run(text):  # a whole id: it may be kept by another hub
+            return text, 0
+        raise
     tries = of_runs(store, [run_id]).get(run_id, [])
     store.close()
     return run_id, order(tries[-1])[0] if tries else 0

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         shown["tries"] = [{"try": tries[row.id], **_life(row)} for row in view.tries()]
         shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
         shown["skews"] = view.skews()
+        shown["refused"] = view.refused()
         print_json(shown)
         return 0
     _print_head(view)
@@ -64,6 +65,7 @@ def _print_head(view: RunView) -> None:
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
+        "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
         "clocks": ", ".join(
             f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it said them"
             for host, skew in sorted(view.skews().items())

@@ -49,9 +49,8 @@ def run(args: argparse.Namespace) -> int:
         now = view(store, found.id)
         store.close()
         if now.end_t is not None:
-            return _report(
-                args, found.id, now.state, now.cause, f"run {found.id} ended: {now.state} {now.cause}".rstrip()
-            )
+            why = f": {now.cause}" if now.cause else ""
+            return _report(args, found.id, now.state, now.cause, f"run {found.id} ended: {now.state}{why}")
         time.sleep(0.1)
     raise HubError(
         f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"

@@ -51,8 +51,8 @@ class Keeper:
         self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.mail.onward)), settings)
         self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
         self.own = Own(home)
-        self.watching = Watching(self.own.say, handed or {})
         self.orders = Orders(self.own.say)
+        self.watching = Watching(self.own.say, handed or {}, self.orders.stopped)
         self.set_aside = self.outward.set_aside
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
@@ -85,7 +85,7 @@ class Keeper:
         self._bury()
         self.orders.tend(self.watching.watches)
         self._stamp(now)
-        if now - self._synced >= self.pace.sync_s or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
+        if self.flush_in_s <= 0 or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
         return change, more
@@ -103,6 +103,11 @@ class Keeper:
             self.store.keep([], {name: t for name, t in heard.items() if not self.speakers[name].upstream})
             self.outward.beat(heard)
         self._stamped.update(names)
+
+    @property
+    def flush_in_s(self) -> float:
+        """When the next flush is due: a turn before what was read last is as old as a power cut may cost."""
+        return self._synced + self.pace.sync_s - self.pace.turn_s - time.monotonic()
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""
@@ -181,7 +186,7 @@ class Keeper:
             if speaker.origin is None and places != (none, none):  # no header has survived, but it was heard before
                 speaker.origin = self.store.origin(name)
             if speaker.upstream:
-                self.outward.enrol(speaker)
+                self._enrol(speaker)
 
     def _read(self, now: float, change: wire.Change) -> bool:
         batches: list[tuple[Voice, Batch]] = []
@@ -206,7 +211,7 @@ class Keeper:
                 self.forget(name)
                 continue
             if not known and speaker.upstream:  # it has just begun to speak, and not to us
-                self.outward.enrol(speaker)
+                self._enrol(speaker)
             elif batch is not None:
                 batches.append((speaker, batch))
         if self.outward.may_read(self.mail.onward):
@@ -217,6 +222,11 @@ class Keeper:
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)
+
+    def _enrol(self, speaker: Speaker) -> None:
+        self.outward.enrol(speaker)
+        if speaker.name in self.set_aside:
+            self.forget(speaker.name)
 
     def _may_read(self, speaker: Speaker) -> bool:
         return speaker.ready and self.outward.may_read(speaker.upstream)

@@ -20,6 +20,7 @@ class Orders:
         """`say` puts an answer on record, for the hub that keeps the run."""
         self._say = say
         self._seen: dict[tuple[str, str | None], None] = {}
+        self.stopped: set[str] = set()  # origins that were told to stop: whatever signal ends them, it was asked for
         self._to_kill: list[tuple[float, Command, Origin]] = []
 
     def is_new(self, command: Command, upstream: str | None = None) -> bool:
@@ -45,6 +46,7 @@ class Orders:
         grace_s = command.args.get("grace_s", _GRACE_S)
         kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
         sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
+        self.stopped.update(origin.name for origin, _ in meant)
         self._to_kill += [(kill_at, command, origin) for (origin, _), ok in zip(meant, sent, strict=True) if ok]
         for (origin, _), ok in zip(meant, sent, strict=True):
             self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to")

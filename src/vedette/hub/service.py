@@ -101,8 +101,6 @@ def run(
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
-    if not quiet:
-        print(f"vedette hub {__version__} keeps {home.root}, pid {os.getpid()}; Ctrl-C ends it")  # noqa: T201
     service = _Service(home, store, settings, lock, listen, handed, Sweeper(home, store, settings.keep, reload))
     asyncio.run(service.serve(quiet=quiet))
     os.close(lock)
@@ -174,7 +172,7 @@ class _Service:
         self._settings = settings
         self._pace = settings.hub
         self._listen = listen
-        self._listens = ""
+        self._listens = self._deaf = ""
         self._home_id = _home_id(home)
         self.keeper = Keeper(home, store, settings, handed, self._dial)
         self._born = time.monotonic()
@@ -203,6 +201,9 @@ class _Service:
             most = max(8, self._settings.limits.connections // 8)
             listener = Listener(self._listen, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
+        if not quiet:
+            text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
+            print(text, flush=True)  # noqa: T201 - the user asked
         keeping = threading.Thread(target=self._keep, name="keeper")
         keeping.start()
         await self._ended.wait()
@@ -221,16 +222,17 @@ class _Service:
         try:
             port = listener.open()
         except OSError as error:
-            self._listens = f"{listen.bind} cannot be listened on: {error.strerror or error}"
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            self._deaf = f"{listen.bind} cannot be listened on: {why}"
             if not quiet:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._home.socket)
-                raise HubError(self._listens) from None
-            self._complain(self._listens)
+                raise HubError(self._deaf) from None
+            self._complain(self._deaf)
             self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._errand(self._open(listener, listen, quiet=quiet)))
             return
         told = Address("", listen.told.host, listen.told.port or port, listen.told.token, listen.told.fingerprint)
-        self._listens = str(told)
+        self._listens, self._deaf = str(told), ""
         text = told.connect_string()
         addresses.write_private(self._home.connect, text.encode() + b"\n")
         if not quiet:
@@ -286,7 +288,6 @@ class _Service:
     def health(self) -> wire.Health:
         """Return how the hub is."""
         keeper = self.keeper
-        skews = {link.host: link.skew_s for link in self._door.links.values()}
         return wire.Health(
             pid=os.getpid(),
             version=__version__,
@@ -296,8 +297,9 @@ class _Service:
             set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.mail.set_aside.items()},
             trouble=keeper.trouble or keeper.watching.trouble or keeper.mail.trouble,
             listens=self._listens,
-            links={host: "" if skew is None else f"{skew:+.3f} s" for host, skew in skews.items()},
-            relays={str(relay.address): relay.trouble for relay in list(keeper.outward.relays.values())},
+            deaf=self._deaf,
+            links=[(link.host, link.skew_s) for link in self._door.links.values()],
+            relays=[(str(relay.address), relay.trouble) for relay in list(keeper.outward.relays.values())],
             refused=dict(self._door.refused),
             keep=self._sweeper.keep,
             sweeping=self._sweeper.busy,
@@ -372,7 +374,7 @@ class _Service:
                 break
             if not more:  # many who say little must not cost much: looking at them takes a tenth of the time at most
                 took_s = time.monotonic() - begun
-                self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self._pace.sync_s)))
+                self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self.keeper.flush_in_s)))
 
     def _complain(self, text: str) -> None:
         """Put a sentence into the log, if it is a new one; the disk that the log is on may be full."""

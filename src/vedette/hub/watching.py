@@ -17,8 +17,12 @@ Say = Callable[[list[Fact], str], None]
 class Watching:
     """Watches the processes of speakers, and says how they ended."""
 
-    def __init__(self, say: Say, handed: dict[tuple[int, int], int]) -> None:
-        """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us."""
+    def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: set[str]) -> None:
+        """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us.
+
+        `stopped`: origins that were told to stop.
+        """
+        self._stopped = stopped
         self.watches: dict[str, Watch] = {}
         self.trouble = ""
         self._say = say
@@ -81,7 +85,8 @@ class Watching:
         if death is not None and origin.process:
             speaker.hear_out()
             if speaker.state not in KINDS["process"].ends:
-                self._say(_last_words(speaker, origin, death), origin.upstream)
+                asked = speaker.name in self._stopped
+                self._say(_last_words(speaker, origin, death, asked=asked), origin.upstream)
         speaker.named = True
 
     def heard_t(self, speaker: Speaker) -> int:
@@ -103,6 +108,7 @@ class Watching:
         """Forget an origin for good."""
         self.forget(name)
         self._deaths.pop(name, None)
+        self._stopped.discard(name)
 
     def _forget_fd(self, fd: int | None) -> None:
         if fd is not None:
@@ -113,9 +119,11 @@ class Watching:
                 pass
 
 
-def _last_words(speaker: Speaker, origin: Origin, death: Death) -> list[Fact]:
+def _last_words(speaker: Speaker, origin: Origin, death: Death, *, asked: bool) -> list[Fact]:
     stacks = speaker.stacks()
     state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
+    if asked and cause == "killed by SIGKILL":
+        state, cause = "cancelled", "told to stop, and killed by SIGKILL as it did not"
     t = death.t or speaker.heard_t
     facts: list[Fact] = []
     if stacks and state != "done":

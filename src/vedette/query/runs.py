@@ -299,6 +299,10 @@ class RunView:
         """Return the processes that took part, the oldest first, each in its own state."""
         return self._see(self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1])
 
+    def refused(self) -> dict[str, int]:
+        """Return how many of its points were over a limit, and so are not kept, by the setting that says it."""
+        return self._store.refusals(self.id)
+
     def skews(self) -> dict[str, float]:
         """Return by how many seconds the clocks of its hosts are ahead of the hub's, where that was measured."""
         return {row.origin.host: row.skew_s for row in self._store.origins([self.id]) if row.skew_s is not None}

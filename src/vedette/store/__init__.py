@@ -266,8 +266,8 @@ class Reader(Protocol):
     def origin(self, name: str) -> Origin | None:
         """Return who an origin is, as it was first heard."""
 
-    def refusals(self) -> dict[str, int]:
-        """Return how many points were over a limit, by its name."""
+    def refusals(self, span: str = "") -> dict[str, int]:
+        """Return how many points were over a limit, by its name: of a run's processes, or of all."""
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
         """Return the series of these spans (None: of all), of this name if one is given."""

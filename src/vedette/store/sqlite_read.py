@@ -68,9 +68,11 @@ class SqliteReader:
         _, host, boot, pid, started, span, process, main, voice = row
         return Origin(name, host, boot, pid, started, span, process, main=bool(main), voice=voice)
 
-    def refusals(self) -> dict[str, int]:
-        """Return how many points were over a limit, by its name."""
-        return dict(self.connection.execute("SELECT what, sum(count) FROM refusals GROUP BY what ORDER BY what"))
+    def refusals(self, span: str = "") -> dict[str, int]:
+        """Return how many points were over a limit, by its name: of a run's processes, or of all."""
+        among = "WHERE origin IN (SELECT id FROM origins WHERE span = ?)" if span else ""
+        query = f"SELECT what, sum(count) FROM refusals {among} GROUP BY what ORDER BY what"
+        return dict(self.connection.execute(query, (span,) if span else ()))
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans, the newest first."""
