@@ -6,7 +6,7 @@ the length, so that a damaged header is noticed too. Spool segments and sockets 
 
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Annotated, Any, Literal
 from zlib import crc32
 
@@ -68,7 +68,7 @@ class Unframer:
         self.limit = limit
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Generator[bytes, None, None]:
         """Take bytes as they come; yield each payload that is complete."""
         self._buffer += data
         at = 0

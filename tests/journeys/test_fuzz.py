@@ -135,3 +135,18 @@ def test_a_naive_port_is_caught(start, tmp_path, seed):
     assert report.unreachable
     assert server.wait(20) == 1
     assert "Error" in server.stderr.read()
+
+
+def test_what_comes_in_one_packet_with_a_hello(home):
+    """A greeting may be followed at once, in one packet, by a request that is larger than a greeting may be."""
+    ask(home, wire.AskHealth())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(20)
+        peer.connect(home.socket)
+        large = wire.Edit(["nobody"], {"note": "x" * 3 * wire.MAX_HELLO})
+        peer.sendall(wire.pack_message(wire.Hello()) + wire.pack_message(large) + wire.pack_message(wire.AskHealth()))
+        unframer, heard = wire.Unframer(), []
+        while len(heard) < 3:
+            heard += [type(wire.unpack_message(payload)) for payload in unframer.feed(peer.recv(1 << 16))]
+
+    assert heard == [wire.Hello, wire.Done, wire.Health]

@@ -326,17 +326,23 @@ class _Visitor:
         self.reader = reader
         self.writer = writer
         self._unframer = wire.Unframer()
-        self._payloads: collections.deque[bytes] = collections.deque()
 
     async def read(self, limit: int) -> bytes:
         """Return its next payload, of so many bytes at most; raise EOFError when it has left."""
-        self._unframer.limit = limit
-        while not self._payloads:
+        self._unframer.limit = limit  # for this one alone: what came with it is looked at when it is its turn
+        data = b""
+        while (payload := self._first(data)) is None:
             data = await self.reader.read(1 << 18)
             if not data:
                 raise EOFError
-            self._payloads.extend(self._unframer.feed(data))
-        return self._payloads.popleft()
+        return payload
+
+    def _first(self, data: bytes) -> bytes | None:
+        frames = self._unframer.feed(data)
+        try:
+            return next(frames, None)
+        finally:
+            frames.close()
 
     async def hear(self, limit: int) -> wire.Message:
         """Return its next message."""
