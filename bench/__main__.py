@@ -19,6 +19,7 @@ PARTS = {
     "fork": ("fork", "processes of each kind"),
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
+    "hosts": ("hosts", "kills of a hub"),
     "relay": ("relay", "kills of either hub"),
     "fuzz": ("fuzz", "frames"),
     "power-cut": ("power_cut", "cuts"),

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         return _stop(home, quiet=args.quiet)
     if args.quiet:
         _let_go(args.born_of)
-    from vedette.hub.service import listening
+    from vedette.hub.listener import listening
     from vedette.hub.service import run as serve
 
     settings = _with(args.settings, address=args.address, advertise=args.advertise)

@@ -11,6 +11,7 @@ import re
 import secrets
 import socket
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from msgspec import Struct
 from vedette import kernel
 from vedette.errors import SettingError
 from vedette.home import Home
+from vedette.model import new_id
 
 _SCHEME = "vedette://"
 _CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
@@ -101,17 +103,26 @@ def guess_host() -> str:
 
 
 def token_of(home: Home) -> str:
-    """Return the home's token; made when first asked for, for its owner alone."""
-    path = os.path.join(home.root, "hub.token")
+    """Return the home's token."""
+    return _made_once(os.path.join(home.root, "hub.token"), lambda: secrets.token_urlsafe(24))
+
+
+def home_id(home: Home) -> str:
+    """Return the lasting id of a home, by which other hubs know it."""
+    return _made_once(os.path.join(home.root, "hub.id"), lambda: new_id(16))
+
+
+def _made_once(path: str, make: Callable[[], str]) -> str:
+    """Return what is in a file; made when first asked for, for its owner alone."""
     try:
         with open(path) as file:
-            if token := file.read().strip():
-                return token
+            if text := file.read().strip():
+                return text
     except FileNotFoundError:
         pass
-    token = secrets.token_urlsafe(24)
-    write_private(path, token.encode() + b"\n")
-    return token
+    made = make()
+    write_private(path, made.encode() + b"\n")
+    return made
 
 
 def write_private(path: str, data: bytes) -> None:

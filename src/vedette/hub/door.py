@@ -70,6 +70,11 @@ class Link:
             self.writer.write(wire.pack_message(message))
 
 
+def most_strangers(limits: Limits) -> int:
+    """Return how many may be connected, or on their way, who have not shown the token."""
+    return max(8, limits.connections // 8)
+
+
 class Door:
     """Answers connections."""
 
@@ -98,12 +103,12 @@ class Door:
         self.refused["limits.connections"] += 1
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
-        self._open[local] += 1
-        if not local:
-            self._strangers += 1
         stranger = not local
+        self._open[local] += 1
+        self._strangers += stranger
         try:
-            if self._open[local] > self._limits.connections or self._strangers > max(8, self._limits.connections // 8):
+            crowded = stranger and self._strangers > most_strangers(self._limits)
+            if crowded or self._open[local] > self._limits.connections:
                 self.turn_away()
                 raise HubError("too many connections are open already (limits.connections)")
             visitor = _Visitor(reader, writer)

@@ -69,7 +69,7 @@ class Keeper:
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
-        self._hear_others(change)
+        self._hear_others()
         self._discover()
         more = self.watching.look(self.speakers)
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
@@ -121,12 +121,10 @@ class Keeper:
     def _voices(self) -> list[Voice]:
         return [*self.speakers.values(), *self.mail.heard.values()]
 
-    def _hear_others(self, change: wire.Change) -> None:
+    def _hear_others(self) -> None:
         known, safe = self.outward.hear()
         self._stamped -= known  # the other hub should know at once that they live
-        for batch in safe:
-            self._unsynced = True
-            _note(change, batch)
+        self._unsynced = self._unsynced or safe
 
     def order(self, command: Command, upstream: str | None = None) -> int | None:
         """Do what a command asks of processes here; return of how many, None when it was given before.
@@ -258,6 +256,7 @@ class Keeper:
             self.outward.offer(upstream, group)
             for voice, batch in group:
                 voice.handed(batch, now)
+                _note(change, batch)
         for group in self._keep([item for item in batches if not item[0].upstream]):
             self._unsynced = True
             for voice, batch in group:

@@ -7,7 +7,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
+from vedette.errors import SettingError
+from vedette.home import Home
+from vedette.hub import address as addresses
 from vedette.hub.address import Address
+from vedette.settings import Settings
 
 _HANDSHAKE_S = 5.0
 _SHUTDOWN_S = 1.0
@@ -22,6 +26,29 @@ class Listening(NamedTuple):
     bind: Address
     told: Address
     context: ssl.SSLContext | None
+
+
+def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening | None:
+    """Work out where to listen; raise SettingError when that would not be safe."""
+    if not settings.hub.address:
+        return None
+    bind = addresses.parse(settings.hub.address, listening=True)
+    if bind.path:
+        raise SettingError(f"a hub always listens on its own Unix socket, {home.socket}: give HOST:PORT")
+    wide = not bind.is_local
+    if wide and not tls and not settings.hub.trusted_network:
+        raise SettingError(
+            f"{bind} can be reached from other machines, and without TLS anybody on the way could read the token:"
+            " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
+        )
+    context, fingerprint = addresses.serving(home) if wide and tls else (None, "")
+    host = bind.host if bind.host not in ("", "0.0.0.0", "::") else addresses.guess_host()  # noqa: S104 - not bound to
+    port = bind.port
+    if settings.hub.advertise:
+        text = settings.hub.advertise
+        told = addresses.parse(text if ":" in text else f"{text}:{port}")
+        host, port = told.host, told.port or port
+    return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
 
 
 class Listener:

@@ -89,8 +89,8 @@ class Outward:
             relay.introduce(new)
             self._introduced.update(new)
 
-    def hear(self) -> tuple[set[str], list[Batch]]:
-        """Take in what other hubs say; return the origins whose marks came, and the batches that are safe there."""
+    def hear(self) -> tuple[set[str], bool]:
+        """Take in what other hubs say; return the origins whose marks came, and whether something is safe there."""
         known: set[str] = set()
         safe: list[Batch] = []
         for upstream, relay in self.relays.items():
@@ -116,7 +116,7 @@ class Outward:
                     self._heed(relay, item, speakers, known, safe)
         if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
             self._store.keep([Batch(batch.origin, _ELSEWHERE[batch.lane], batch.place) for batch in safe])
-        return known, safe
+        return known, bool(safe)
 
     def _heed(self, relay: Relay, told: Told, speakers: dict[str, Speaker], known: set[str], safe: list[Batch]) -> None:
         message = told.message

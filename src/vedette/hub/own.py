@@ -34,7 +34,7 @@ class Own:
     @property
     def names(self) -> set[str]:
         """The origins under which this hub speaks."""
-        return {spool.origin.name for spool in self._spools.values()}
+        return {spool.origin.name for spool in list(self._spools.values())}
 
     def say(self, facts: list[Fact], upstream: str = "") -> None:
         """Say facts to the hub that is meant; raise OSError when there is no room for them."""

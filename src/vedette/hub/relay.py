@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from vedette import wire
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.hub import address as addresses
@@ -98,7 +100,6 @@ class Relay:
         self.address = address
         self.trouble = "not connected yet"
         self.session: Session | None = None
-        self.shipped_bytes = 0
         self.skew_s: float | None = None
         self._home_id = home_id
         self._there = ""  # the home of the other hub
@@ -147,7 +148,7 @@ class Relay:
                     held, items, size = [], [], 0
                 held.append(parcel)
                 size += weight
-            items.append((name, batch))
+            items.append((name, msgspec.structs.replace(batch, facts=[], columns=[])))  # it is read again if need be
         if held:
             self._ship(held, items)
 
@@ -158,10 +159,9 @@ class Relay:
         size = session.send(wire.Shipment(session.seq, held))
         session.waiting.append((session.seq, size, items))
         session.unacknowledged_bytes += size
-        self.shipped_bytes += size
 
     def acknowledged(self, session: Session, seq: int) -> list[tuple[str, Batch]]:
-        """Return the batches that are safe there now."""
+        """Return the batches, without what was in them, that are safe there now."""
         safe: list[tuple[str, Batch]] = []
         while session.waiting and session.waiting[0][0] <= seq:
             _, size, items = session.waiting.popleft()

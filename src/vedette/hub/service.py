@@ -16,17 +16,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from vedette import kernel, wire
-from vedette.errors import HubError, SettingError, VedetteError
+from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.hub import address as addresses
 from vedette.hub import takein
 from vedette.hub.address import Address
-from vedette.hub.door import Door
+from vedette.hub.door import Door, most_strangers
 from vedette.hub.keeper import Keeper
-from vedette.hub.listener import Listener, Listening
+from vedette.hub.listener import Listener, Listening, listening
 from vedette.hub.relay import Relay, Session
 from vedette.hub.sweeper import Sweeper
-from vedette.model import new_id
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
@@ -46,29 +45,6 @@ class _Seal(NamedTuple):
 class _Act(NamedTuple):
     do: Callable[[Keeper], Any]
     answer: "asyncio.Future[Any]"
-
-
-def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening | None:
-    """Work out where to listen; raise SettingError when that would not be safe."""
-    if not settings.hub.address:
-        return None
-    bind = addresses.parse(settings.hub.address, listening=True)
-    if bind.path:
-        raise SettingError(f"a hub always listens on its own Unix socket, {home.socket}: give HOST:PORT")
-    wide = not bind.is_local
-    if wide and not tls and not settings.hub.trusted_network:
-        raise SettingError(
-            f"{bind} can be reached from other machines, and without TLS anybody on the way could read the token:"
-            " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
-        )
-    context, fingerprint = addresses.serving(home) if wide and tls else (None, "")
-    host = bind.host if bind.host not in ("", "0.0.0.0", "::") else addresses.guess_host()  # noqa: S104 - not bound to
-    port = bind.port
-    if settings.hub.advertise:
-        text = settings.hub.advertise
-        told = addresses.parse(text if ":" in text else f"{text}:{port}")
-        host, port = told.host, told.port or port
-    return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
 
 
 def run(
@@ -105,20 +81,6 @@ def run(
     asyncio.run(service.serve(quiet=quiet))
     os.close(lock)
     return 0
-
-
-def _home_id(home: Home) -> str:
-    """Return the lasting id of a home, by which other hubs know it; made when first asked for."""
-    path = os.path.join(home.root, "hub.id")
-    try:
-        with open(path) as file:
-            if text := file.read().strip():
-                return text
-    except FileNotFoundError:
-        pass
-    made = new_id(16)
-    addresses.write_private(path, made.encode() + b"\n")
-    return made
 
 
 def _raise_limits() -> None:
@@ -173,7 +135,7 @@ class _Service:
         self._pace = settings.hub
         self._listen = listen
         self._listens = self._deaf = ""
-        self._home_id = _home_id(home)
+        self._home_id = addresses.home_id(home)
         self.keeper = Keeper(home, store, settings, handed, self._dial)
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
@@ -198,7 +160,7 @@ class _Service:
         os.chmod(self._home.socket, 0o600)
         listener = None
         if self._listen is not None:
-            most = max(8, self._settings.limits.connections // 8)
+            most = most_strangers(self._settings.limits)
             listener = Listener(self._listen, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
         if not quiet:
