@@ -58,8 +58,8 @@ def measure(*, quick: bool, times: int | None) -> Part:
     part.judge("control: one more is expected than was logged", f"{control} lost", "> 0", control > 0)
     part.note(
         "Each job logs two numbers 200 times a second throughout. Links are cut for 10 s, then for 20 s 40 ms slow with"
-        " jitter, 20 % out of order and 2 % lost, then half-open (every packet vanishes, nobody is told): two far hosts'"
-        f" for {silent_s} s, and the fifth's for a quarter of that; then {kills} hubs are killed by -9, far ones and the"
+        " jitter, 20 % out of order and 2 % lost, then half-open (packets vanish, nobody is told): two far hosts'"
+        f" for {silent_s} s, the fifth's for a quarter of that; then {kills} hubs are killed by -9, far ones and the"
         " fifth's by turns."
     )
     return part
