@@ -20,7 +20,7 @@ from vedette.hub.edits import facts_of
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
 from vedette.hub.takein import TakeIn
-from vedette.model import new_id
+from vedette.model import PURGED, new_id
 from vedette.settings import Limits
 from vedette.version import __version__
 
@@ -28,6 +28,7 @@ _MOST_BEHIND = 256  # changes that a slow follower may be behind before it is to
 _HELLO_S = 10.0
 _SILENCE_S = 60.0  # a relay says every few seconds that it lives
 _SEAL_BELOW_S = 3.0
+_TURN_PATIENCE_S = 2.0
 _PAUSE_S = 0.2
 _NEWS_S = 0.5
 NOTHING = "-"  # no run has this id
@@ -48,6 +49,9 @@ class Desk(Protocol):
 
     def take_in(self, path: str, tell: Callable[[], object]) -> TakeIn:
         """Have a path taken in; `tell` is called, in the loop, when that is over."""
+
+    def purged(self) -> None:
+        """Take note that something was removed for good, and is to be deleted."""
 
     def health(self) -> wire.Health:
         """Return how the hub is."""
@@ -181,8 +185,12 @@ class Door:
         if isinstance(message, wire.Edit):
             await self._desk.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
             failure = await self._desk.seal(NOTHING)  # a turn, so that it is kept when this is answered
+            if message.state == PURGED:
+                self._desk.purged()
             return wire.Refused(failure) if failure else wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
+            with contextlib.suppress(TimeoutError):  # what was written until now shall count, if that can be had
+                await asyncio.wait_for(self._desk.seal(NOTHING), _TURN_PATIENCE_S)
             return self._desk.health()
         if isinstance(message, wire.Order):
             count = await self.order(message)

@@ -247,6 +247,11 @@ class _Service:
         self._ask(_Act(act, answer))
         return await answer
 
+    def purged(self) -> None:
+        """Take note that something was removed for good, and is to be deleted."""
+        self._sweeper.busy = True  # until a sweep finds nothing: who asks before that must not hear that all is gone
+        self._wake.set()
+
     def health(self) -> wire.Health:
         """Return how the hub is."""
         keeper = self.keeper
