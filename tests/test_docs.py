@@ -116,10 +116,10 @@ def test_settings(key, default):
     [row] = [line for line in REFERENCE.splitlines() if line.startswith(f"| `{key}` |")]
     _, _, shown, variables, explained, _ = [cell.strip() for cell in row.split("|")]
 
-    assert shown.strip("`") == (str(default) or "empty").replace("False", "false")
+    assert shown.strip("`") == (str(default) or "empty").replace("False", "false").replace("True", "true")
     assert f"`{variable}`" in variables
     assert explained
-    value = {"mode": "off", "spool.cap_share": 0.5, "upstream": "host:1"}.get(
+    value = {"mode": "off", "console.mode": "on", "spool.cap_share": 0.5, "upstream": "host:1"}.get(
         key, {str: "x", int: 5, float: 5.0, bool: True}[type(default)]
     )
     loaded = settings.load(environ={variable: str(value)})

@@ -57,6 +57,28 @@ class Keep(Struct, frozen=True, forbid_unknown_fields=True):
     size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest, as long as the store is larger
 
 
+class Usage(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the hub measures of the processes of a run, from outside."""
+
+    enable: bool = True
+    interval_s: Annotated[float, Meta(ge=0.05, le=3600)] = 1.0
+    gpu: bool = True
+
+
+class Logs(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `init` takes down of what the program says."""
+
+    enable: bool = True  # records of the module logging, warnings
+    level: Annotated[int, Meta(ge=0, le=100)] = 20  # records below it are left alone: 10 is DEBUG, 20 INFO, 30 WARNING
+    output: bool = True  # lines of stdout and stderr
+
+
+class Console(Struct, frozen=True, forbid_unknown_fields=True):
+    """The live view in the terminal of a run's main process."""
+
+    mode: Literal["auto", "on", "off"] = "auto"  # auto: where stderr is a terminal
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All there is to set."""
 
@@ -68,10 +90,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     hub: Hub = Hub()
     limits: Limits = Limits()
     keep: Keep = Keep()
+    usage: Usage = Usage()
+    logs: Logs = Logs()
+    console: Console = Console()
 
 
 # Variables that say something else than a setting.
-_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN"}
+_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED"}
 
 
 def names() -> dict[str, Any]:

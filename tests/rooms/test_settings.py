@@ -56,6 +56,13 @@ def test_names_are_all_there_is():
         "keep.age_d": 0.0,
         "keep.runs": 0,
         "keep.size_bytes": 0,
+        "usage.enable": True,
+        "usage.interval_s": 1.0,
+        "usage.gpu": True,
+        "logs.enable": True,
+        "logs.level": 20,
+        "logs.output": True,
+        "console.mode": "auto",
     }
 
 
@@ -68,7 +75,7 @@ def test_defaults():
 def test_every_setting_can_be_set_from_everywhere(key, work):
     """Each setting is taken from a file, from its environment variable, and from the call."""
     value = {str: "other", int: 7, float: 7.5, bool: True}[type(settings.names()[key])]
-    value = {"mode": "off", "spool.cap_share": 0.5, "upstream": "host:1"}.get(key, value)
+    value = {"mode": "off", "console.mode": "on", "spool.cap_share": 0.5, "upstream": "host:1"}.get(key, value)
     section, _, name = key.rpartition(".")
     variable = "VEDETTE_HUB" if key == "upstream" else "VEDETTE_" + key.replace(".", "_").upper()
 

@@ -28,6 +28,8 @@ def init(
     *,
     home: str | None = None,
     hub: str | None = None,
+    console: bool | None = None,
+    usage: bool | None = None,
     resume: bool | str | None = None,
 ) -> Run | OffRun:
     """Begin a run, resume one by its id, or join the one that the parent process began; make it the current one.
@@ -37,7 +39,10 @@ def init(
     """
     global _current
     try:
-        _current = _init(project, experiment, name, config, tags, notes, home, hub, resume)
+        said = {"home": home, "upstream": hub, "usage.enable": usage}
+        if console is not None:
+            said["console.mode"] = "on" if console else "off"
+        _current = _init(project, experiment, name, config, tags, notes, said, resume)
     except Exception as error:
         guard.swallow(error, "init()")
         _current = OffRun(config)
@@ -51,15 +56,14 @@ def _init(
     config: Any,
     tags: Iterable[str],
     notes: str,
-    home: str | None,
-    hub: str | None,
+    said: dict[str, Any],
     resume: bool | str | None,
 ) -> Run | OffRun:
     try:
-        chosen = settings.load({"home": home, "upstream": hub})
+        chosen = settings.load(said)
     except VedetteError as error:
         guard.say_once(f"{error} (the defaults are used)")
-        chosen = settings.fallback(home, hub)
+        chosen = settings.fallback(said["home"], said["upstream"])
     if chosen.mode == "off":
         return OffRun(config)
     again = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")

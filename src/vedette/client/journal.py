@@ -39,6 +39,9 @@ class Journal:
         self.on_announce: Callable[[], None] = lambda: None
         self.wake_at = 0  # when to look after the hub again; compared in hot paths
         self._upstream = settings.upstream
+        self._usage_s = (
+            settings.usage.interval_s if settings.usage.enable else 0.0
+        )  # how often the hub is to measure it
         self._lock = threading.RLock()
         self._t = 0
         self._announced = False
@@ -138,6 +141,7 @@ class Journal:
             "cwd": _guess(os.getcwd),
             "user": _guess(getpass.getuser),
             "python": platform.python_version(),
+            "usage_s": self._usage_s,
         }
         name = f"{'main' if self.main else 'child'} {os.getpid()}"
         self.begin(self.process, "process", name, self.try_id, "running", attrs)
