@@ -30,7 +30,7 @@ JOB = """
 
 
 def test_the_console_has_it_all_after_an_outage(lan):
-    """Two processes on one host log while the link to the one that watches is cut: each line comes, once, with the end."""
+    """Two processes on one host log while the link to the one that watches is cut: each line comes once."""
     far, here = lan(2)
     listen(here)
     job = far.start(JOB, "300", VEDETTE_HUB=connect_string(here))
