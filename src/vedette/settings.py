@@ -32,7 +32,7 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     seal_s: Seconds = 60.0  # how old points grow in the spool before they are sealed into chunks
     ship_s: Seconds = 1.0  # how old they grow before they are shipped, when they are meant for another hub
     idle_s: Seconds = 60.0  # how long it stays when nobody speaks
-    address: str = ""  # where it listens for other hubs: HOST:PORT, or :PORT for all interfaces; empty: nowhere
+    address: str = ""  # where it listens for other hubs: HOST:PORT, :PORT, or a path or name; empty: nowhere
     advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
     onward: str = ""  # the hub that all which other hubs ship here is passed on to; empty: it is kept here
     reroute: str = ""  # where to relay all that is meant for other hubs instead, when one has moved
@@ -132,7 +132,7 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
     if tree["upstream"] and not _looks_like_address(tree["upstream"]):
         raise SettingError(
             f"VEDETTE_HUB is {tree['upstream'][:60]!r}, which is no address of a hub: it is a connect string that"
-            " `vedette hub` printed, whole, or HOST:PORT, or the path of a socket"
+            " `vedette hub` printed, whole, or HOST:PORT, or the path or name of a socket"
         )
     try:
         return msgspec.convert(tree, Settings, strict=False)
@@ -143,8 +143,8 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
 
 def _looks_like_address(upstream: str) -> bool:
     """Tell whether a text can be the address of a hub; the hub looks more closely."""
-    if upstream.startswith(("/", ".", "~", "unix:")):
-        return True
+    if upstream.startswith(("/", ".", "~", "unix:")) or upstream.replace("-", "").replace(".", "").isidentifier():
+        return True  # a path, or the name of a socket
     host, _, port = upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2].rpartition(":")
     return bool(host) and "//" not in host and port.isascii() and port.isdigit() and int(port[:10]) < 1 << 16
 

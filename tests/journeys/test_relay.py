@@ -268,7 +268,7 @@ def test_lost_and_found_again():
 
 def test_an_address_that_is_none_is_said_at_once(home, finish):
     """A VEDETTE_HUB that cannot be one is complained of in one sentence, and the run is kept here."""
-    for address in ("garbage", "vedette://...", ":17070", "http://foo/"):
+    for address in ("gar bage", "vedette://...", ":17070", "http://foo/"):
         code, _, err = finish("import vedette\nvedette.init()\nvedette.log({'x': 1})", environ={"VEDETTE_HUB": address})
         assert (code, err.count("\n")) == (0, 1), err
         assert "no address of a hub" in err

@@ -33,7 +33,7 @@ def test_addresses(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "node1", "node1:", "node1:x", "node1:70000", ":7070", "vedette://", "vedette://t@x", "http://x"]
+    "text", ["", "node 1", "node1:", "node1:x", "node1:70000", ":7070", "vedette://", "vedette://t@x", "http://x"]
 )
 def test_what_is_no_address(text):
     """What is no address is refused with a sentence."""

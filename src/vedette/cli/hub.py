@@ -21,7 +21,9 @@ from vedette.settings import Settings
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument(
-        "--address", metavar="HOST:PORT", help="listen for the hubs of other machines, too; :PORT for all interfaces"
+        "--address",
+        metavar="HOST:PORT",
+        help="listen for the hubs of other machines, too; :PORT for all interfaces, a NAME or path for a Unix socket",
     )
     parser.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told to connect to")
     parser.add_argument("--no-tls", action="store_true", help="without TLS beyond this machine, on a trusted network")

@@ -11,18 +11,20 @@ import re
 import secrets
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
 from vedette import kernel
-from vedette.errors import SettingError
+from vedette.errors import FormatError, SettingError
 from vedette.home import Home
 from vedette.model import new_id
 
 _SCHEME = "vedette://"
 _CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 _CERTIFICATE_DAYS = 3650
 
 
@@ -53,7 +55,10 @@ class Address(Struct, frozen=True):
 
 
 def parse(text: str, *, listening: bool = False) -> Address:
-    """Read an address, host:port, Unix path or connect string; raise SettingError when it is none."""
+    """Read an address, host:port, Unix path, name or connect string; raise SettingError when it is none.
+
+    A name is that of a Unix socket in a directory of the user's own.
+    """
     text = text.strip()
     if text.startswith(_SCHEME):
         match = _CONNECT.fullmatch(text.removeprefix(_SCHEME))
@@ -64,12 +69,40 @@ def parse(text: str, *, listening: bool = False) -> Address:
     if text.startswith(("/", ".", "~", "unix:")):
         path = os.path.abspath(os.path.expanduser(text.removeprefix("unix:")))
         return Address(Home(path).socket if os.path.isdir(path) else path)
+    if _NAME.fullmatch(text):
+        return Address(os.path.join(names_directory(), text))
     if ":" not in text:
-        raise SettingError(f"{text!r} is no address of a hub: it is HOST:PORT, or the path of a socket with a /")
+        raise SettingError(f"{text!r} is no address of a hub: it is HOST:PORT, the path of a socket, or a name for one")
     host, port = _split(text)
     if not host and not listening:
         raise SettingError(f"{text!r} does not say which host: HOST:PORT")
     return Address("", host, port)
+
+
+def names_directory() -> str:
+    """Return where the sockets lie that have but a name."""
+    return f"/tmp/vedette-{os.getuid()}"  # noqa: S108 - who is behind a socket is asked of the kernel
+
+
+def name_socket(path: str, socket_path: str) -> None:
+    """Give the socket of a hub another path; raise SettingError when something else is there."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    if directory == names_directory() and os.stat(directory).st_uid != os.getuid():
+        raise SettingError(f"{directory} belongs to somebody else: give the path of a socket, with a /")
+    if os.path.lexists(path) and not os.path.islink(path):
+        raise SettingError(f"{path} is there already, and is no name of a hub's socket: give another")
+    if path != socket_path:
+        os.symlink(socket_path, f"{path}.{os.getpid()}")
+        os.replace(f"{path}.{os.getpid()}", path)
+
+
+def check_peer(peer: socket.socket) -> None:
+    """Refuse other users at the other end of a Unix socket, whatever its mode says."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid = struct.unpack("3i", credentials)[1]
+    if uid != os.getuid():
+        raise FormatError(f"this end belongs to user {os.getuid()}, and the other to {uid}")
 
 
 def _split(text: str) -> tuple[str, int]:

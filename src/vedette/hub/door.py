@@ -6,9 +6,6 @@ Over the Unix socket the peer's user is checked, over TCP the token. Until then 
 import asyncio
 import collections
 import contextlib
-import os
-import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -117,7 +114,7 @@ class Door:
                 raise HubError("too many connections are open already (limits.connections)")
             visitor = _Visitor(reader, writer)
             if local:
-                _check_peer(writer.get_extra_info("socket"))
+                addresses.check_peer(writer.get_extra_info("socket"))
                 writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
             hello = await asyncio.wait_for(visitor.hear(wire.MAX_HELLO), _HELLO_S)
             if not isinstance(hello, wire.Hello):
@@ -385,11 +382,3 @@ def _leaving(inbox: str, homes: set[str]) -> Callable[[Keeper], None]:
 def _resolve(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _check_peer(peer: socket.socket) -> None:
-    """Refuse other users, whatever the socket's mode says."""
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid = struct.unpack("3i", credentials)[1]
-    if uid != os.getuid():
-        raise FormatError(f"this hub belongs to user {os.getuid()}, and you are {uid}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
@@ -33,8 +34,8 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
     if not settings.hub.address:
         return None
     bind = addresses.parse(settings.hub.address, listening=True)
-    if bind.path:
-        raise SettingError(f"a hub always listens on its own Unix socket, {home.socket}: give HOST:PORT")
+    if bind.path:  # another path for its own socket
+        return Listening(bind, bind, None)
     wide = not bind.is_local
     if wide and not tls and not settings.hub.trusted_network:
         raise SettingError(
@@ -54,9 +55,10 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
 class Listener:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, listening: Listening, talk: Talk, most: int, turned_away: Callable[[], None]) -> None:
-        """`most`: how many handshakes may go on at once; more are turned away unheard."""
+    def __init__(self, listening: Listening, own: str, talk: Talk, most: int, turned_away: Callable[[], None]) -> None:
+        """`most`: how many handshakes may go on at once; more are turned away unheard. `own`: the hub's own socket."""
         self._listening = listening
+        self._own = own
         self._turned_away = turned_away
         self._talk = talk
         self._most = most
@@ -67,6 +69,9 @@ class Listener:
     def open(self) -> int:
         """Begin to listen; return the port. Raise OSError when that cannot be done."""
         bind = self._listening.bind
+        if bind.path:
+            addresses.name_socket(bind.path, self._own)
+            return 0
         if bind.host:
             family, *_, address = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.create_server((str(address[0]), bind.port), family=family)
@@ -119,3 +124,7 @@ class Listener:
             task.cancel()
         if self._socket is not None:
             self._socket.close()
+        path = self._listening.bind.path
+        with contextlib.suppress(OSError):
+            if path and os.readlink(path) == self._own:
+                os.unlink(path)

@@ -213,6 +213,7 @@ class Relay:
         address = self.address
         if address.path:
             reader, writer = await asyncio.open_unix_connection(address.path)
+            addresses.check_peer(writer.get_extra_info("socket"))
         elif address.fingerprint:
             reader, writer = await asyncio.open_connection(address.host, address.port, ssl=addresses.calling())
         elif not (address.is_local or self._trusted):

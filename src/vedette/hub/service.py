@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from vedette import kernel, wire
-from vedette.errors import HubError, VedetteError
+from vedette.errors import HubError, SettingError, VedetteError
 from vedette.home import Home
 from vedette.hub import address as addresses
 from vedette.hub import takein
@@ -161,7 +161,7 @@ class _Service:
         listener = None
         if self._listen is not None:
             most = most_strangers(self._settings.limits)
-            listener = Listener(self._listen, self._door.tcp, most, self._door.turn_away)
+            listener = Listener(self._listen, self._home.socket, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
@@ -183,8 +183,9 @@ class _Service:
         """Listen for other hubs, and say how they connect; one that started by itself goes on without if need be."""
         try:
             port = listener.open()
-        except OSError as error:
-            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        except (OSError, SettingError) as error:
+            number = getattr(error, "errno", 0)
+            why = os.strerror(number) if number and number > 0 else str(error)
             self._deaf = f"{listen.bind} cannot be listened on: {why}"
             if not quiet:
                 with contextlib.suppress(FileNotFoundError):
@@ -193,12 +194,16 @@ class _Service:
             self._complain(self._deaf)
             self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._errand(self._open(listener, listen, quiet=quiet)))
             return
-        told = Address("", listen.told.host, listen.told.port or port, listen.told.token, listen.told.fingerprint)
+        told = listen.told
+        if not told.path:
+            told = Address("", told.host, told.port or port, told.token, told.fingerprint)
         self._listens, self._deaf = str(told), ""
         text = told.connect_string()
         addresses.write_private(self._home.connect, text.encode() + b"\n")
         if not quiet:
-            print(f"other machines connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
+            who = "jobs of other homes on this machine" if told.path else "other machines"
+            print(f"{who} connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
+        if not quiet and not told.path:
             print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
 
     def _errand(self, doing: Coroutine[Any, Any, None]) -> None:

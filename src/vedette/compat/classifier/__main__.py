@@ -1,0 +1,184 @@
+"""The command line of the classifier's monitor: a server for many calls, or a script run under its settings."""
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import vedette
+from vedette import cli, kernel, settings
+from vedette.compat.classifier.setting import Chosen
+from vedette.errors import SettingError, VedetteError
+from vedette.home import Home
+from vedette.hub import address as addresses
+
+USAGE = """usage:
+  python -m vedette.compat.classifier monitor -setting Monitor "address: :PORT"
+  python -m vedette.compat.classifier [-setting NAME "KEY: VALUE"]... [-analysis monitor.Usage] SCRIPT [ARGUMENT]...
+
+examples:
+  python -m vedette.compat.classifier monitor -setting Monitor "address: :10200"
+  python -m vedette.compat.classifier -setting Monitor "{address: localhost:10200, connect: true}" train.py
+  python -m vedette.compat.classifier -setting monitor.Usage "enable: true" -analysis monitor.Usage train.py
+"""
+ANALYSES = ("monitor.Usage",)
+_START_PATIENCE_S = 20.0
+
+
+def main(argv: list[str]) -> int:
+    """Do what the command line says; return the exit code."""
+    chosen, analyses = Chosen(), []
+    words = list(argv)
+    rest: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word in ("-h", "--help"):
+            sys.stdout.write(USAGE)
+            return 0
+        if word == "-setting":
+            chosen.add(_next(words, "-setting NAME"), _next(words, "-setting NAME VALUE"))
+        elif word == "-analysis":
+            analyses.append(_known_analysis(_next(words, "-analysis NAME")))
+        elif word == "-flag":
+            if _next(words, "-flag NAME") == "debug":
+                chosen.add("monitor.Log", "level: 10")
+        elif word.startswith("-"):
+            raise SettingError(f"there is no option {word!r} before the script: -setting, -analysis and -flag are")
+        elif word == "monitor" and not rest:
+            rest = [word]
+        else:
+            rest += [word, *words]
+            break
+    for name in chosen.meaningless():
+        sys.stderr.write(f"vedette: {name} has no effect here\n")
+    if not rest:
+        raise SettingError("what is to be run? `monitor`, or a script; --help shows examples")
+    if rest[0] == "monitor":
+        if len(rest) > 1:
+            raise SettingError(f"`monitor` takes no {rest[1]!r}")
+        return _serve(chosen)
+    return _run(chosen, analyses, rest)
+
+
+def _next(words: list[str], form: str) -> str:
+    if not words:
+        raise SettingError(f"the command line ends in the middle of {form}")
+    return words.pop(0)
+
+
+def _known_analysis(name: str) -> str:
+    if name not in ANALYSES:
+        raise SettingError(f"there is no analysis {name!r}; did you mean {ANALYSES[0]!r}?")
+    return name
+
+
+def _serve(chosen: Chosen) -> int:
+    """Keep what others send, and show it, until Ctrl-C."""
+    hub = [sys.executable, "-m", "vedette", "hub", "--address", str(chosen.get("Monitor", "address"))]
+    home = Home.of(settings.load())
+    before = home.hub_pid()
+    # In a session of its own: Ctrl-C ends the view first, and then the hub in good order.
+    process = subprocess.Popen(hub, start_new_session=True, stdin=subprocess.DEVNULL)
+    deadline = time.monotonic() + _START_PATIENCE_S
+    while (process.poll() is None and not os.path.exists(home.connect)) or home.hub_pid() in (None, 0, before):
+        if process.poll() is not None or time.monotonic() > deadline:
+            return process.wait() or 2
+        time.sleep(0.05)
+    try:
+        cli.main(["watch", "--all"])
+    except SystemExit:
+        pass
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait()
+    return 0
+
+
+def _run(chosen: Chosen, analyses: list[str], command: list[str]) -> int:
+    script = command[0]
+    if not os.path.isfile(script):
+        raise SettingError(f"there is no script {script!r}")
+    os.environ.update(chosen.environ())
+    if not chosen.get("Monitor", "enable"):
+        os.environ["VEDETTE_MODE"] = "off"
+    if not chosen.get("monitor.Console", "enable"):
+        os.environ["VEDETTE_CONSOLE_MODE"] = "off"
+    if chosen.get("Monitor", "warnings_ignore"):
+        warnings.simplefilter("ignore")
+    _connect(chosen)
+    stem = os.path.splitext(os.path.basename(script))[0]
+    begun = time.strftime(str(chosen.get("IO", "timestamp")))
+    run = vedette.init(name=stem)
+    sys.argv = command
+    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        if analyses and run.id:
+            run.finish("failed" if sys.exc_info()[1] is not None else None)
+            folder = str(chosen.get("IO", "output")).format(main=stem, timestamp=begun)
+            _analyse(run.id, os.path.join(folder, str(chosen.get("IO", "report")), "usage"))
+    return 0
+
+
+def _connect(chosen: Chosen) -> None:
+    """See to it that the run goes to the server that is meant, or that others can send to ours."""
+    if not chosen.said("Monitor", "address"):
+        return
+    address = addresses.parse(str(chosen.get("Monitor", "address")), listening=True)
+    home = Home.of(settings.load())
+    if not chosen.get("Monitor", "connect"):
+        _listen(str(chosen.get("Monitor", "address")))
+    elif address.path:
+        os.environ["VEDETTE_HUB"] = address.path
+    elif not _is_ours(home, address):
+        os.environ["VEDETTE_HUB"] = str(chosen.get("Monitor", "address"))
+        known = addresses.parse(settings.load().upstream)
+        if not known.token or not (known.is_local or known.fingerprint or settings.load().hub.trusted_network):
+            raise SettingError(
+                f"{address} lets in only those who know its token, and is known by its certificate: as address, give"
+                " the whole vedette://... that it printed, in quotes"
+            )
+
+
+def _is_ours(home: Home, address: addresses.Address) -> bool:
+    """Tell whether an address is that of this home's own hub, which is reached without any network."""
+    try:
+        with open(home.connect) as file:
+            own = addresses.parse(file.read())
+    except (OSError, SettingError):
+        return False
+    here = addresses.is_loopback(address.host) or address.host in (own.host, kernel.host(), *kernel.addresses())
+    return here and address.port == own.port
+
+
+def _listen(address: str) -> None:
+    """Have this home's hub listen at an address."""
+    chosen = settings.load({"hub.address": address})
+    home = Home.of(chosen)
+    if home.hub_pid() is not None and not os.path.exists(home.connect):
+        subprocess.run([sys.executable, "-m", "vedette", "hub", "--stop", "--quiet"], check=False)
+    home.wake_hub()
+
+
+def _analyse(run: str, folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "index.html")
+    try:
+        cli.main(["usage", run, "--html", path])
+    except SystemExit as error:
+        if error.code:
+            return
+    sys.stderr.write(f"vedette: the usage is drawn in {path}\n")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except VedetteError as error:
+        sys.stderr.write(f"vedette: {error}\n")
+        sys.exit(2)

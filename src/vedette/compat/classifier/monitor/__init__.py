@@ -1,0 +1,1 @@
+"""What the classifier calls its monitor."""

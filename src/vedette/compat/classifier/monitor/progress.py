@@ -1,0 +1,5 @@
+"""`Progress`, as the classifier imports it."""
+
+from vedette import Progress
+
+__all__ = ["Progress"]

@@ -1,0 +1,5 @@
+"""`Usage`, as the classifier imports it."""
+
+from vedette import Usage
+
+__all__ = ["Usage"]

@@ -1,0 +1,102 @@
+"""The settings of the classifier's monitor, `-setting monitor.Usage "enable: true"`, in the words of ours."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from vedette.errors import SettingError
+
+# What each setting is unless said, and the setting of ours that it becomes: "" is dealt with by name in __main__,
+# None has no meaning here, and is said to have none when it is given another value.
+KNOWN: dict[str, dict[str, tuple[Any, str | None]]] = {
+    "Monitor": {
+        "enable": (True, ""),
+        "address": (":10200", ""),
+        "connect": (False, ""),
+        "file": ("meta.json", None),  # processes are in the store
+        "log_show_connection": (False, None),
+        "retry_max": (1, None),  # what is logged waits on disk until it has arrived
+        "socket_timeout": (None, None),
+        "warnings_ignore": (False, ""),  # the original's True hides every warning of the user's
+    },
+    "monitor.Console": {"enable": (True, ""), "interval": (1.0, None), "fps": (10, None)},
+    "monitor.Web": {"enable": (False, None)},
+    "monitor.Log": {
+        "enable": (True, "logs.enable"),
+        "level": (20, "logs.level"),
+        "file": ("logs.html", None),
+        "forward_exception": (True, ""),  # exceptions are both shown at once and taken down
+        "exit_on_exception": (False, None),
+    },
+    "monitor.Progress": {"enable": (True, None)},
+    "monitor.Usage": {
+        "enable": (False, "usage.enable"),
+        "interval": (1.0, "usage.interval_s"),
+        "gpu": (True, "usage.gpu"),
+        "file": ("usage.json", None),
+        "gpu_force_torch": (False, None),
+    },
+    "monitor.Input": {"enable": (True, None)},
+    "monitor.Notification": {"enable": (True, None)},
+    "IO": {
+        "output": ("./{main}-{timestamp}/", ""),
+        "report": ("report", ""),
+        "timestamp": ("%Y-%m-%dT%H-%M-%S", ""),
+        "monitor": ("diagnostics", None),
+    },
+}
+
+
+class Chosen:
+    """What was set on the command line."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], Any] = {}
+
+    def add(self, section: str, text: str) -> None:
+        """Take in one `-setting SECTION "key: value"`; raise SettingError when it is none."""
+        if section not in KNOWN:
+            raise SettingError(f"there is no setting {section!r}; did you mean {_nearest(section, KNOWN)!r}?")
+        try:
+            told = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SettingError(f"-setting {section} {text!r} is not YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(told, Mapping):
+            raise SettingError(f"-setting {section} takes KEY: VALUE, or {{KEY: VALUE, ...}}, not {text!r}")
+        for key, value in told.items():
+            if key not in KNOWN[section]:
+                near = _nearest(str(key), KNOWN[section])
+                raise SettingError(f"{section} has no setting {str(key)!r}; did you mean {near!r}?")
+            self._said[section, key] = value
+
+    def said(self, section: str, key: str) -> bool:
+        """Tell whether something was set."""
+        return (section, key) in self._said
+
+    def get(self, section: str, key: str) -> Any:
+        """Return what is set, or else what holds unless said."""
+        return self._said.get((section, key), KNOWN[section][key][0])
+
+    def environ(self) -> dict[str, str]:
+        """Return the settings of ours, as variables for this process and those that it starts."""
+        found = {}
+        for section, keys in KNOWN.items():
+            for key, (_, ours) in keys.items():
+                if ours:
+                    found["VEDETTE_" + ours.replace(".", "_").upper()] = str(self.get(section, key))
+        return found
+
+    def meaningless(self) -> list[str]:
+        """Return what was set to another value than usual, and has no effect here."""
+        return [
+            f"{section} {key}"
+            for (section, key), value in self._said.items()
+            if KNOWN[section][key][1] is None and value != KNOWN[section][key][0]
+        ]
+
+
+def _nearest(word: str, known: Mapping[str, Any]) -> str:
+    lower = {name.lower(): name for name in known}
+    return lower[difflib.get_close_matches(word.lower(), lower, 1, 0.0)[0]]

@@ -1,0 +1,1 @@
+"""The seeds' own examples, run as they stand but for the leading name."""
