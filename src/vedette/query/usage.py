@@ -57,7 +57,7 @@ def use(store: Reader, run: str) -> list[Use]:
 
 def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
     """Return the span that a process speaks as, by the one that it had before it spoke."""
-    speaking = {
+    speaking: dict[tuple[Any, Any, Any], str] = {
         (row.origin.host, row.origin.pid, row.origin.started): row.origin.process for row in store.origins([run])
     }
     known = {row.id for row in processes}
@@ -65,8 +65,9 @@ def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
     for row in processes:
         if is_silent(row.id):
             started = row.id.rpartition("-")[2]
-            key = str(row.attrs.get("host", "")), row.attrs.get("pid"), int(started) if started.isdigit() else 0
-            if (spoken := speaking.get(key)) in known:  # type: ignore[call-overload]
+            key = row.attrs.get("host"), row.attrs.get("pid"), int(started) if started.isdigit() else 0
+            spoken = speaking.get(key)
+            if spoken is not None and spoken in known:
                 found[row.id] = spoken
     return found
 
