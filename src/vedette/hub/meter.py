@@ -167,7 +167,11 @@ class Meter:
     def _meet(self, process: Process, target: Measure) -> _Known | None:
         """Return what is known of a process; one that is new and does not speak gets a span, as does a new name."""
         key = process.pid, process.started
-        known = self._known.get(key)
+        known, last, at_s = self._known.get(key), None, 0.0
+        if known is not None and _is_silent(known.span) and known.span.rpartition("/")[0] != _try(target):
+            last, at_s = known.last, known.at_s  # somebody between it and the root speaks now, for another run
+            self._end(known)
+            known = None
         if known is None:
             span = f"{_try(target)}/pid-{process.pid}-{process.started}"
             if process.pid == target.pid:
@@ -175,6 +179,8 @@ class Meter:
             if len(span.encode()) > _MOST_ID:
                 return None
             known = self._known[key] = _Known(target.name, span)
+            known.last, known.at_s = last, at_s
+        known.owner = target.name
         if _is_silent(known.span) and process.name != known.name:
             words = command(process.pid, self._proc) or [process.name]
             attrs = {
