@@ -135,8 +135,9 @@ class Meter:
         if not wanted:
             return
         self._t = t = max(time.time_ns(), self._t)
-        roots = {self._targets[name].pid for name in wanted}
-        roots |= {pid for (pid, _), known in self._known.items() if known.owner in wanted}  # its parent may be gone
+        # The parent of one that is known may be gone. Trees come last, as they are walked first: whose it is, is then known.
+        roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
+        roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
         owners: dict[int, str] = {}
         samples: dict[str, list[Sample]] = {}
