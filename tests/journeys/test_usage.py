@@ -191,7 +191,7 @@ def test_two_runs_at_once_and_one_within_the_other(home, start):
 
 def test_when_nobody_is_left_meter_and_hub_leave(home, finish):
     """The meter goes soon after the last one that it measured, all is sealed, and the hub leaves when it is idle."""
-    code = "import time, vedette\nvedette.init(name='short')\ntime.sleep(0.5)"
+    code = "import time, vedette\nvedette.init(name='short')\ntime.sleep(2)"
     finish(code, environ=QUICK | {"VEDETTE_HUB_IDLE_S": "1", "VEDETTE_HUB_SEAL_S": "600"})
     eventually(home.hub_pid)
     eventually(lambda: home.hub_pid() is None, 20)
