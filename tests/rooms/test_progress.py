@@ -95,8 +95,9 @@ def test_how_a_bar_ends(home, run):
     bar.advance(1)
     assert bar.is_finished
     run.progress(10, "complete").complete()
-    with pytest.raises(ValueError), run.progress(10, "failed") as bar:
-        bar.advance(10)
+    failed = run.progress(10, "failed")
+    failed.advance(10)
+    with pytest.raises(ValueError), failed:
         raise ValueError("no more data")
     with pytest.raises(KeyboardInterrupt), run.progress(10, "stopped") as bar:
         raise KeyboardInterrupt
@@ -120,9 +121,12 @@ def test_track(home, run):
         yield from range(3)
         raise OSError("the disk is gone")
 
-    new = lambda total, msg="": run.progress(total, msg)  # noqa: E731
+    def fail_in_the_body(items):
+        for item in items:
+            _ = 1 / (item - 2)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Progress, "new", staticmethod(new))
+        patch.setattr("vedette.client.current._current", run)
         assert list(track([1, 2, 3], "whole")) == [1, 2, 3]
         assert list(track(iter("ab"), "unknown")) == ["a", "b"]
         for item in track(range(10), "broken off"):
@@ -131,8 +135,7 @@ def test_track(home, run):
         with pytest.raises(OSError):
             list(track(broken(), "fed badly", total=5))
         with pytest.raises(ZeroDivisionError):
-            for item in track(range(10), "body"):
-                _ = 1 / (item - 2)
+            fail_in_the_body(track(range(10), "body"))
 
     ends = [(bar.name, bar.state, bar.cause, bar.done, bar.total) for bar in seen(home, run)]
     assert ends == [
