@@ -14,6 +14,7 @@ PARTS = {
     "ingest": ("ingest", "rounds"),
     "disk": ("disk", ""),
     "reads": ("reads", "rounds"),
+    "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
     "workload": ("workload", "pairs"),
     "fork": ("fork", "processes of each kind"),

@@ -45,7 +45,7 @@ def loaded(code, unwanted, **environ):
 def test_all_is_sorted_and_complete():
     """`__all__` is the surface as it is agreed on, sorted."""
     assert vedette.__all__ == [
-        "finish", "get", "init", "log", "mark", "metric", "runs", "series",
+        "Progress", "Usage", "finish", "get", "init", "log", "mark", "metric", "runs", "series", "track",
     ]  # fmt: skip
     assert vedette.__all__ == sorted(vedette.__all__)
 
@@ -63,7 +63,7 @@ def test_every_name_is_there(home):
     code = "import vedette\nfor name in vedette.__all__: print(type(getattr(vedette, name)).__name__)"
 
     assert in_fresh_python(code, VEDETTE_MODE="off") == [
-        "Attrs" if name in ("config", "summary") else "function" for name in vedette.__all__
+        "type" if name[0].isupper() else "function" for name in vedette.__all__
     ]
     with pytest.raises(AttributeError, match="nonsense"):
         _ = vedette.nonsense
@@ -91,6 +91,9 @@ vedette.log({"a": 2.0, "nested": {"b": 1}, "bad": "x"})
 vedette.metric("m", 1, tags={"k": "v"})
 vedette.series("s")(1.0)
 vedette.mark("here")
+list(vedette.track([1], "t"))
+vedette.Progress.new(2, "p").advance()
+vedette.Usage.checkpoint("here")
 vedette.config["x"] = 1
 vedette.summary["y"] = 1
 vedette.finish()
@@ -132,7 +135,7 @@ def test_off_has_every_attribute_of_a_run(run):
     assert public - set(dir(OffRun())) == set()
 
 
-@pytest.mark.parametrize("name", ["log", "metric", "series", "mark", "finish"])
+@pytest.mark.parametrize("name", ["log", "metric", "series", "mark", "progress", "finish"])
 def test_off_takes_the_same_parameters(name):
     """With the same parameters, in the same order, with the same defaults."""
 
@@ -152,6 +155,7 @@ def test_off_returns_the_same_kinds(run):
         assert one.metric("m", 1, tags={"a": "b"}, step=1) is None
         assert one.series("s", tags={"a": "b"})(1.0, step=2) is None
         assert one.mark("a", 1) is None
+        assert one.progress(3, "p").advance() is None
         assert isinstance(one.id, str)
         assert isinstance(one.name, str)
         assert one.url is None

@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from vedette.app import get, runs
     from vedette.client.attrs import Attrs
     from vedette.client.current import finish, init, log, mark, metric, series
+    from vedette.client.progress import Progress, track
+    from vedette.client.usage import Usage
 
     config: Attrs
     summary: Attrs
 
 _HOMES = {
     "vedette.client.current": ("finish", "init", "log", "mark", "metric", "series"),
+    "vedette.client.progress": ("Progress", "track"),
+    "vedette.client.usage": ("Usage",),
     "vedette.app": ("get", "runs"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Progress",
+    "Usage",
     "finish",
     "get",
     "init",
@@ -36,6 +42,7 @@ __all__ = [
     "metric",
     "runs",
     "series",
+    "track",
 ]
 # `vedette.config` and `vedette.summary` are the current run's; not in __all__, since asking for them begins a run.
 

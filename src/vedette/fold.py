@@ -1,10 +1,11 @@
 """The law: records of a span, in any order and any number of times, add up to one state.
 
-A span's claims only grow; its attributes go to the last writer by (t, origin, n); its progress is kept
-per origin. State, cause, start and end are functions of these. Every "newest" is a total order over all
-fields, so that no two readers can ever disagree (decisions/002).
+A span's claims only grow; its attributes go to the last writer by (t, origin, n); its progress is kept per
+origin, and never falls. State, cause, start and end are functions of these. Every "newest" is a total order over
+all fields, so that no two readers can ever disagree (decisions/002).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -40,12 +41,19 @@ class Write(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far one origin says it has got; the newest n of an origin counts."""
+    """How far one origin has got: the most that was ever said of each number, since neither falls."""
 
     n: int
     t: int
     at: float | None
     add: float | None
+
+    def join(self, other: "Progress | None") -> "Progress":
+        """Return what two words on one origin's progress come to, whoever's and however old each is."""
+        if other is None:
+            return self
+        n, t, at, add = other
+        return Progress(max(self.n, n), max(self.t, t), _most(self.at, at), _most(self.add, add))
 
 
 class Folded:
@@ -75,25 +83,23 @@ class Folded:
         if attrs:
             self.writes[origin, n] = Write(span.t, origin, n, attrs)
         if span.at is not None or span.add is not None:
-            kept = self.progress.get(origin)
-            if kept is None or n > kept.n:
-                self.progress[origin] = Progress(n, span.t, span.at, span.add)
+            whose = span.of or origin  # a hub may speak for one that cannot any more
+            said = Progress(n, span.t, _number(span.at), _number(span.add))
+            self.progress[whose] = said.join(self.progress.get(whose))
 
     def unite(self, other: "Folded") -> None:
         """Take in all that another has heard of the same span."""
         self.claims |= other.claims
         self.writes = other.writes | self.writes
         for origin, theirs in other.progress.items():
-            kept = self.progress.get(origin)
-            if kept is None or theirs.n > kept.n:
-                self.progress[origin] = theirs
+            self.progress[origin] = theirs.join(self.progress.get(origin))
 
     def knows(self, other: "Folded") -> bool:
         """Tell whether there is nothing in another that this one has not."""
         return (
             other.claims <= self.claims
             and other.writes.keys() <= self.writes.keys()
-            and all(o in self.progress and self.progress[o].n >= theirs.n for o, theirs in other.progress.items())
+            and all(theirs.join(self.progress.get(o)) == self.progress.get(o) for o, theirs in other.progress.items())
         )
 
     def attrs(self) -> dict[str, Value]:
@@ -115,10 +121,19 @@ class Folded:
         """Return how far the work has got: the furthest `at`, and all that was added."""
         if not self.progress:
             return None
-        # Sorted, so that the sum is the same to the last bit whatever order they came in; NaN says nothing.
-        furthest = max((p.at for p in self.progress.values() if p.at is not None and p.at == p.at), default=0.0)
-        added = sorted(p.add for p in self.progress.values() if p.add is not None and p.add == p.add)
+        # Sorted, so that the sum is the same to the last bit whatever order they came in.
+        furthest = max((p.at for p in self.progress.values() if p.at is not None), default=0.0)
+        added = sorted(p.add for p in self.progress.values() if p.add is not None)
         return furthest + sum(added)
+
+
+def _number(value: float | None) -> float | None:
+    """Return a number that something can be compared with; what is none says nothing."""
+    return value + 0.0 if value is not None and math.isfinite(value) else None  # -0.0 is 0.0
+
+
+def _most(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)
 
 
 def _standing(last: Mapping[str, Write]) -> set[str]:

@@ -37,7 +37,8 @@ class Span(Struct, frozen=True, array_like=True, tag="span"):
     parent: str = ""
     attrs: dict[str, Value] = {}
     at: float | None = None  # progress: this origin has got this far ...
-    add: float | None = None  # ... and has added this much, both since its start
+    add: float | None = None  # ... and has added this much, both since its start; neither ever falls
+    of: Text = ""  # whose progress, where a hub speaks for another origin
 
 
 class Event(Struct, frozen=True, array_like=True, tag="event"):

@@ -179,6 +179,11 @@ class Spool:
         return os.path.join(self.root, self.origin.name)
 
     @property
+    def mapped(self) -> bool:
+        """Whether its files may be written through memory."""
+        return self._mapped
+
+    @property
     def lost(self) -> int:
         """How many records could not be kept."""
         return self.facts.lost + self.samples.lost + self.dropped

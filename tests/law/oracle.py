@@ -97,14 +97,13 @@ def _own_end(kind: str, words: list[tuple[int, str, int, Span]]) -> tuple[str, s
 
 
 def _how_far(words: list[tuple[int, str, int, Span]]) -> float | None:
-    newest = {}
-    for _, origin, n, span in sorted(words, key=lambda word: word[2]):
-        if span.at is not None or span.add is not None:
-            newest[origin] = (n, span)
-    if not newest:
+    words = [word for word in words if word[3].at is not None or word[3].add is not None]
+    if not words:
         return None
-    reached = sorted(span.at for _, span in newest.values() if span.at is not None)
-    return (reached[-1] if reached else 0.0) + sum(newest[o][1].add or 0.0 for o in sorted(newest))
+    reached = sorted(span.at for *_, span in words if span.at is not None)
+    said = sorted((span.of or origin, span.add) for _, origin, _, span in words if span.add is not None)
+    added = dict(said)  # the most that was said of each comes last
+    return (reached[-1] if reached else 0.0) + sum(added.values())
 
 
 def _number(attrs: dict[str, Any]) -> int:

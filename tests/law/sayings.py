@@ -21,6 +21,7 @@ TRIES = ("r/1", "r/2", "q/1")
 IDS = ("r", "q", *TRIES, "r/p")
 VOICES = ("owner", "hub", "launcher", "user", "stranger")
 VALUES: tuple[Any, ...] = (None, True, 1, 0.5, "x", [1, None], {}, {"b": 2}, {"b": {"c": None}}, {"b": {}, "d": "y"})
+OF = ("", "", "a", "b", "d")  # whose progress: mostly one's own, else that of one who speaks, or never does
 QUARTERS = (None, 0.0, 0.25, 1.0, 2.5)  # sums of these are exact
 
 
@@ -42,7 +43,7 @@ def _spans(ids: tuple[str, ...], states: tuple[str, ...]) -> st.SearchStrategy[d
         if is_try:
             fields["attrs"] = st.dictionaries(st.sampled_from(("n", "a")), st.integers(1, 3), max_size=2)
         if id_ == "r/p":
-            fields |= {"at": st.sampled_from(QUARTERS), "add": st.sampled_from(QUARTERS)}
+            fields |= {"at": st.sampled_from(QUARTERS), "add": st.sampled_from(QUARTERS), "of": st.sampled_from(OF)}
         return st.fixed_dictionaries(fields)
 
     return st.sampled_from(ids).flatmap(of)
@@ -114,4 +115,5 @@ def _span(chance: random.Random, t: int, *, dense: bool) -> Span:
         attrs={pick(("n", "a")): chance.randint(1, 3)} if is_try and chance.random() < 0.7 else attrs,
         at=pick(QUARTERS) if id_ == "r/p" else None,
         add=pick(QUARTERS) if id_ == "r/p" else None,
+        of=pick(OF) if id_ == "r/p" else "",
     )

@@ -6,10 +6,11 @@ Many of them converge: they give one state in any order, and not the right one. 
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from vedette import fold
-from vedette.fold import Claim, Folded, Outcome, Write
+from vedette.fold import Claim, Folded, Outcome, Progress, Write
 from vedette.model import Kind
 
 from .oracle import violations
@@ -165,6 +166,26 @@ def nothing_after_a_purge(self: Folded, span: Any, origin: str, n: int):
 def progress_by_arrival(self: Folded, span: Any, origin: str, n: int):
     self.progress.pop(origin, None) if span.at is not None or span.add is not None else None
     _fold(self, span, origin, n)
+
+
+@mutant(Folded, "fold")
+def progress_of_the_speaker(self: Folded, span: Any, origin: str, n: int):
+    _fold(self, msgspec.structs.replace(span, of=""), origin, n)
+
+
+@mutant(Progress, "join")
+def progress_by_the_newest_n(self: Progress, other: Progress | None):
+    return self if other is None or self.n >= other.n else other
+
+
+@mutant(Progress, "join")
+def progress_by_the_clock(self: Progress, other: Progress | None):
+    return self if other is None or self.t >= other.t else other
+
+
+@mutant(Progress, "join")
+def progress_as_a_pair(self: Progress, other: Progress | None):
+    return self if other is None else max(self, other, key=lambda p: (p.add or 0.0, p.at or 0.0, p.n, p.t))
 
 
 @mutant(Folded, "fold")

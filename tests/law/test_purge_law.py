@@ -93,7 +93,7 @@ def test_control(monkeypatch, broken: str):
     """A store that leaves any of it out is found by that check."""
     monkeypatch.setattr(Reclaimer, broken, lambda *_: 0)
 
-    assert any(violations(with_fixed_parents(example)) for example in repeatable_examples(seed=8, count=60))
+    assert any(violations(with_fixed_parents(example)) for example in repeatable_examples(seed=13, count=200))
 
 
 def test_a_purged_try_of_another_run_leaves_that_run_its_own_word():

@@ -18,9 +18,10 @@ from vedette.cli.output import count, open_home, print_json, table
 from vedette.errors import HubError
 from vedette.home import Home
 from vedette.model import KINDS
+from vedette.query.progress import Bar, outermost
 from vedette.query.runs import RunView, select
 from vedette.query.silence import LOST, Seen
-from vedette.views.text import clean, duration, moment, number
+from vedette.views.text import clean, duration, moment, number, percent
 
 STATES = (*KINDS["run"].climbing, *KINDS["run"].ends, LOST)
 _MOST_METRICS = 4
@@ -50,8 +51,11 @@ def run(args: argparse.Namespace) -> int:
     if args.state:
         found = [view for view in found if view.state == args.state][: args.limit or None]
     values = store.last_values([view.id for view in found])
+    bars = {view.id: outermost(view.progress()) for view in found if view.end_t is None}
     if args.json:
-        print_json([as_dict(view, values.get(view.id, {})) for view in found])
+        print_json(
+            [as_dict(view, values.get(view.id, {})) | {"fraction": _fraction(bars.get(view.id))} for view in found]
+        )
         return 0
     if args.limit == _MOST_RUNS and len(found) == args.limit:
         sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
@@ -59,24 +63,32 @@ def run(args: argparse.Namespace) -> int:
         narrowed = args.where or args.project or args.state
         print("no run fits" if narrowed else "no run is removed" if args.removed else "no runs yet" + _elsewhere(args))
         return 0
+    headers = ["ID", "NAME", "PROJECT", "STATE", "PART", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
     rows = []
     for view in found:
         some = list(values.get(view.id, {}).items())
         shown = ", ".join(f"{name}={number(value)}" for name, value in some[:_MOST_METRICS])
         more = f", +{len(some) - _MOST_METRICS}" if len(some) > _MOST_METRICS else ""
+        part = percent(_fraction(bars.get(view.id)))
         rows.append(
-            [view.id, view.name, view.project, view.state, moment(view.start_t), duration(view.duration_s),
+            [view.id, view.name, view.project, view.state, part, moment(view.start_t), duration(view.duration_s),
              shown + more, view.cause or silence(view)]
         )  # fmt: skip
-    headers = ["ID", "NAME", "PROJECT", "STATE", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
+    if not any(bars.values()):
+        headers.remove("PART")
+        rows = [[*row[:4], *row[5:]] for row in rows]
     table(
         headers,
         rows,
-        right=["TOOK"],
+        right=["PART", "TOOK"],
         shrink=["LAST VALUES", "CAUSE", "NAME", "PROJECT"],
         drop=["STARTED", "PROJECT", "TOOK", "ID", "LAST VALUES"],
     )
     return 0
+
+
+def _fraction(bar: Bar | None) -> float | None:
+    return bar.fraction if bar is not None else None
 
 
 def silence(seen: RunView | Seen) -> str:

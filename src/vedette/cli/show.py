@@ -1,4 +1,4 @@
-"""show one run: what it is, how it ended, its config, series and processes
+"""show one run: what it is, how it ended, its config, series, bars and processes
 examples:
   vedette show brisk-otter-417
   vedette show 2pg66 --json
@@ -8,15 +8,19 @@ import argparse
 import time
 from typing import Any
 
+from msgspec.structs import asdict
+
 from vedette.cli.ls import as_dict, silence
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.fold import flatten
+from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.query.silence import Seen
 from vedette.store import SeriesRow
-from vedette.views.text import clean, duration, moment, number
+from vedette.views.text import clean, duration, moment, number, percent
 
+_MOST_BARS = 20
 _SKEWED_S = 0.5  # what is worth a word
 
 
@@ -36,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
         shown["series"] = [_series_dict(row) for row in series]
         shown["tries"] = [{"try": tries[row.id], **_life(row)} for row in view.tries()]
+        shown["progress"] = [_bar_dict(bar) for bar in view.progress()]
         shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
         shown["skews"] = view.skews()
         shown["refused"] = view.refused()
@@ -47,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if series:
         print("\nseries")
         _series_table(series)
+    _print_bars(view.progress())
     if len(tries) > 1:
         _print_lives("tries", "TRY", [(str(tries[row.id]), row) for row in view.tries()])
     among = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
@@ -111,6 +117,35 @@ def _print_lives(title: str, kind: str, lives: list[tuple[str, Seen]]) -> None:
         if not any(row[2] for row in rows):
             headers, rows = [*headers[:2], *headers[3:]], [[*row[:2], *row[3:]] for row in rows]
         table(headers, rows, right=["TOOK"], shrink=["CAUSE"], drop=["STARTED", "HOST"])
+
+
+def _print_bars(bars: list[Bar]) -> None:
+    if not bars:
+        return
+    print("\nprogress")
+    if len(bars) > _MOST_BARS:
+        print(f"(the newest {_MOST_BARS} of {len(bars)}; --json has them all)")
+    now_t = time.time_ns()
+    rows = []
+    for bar in bars[-_MOST_BARS:]:
+        took_s = ((bar.end_t or now_t) - bar.start_t) / 1e9 if bar.start_t else None
+        left_s = bar.eta_s(now_t)
+        rows.append(
+            [bar.name or "(no name)", bar.state, _count(bar.done), _count(bar.total), percent(bar.fraction),
+             f"{number(bar.rate)}/s" if bar.rate is not None else "", duration(took_s),
+             f"in {duration(left_s)}" if left_s is not None else "", bar.cause]
+        )  # fmt: skip
+    headers = ["BAR", "STATE", "DONE", "OF", "PART", "RATE", "TOOK", "ENDS", "CAUSE"]
+    right = ["DONE", "OF", "PART", "RATE", "TOOK"]
+    table(headers, rows, right=right, shrink=["CAUSE", "BAR"], drop=["TOOK", "RATE", "OF"])
+
+
+def _count(value: float | None) -> str:
+    return str(int(value)) if value is not None and value.is_integer() else number(value)
+
+
+def _bar_dict(bar: Bar) -> dict[str, object]:
+    return asdict(bar) | {"fraction": bar.fraction, "rate": bar.rate, "eta_s": bar.eta_s(time.time_ns())}
 
 
 def _print_trouble(view: RunView) -> None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -71,6 +71,11 @@ class Journal:
         return not self._announced
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the hub is to measure this process."""
+        return self._usage_s > 0
+
+    @property
     def process(self) -> str:
         """The id of this process's span."""
         return self.spool.origin.process
@@ -103,6 +108,11 @@ class Journal:
         """Set attributes of a span."""
         with self._lock:
             self._keep(Span(span, self.now(), attrs=attrs))
+
+    def tell(self, span: str, **said: Any) -> None:
+        """Say any part of a span."""
+        with self._lock:
+            self._keep(Span(span, self.now(), **said))
 
     def event(self, kind: str, text: str, level: int = 20, attrs: dict[str, Value] | None = None) -> None:
         """Say that something happened in the run."""

@@ -6,6 +6,30 @@ from vedette.client.attrs import Attrs
 from vedette.client.values import as_config
 
 
+class OffProgress:
+    """A bar that does nothing, quickly."""
+
+    id = ""
+    total: float | None = None
+    estimate: float | None = None
+    is_finished = False
+
+    def advance(self, step: Any = 1, msg: Any = None, distributed: Any = False) -> None:
+        """Do nothing."""
+
+    def update(self, completed: Any, msg: Any = None) -> None:
+        """Do nothing."""
+
+    def complete(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class OffRun:
     """Does nothing, quickly."""
 
@@ -13,6 +37,7 @@ class OffRun:
     name = "off"
     url: str | None = None
     finished = False
+    _measured = False
 
     def __init__(self, config: Any = None) -> None:
         self.config = Attrs(None, "config", as_config(config))
@@ -34,6 +59,10 @@ class OffRun:
 
     def mark(self, *labels: Any) -> None:
         """Do nothing."""
+
+    def progress(self, total: Any = None, msg: Any = "") -> OffProgress:  # noqa: ARG002 - as Run has it
+        """Return a bar that does nothing."""
+        return OffProgress()
 
     def finish(self, state: Any = None) -> None:
         """Do nothing."""

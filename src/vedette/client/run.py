@@ -15,6 +15,7 @@ from vedette.client.attrs import Attrs
 from vedette.client.guard import guarded
 from vedette.client.journal import Journal
 from vedette.client.names import new_name
+from vedette.client.progress import Message, Progress, Trackers
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
 from vedette.home import Home
@@ -42,7 +43,9 @@ class Run:
         self.finished = False
         self._journal = journal
         self._on_end: list[Callable[[], None]] = []  # called once, before the last words
+        self._measured = journal.is_measured
         self._samples = journal.spool.samples
+        self._trackers = Trackers(journal)
         self._step = 0  # the next one
         self._refused: dict[str, int] = {}
 
@@ -167,6 +170,11 @@ class Run:
         self._journal.event("mark", " ".join(words), attrs={"labels": words})
 
     @guarded
+    def progress(self, total: float | None = None, msg: Message = "") -> Progress:
+        """Begin a bar; `total` may be unknown, `msg` a text or several."""
+        return self._trackers.new(total, msg)
+
+    @guarded
     def finish(self, state: str | None = None) -> None:
         """End this process's part; if it began the run, the run ends too, `done` unless told otherwise."""
         self._end(state or "done", "")
@@ -221,6 +229,7 @@ class Run:
     def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
         self._journal.after_fork()
+        self._trackers.after_fork()
         self._refused = {}
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container
 from vedette import kernel, wire
 from vedette.errors import FormatError, StoreError
 from vedette.home import Home
+from vedette.hub.gauges import Gauges
 from vedette.hub.heard import Heard
 from vedette.hub.inbox import Mail
 from vedette.hub.orders import Orders
@@ -56,6 +57,7 @@ class Keeper:
         self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
         self.own = Own(home)
         self.orders = Orders(self.own.say)
+        self.gauges = Gauges(self.own.say)
         self.watching = Watching(self.own.say, handed or {}, self.orders.stopped)
         self.usage = Usage(store, settings, start_meter)
         self.set_aside = self.outward.set_aside
@@ -77,6 +79,9 @@ class Keeper:
         self._hear_others()
         self._discover()
         more = self.watching.look(self.speakers)
+        self.gauges.look(self.speakers, now, everything=bool(seal))
+        if self.own.names - self.speakers.keys():  # what it has just said belongs to this turn
+            self._discover()
         ends = {name: speaker.ends() for name, speaker in self.speakers.items()} if seal else {}
         more = self._read(now, change) or more
         if len(self.watching.watches) < len(self.speakers):  # by now it is known who they are
@@ -299,7 +304,7 @@ class Keeper:
 
     def _bury(self) -> None:
         """Remove the spools of those who are dead, and all of whose words are kept."""
-        finished = [s for s in self.speakers.values() if s.finished and (s.named or s.origin is None)]
+        finished = [s for s in self.speakers.values() if s.finished and (s.origin is None or (s.named and s.gauged))]
         if not finished:
             return
         for speaker in finished:
@@ -324,6 +329,7 @@ class Keeper:
     def forget(self, name: str) -> None:
         """Let go of an origin; if its spool is still there, it is found again."""
         self.watching.forget(name)
+        self.gauges.forget(name)
         if (speaker := self.speakers.pop(name, None)) is not None:
             speaker.shut()
         self._seals.pop(name, None)

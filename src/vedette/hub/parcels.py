@@ -126,8 +126,8 @@ def read_fact(payload: bytes, origin: Origin) -> Fact | None:
         fact = wire.decode_fact(payload)
     except wire.UNREADABLE:
         return None
-    if isinstance(fact, Span) and fact.by != OWNER and (origin.voice != HUB or origin.process):
-        return msgspec.structs.replace(fact, by=OWNER)
+    if isinstance(fact, Span) and (fact.by != OWNER or fact.of) and (origin.voice != HUB or origin.process):
+        return msgspec.structs.replace(fact, by=OWNER, of="")
     return fact
 
 

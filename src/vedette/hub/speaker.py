@@ -5,9 +5,10 @@ import os
 from collections.abc import Iterator, Mapping
 
 from vedette import wire
+from vedette.gauges import FILE
 from vedette.hub.allowance import Allowance
 from vedette.hub.parcels import read_fact
-from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Fact, Span
+from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
 from vedette.segment import list_segments, origin_of, segment_name, unlink
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
@@ -40,6 +41,8 @@ class Speaker:
         self.exit_code = 0
         self.usage_s: float | None = None  # how often it wishes to be measured, once it has said so; 0: never
         self.named = False  # how it ended is on record, or need not be
+        self.has_gauges = os.path.exists(os.path.join(directory, FILE))
+        self.gauged = False  # it is dead, and how far its trackers were is on record
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
         self._begin(facts, samples)
@@ -101,6 +104,8 @@ class Speaker:
 
     def _note(self, fact: Fact) -> None:
         self.heard_t = max(self.heard_t, fact.t)
+        if isinstance(fact, Span) and fact.add is not None and fact.by == OWNER:
+            self.has_gauges = True
         if isinstance(fact, Span) and self.origin is not None and fact.id == self.origin.process:
             self.state = fact.state or self.state
             code = fact.attrs.get("exit_code", self.exit_code)

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from vedette import wire
 from vedette.errors import FormatError, NotFoundError, OldStoreError, StoreError, VedetteError
 from vedette.home import Home
+from vedette.hub.gauges import words_of
 from vedette.hub.keeper import Keeper
 from vedette.hub.speaker import Speaker
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
@@ -236,6 +237,8 @@ class TakeIn:
         for speaker in speakers:
             self._keep(speaker, speaker.sealing(time.monotonic(), _SEAL_S, all_of_it=True))
             if speaker.origin is not None:
+                if words := words_of(speaker.directory, speaker.origin.name, speaker.heard_t):
+                    self._keeper.own.say(words)
                 self._keeper.store.keep([], {speaker.origin.name: speaker.heard_t})
                 self._keeper.store.tidy(speaker.origin.name)
             yield

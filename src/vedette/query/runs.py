@@ -7,6 +7,7 @@ from typing import Any
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import PURGED, Value, above
 from vedette.query import logs, series, table
+from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
 from vedette.query.usage import Use, is_silent, use
@@ -291,6 +292,10 @@ class RunView:
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, search= and last=."""
         return logs.lines(self._store, self.id, **kwargs)
+
+    def progress(self) -> list[Bar]:
+        """Return its bars, the oldest first: how far each is, and how it ended."""
+        return bars(self._store, self.id)
 
     def tries(self) -> list[Seen]:
         """Return its tries, the first one first; the last one's state is the run's."""

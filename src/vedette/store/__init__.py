@@ -284,6 +284,9 @@ class Reader(Protocol):
     def written(self, spans: Sequence[str]) -> dict[str, int]:
         """Return when attributes of these spans were last written: who edits what was read writes at a later time."""
 
+    def advanced(self, spans: Sequence[str]) -> dict[str, int]:
+        """Return when it was last said of these spans how far they are."""
+
     def weigh(self, spans: Sequence[str] | None = None) -> int:
         """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
 

@@ -188,6 +188,15 @@ class SqliteReader:
             )
         )
 
+    def advanced(self, spans: Sequence[str]) -> dict[str, int]:
+        """Return when it was last said of these spans how far they are."""
+        return dict(
+            self.connection.execute(
+                "SELECT span, max(t) FROM progress WHERE span IN (SELECT value FROM json_each(?)) GROUP BY span",
+                (json.dumps(list(spans)),),
+            )
+        )
+
     def weigh(self, spans: Sequence[str] | None = None) -> int:
         """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
         if spans is None:

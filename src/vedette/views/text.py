@@ -42,6 +42,11 @@ def duration(seconds: float | None) -> str:
     return ""
 
 
+def percent(fraction: float | None) -> str:
+    """Return a share of the whole; 100% only of all of it."""
+    return "" if fraction is None else f"{math.floor(fraction * 100 + 1e-9)}%"
+
+
 def moment(t: int | None, *, exact: bool = False) -> str:
     """Return a time in nanoseconds as the local date and time."""
     if t is None:

@@ -1,0 +1,191 @@
+"""How far a process's trackers are, in a mapped file of its spool: one store of eight bytes, which no kill takes back.
+
+The file `progress` is a row of slots of 256 bytes. The first says what it is; each other one holds `at` and `add`
+(float64, as in a Span; `at` is NaN while there is none), length and checksum of a tracker's id, and that id.
+`Gauges` is the writer. `read` is for whoever speaks for it, and believes nothing that it finds.
+"""
+
+import math
+import mmap
+import os
+import stat
+import struct
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+FILE = "progress"
+_MAGIC = b"vedette progress 1\n"
+_SLOT = 256
+_HEAD = struct.Struct("<II")  # length of the id, its checksum; zeros: nobody's
+_HEAD_AT, _ID_AT = 16, 24
+_MOST_ID = 128
+_FIRST_BYTES = mmap.ALLOCATIONGRANULARITY
+_MOST_BYTES = _FIRST_BYTES * 255
+_number = struct.Struct("<d").pack
+_slot = struct.Struct("<ddII").unpack_from
+
+
+class Numbers(Protocol):
+    """Float64s side by side; one that is set is whole for every reader."""
+
+    def __setitem__(self, place: int, number: float, /) -> None:
+        """Set one."""
+
+
+class Slot(NamedTuple):
+    """Where one tracker's numbers are: `at` stands at a place among them, and `add` just behind it."""
+
+    numbers: Numbers
+    place: int
+    sheet: "Sheet"
+
+
+class Gauges:
+    """The slots of one process. The file grows by doubling, and slots that were given back are used again."""
+
+    def __init__(self, *, mapped: bool) -> None:
+        """Make nothing yet; not `mapped`: numbers are written by a call each, where a mapping is not to be trusted."""
+        self._mapped = mapped
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget every slot: in a fork child, whose parent goes on with the old ones."""
+        self._lock = threading.RLock()
+        self._size = 0
+        self._free: list[tuple[Sheet, int]] = []
+
+    def take(self, directory: str, id_: str) -> Slot:
+        """Give a tracker a slot, at nothing; raise OSError when there is no room for one."""
+        key = id_.encode()
+        if not 0 < len(key) <= _MOST_ID:
+            raise OSError(f"an id of {len(key)} bytes is too long")
+        with self._lock:
+            if not self._free:
+                self._grow(os.path.join(directory, FILE))
+            sheet, begin = self._free.pop()
+            slot = Slot(sheet.numbers, begin // 8, sheet)
+            slot.numbers[slot.place] = math.nan
+            slot.numbers[slot.place + 1] = 0.0
+            sheet.put(begin + _ID_AT, key)
+            sheet.put(begin + _HEAD_AT, _HEAD.pack(len(key), crc32(key, len(key))))  # from now on it counts
+            return slot
+
+    def give_back(self, slot: Slot) -> None:
+        """Let others have a slot whose numbers were said in other words."""
+        begin = slot.place * 8
+        with self._lock:
+            slot.sheet.put(begin + _HEAD_AT, bytes(_HEAD.size))
+            self._free.append((slot.sheet, begin))
+
+    def _grow(self, path: str) -> None:
+        begin, size = self._size, self._size + _FIRST_BYTES
+        if begin + size > _MOST_BYTES:
+            raise OSError("there are too many bars at once")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(fd, begin, size)  # a full disk is an error here, never a SIGBUS later
+            sheet: Sheet = _Mapped(fd, begin, size) if self._mapped else _Plain(fd, begin)
+        finally:
+            os.close(fd)
+        if begin == 0:
+            sheet.put(0, _MAGIC)
+        self._free += [(sheet, at) for at in reversed(range(0 if begin else _SLOT, size, _SLOT))]
+        self._size += size
+
+
+class Sheet(Protocol):
+    """A part of the file, grown at once."""
+
+    numbers: Numbers
+
+    def put(self, place: int, data: bytes) -> None:
+        """Write bytes."""
+
+
+class _Mapped:
+    """Slots in memory that the kernel keeps whatever happens to this process."""
+
+    def __init__(self, fd: int, begin: int, size: int) -> None:
+        self._bytes = mmap.mmap(fd, size, offset=begin)
+        self.numbers: Numbers = memoryview(self._bytes).cast("d")
+
+    def put(self, place: int, data: bytes) -> None:
+        self._bytes[place : place + len(data)] = data
+
+
+class _Plain:
+    """Slots that are written by os.pwrite."""
+
+    def __init__(self, fd: int, begin: int) -> None:
+        self._fd = os.dup(fd)
+        self._begin = begin
+        self.numbers: Numbers = self
+
+    def put(self, place: int, data: bytes) -> None:
+        os.pwrite(self._fd, data, self._begin + place)
+
+    def __setitem__(self, place: int, number: float) -> None:
+        os.pwrite(self._fd, _number(number), self._begin + place * 8)
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+class Reading(NamedTuple):
+    """What a file of gauges said: the bytes, to see whether it says something else later, and (at, add) by id."""
+
+    data: bytes = b""
+    gauges: Mapping[str, tuple[float | None, float | None]] = MappingProxyType({})
+
+
+def read(directory: str, before: Reading) -> Reading:
+    """Return what a spool's gauges say, `before` itself when that has not changed; never raise for what is in them.
+
+    Its process may be writing: of two looks the lower numbers count, so that a slot that passes from one tracker to
+    the next, or a number that is half of one and half of another, says too little for a moment, and never too much.
+    """
+    try:
+        fd = os.open(os.path.join(directory, FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return before
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return before
+        data = os.pread(fd, _MOST_BYTES, 0)
+        if data == before.data:
+            return before
+        again = os.pread(fd, _MOST_BYTES, 0)
+    except OSError:
+        return before
+    finally:
+        os.close(fd)
+    first, second = _slots(data), _slots(again)
+    both = first.keys() & second.keys()
+    still = data if data == again else b""  # else there is more to be seen, even if it is never written to again
+    return Reading(still, {id_: (_less(first, second, id_, 0), _less(first, second, id_, 1)) for id_ in both})
+
+
+def _slots(data: bytes) -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    if data[: len(_MAGIC)] != _MAGIC:
+        return found
+    for begin in range(_SLOT, len(data) - _SLOT + 1, _SLOT):
+        at, add, length, crc = _slot(data, begin)
+        if 0 < length <= _MOST_ID:
+            key = data[begin + _ID_AT : begin + _ID_AT + length]
+            if crc32(key, length) == crc:
+                try:
+                    found[key.decode()] = at, add
+                except UnicodeDecodeError:
+                    continue
+    return found
+
+
+def _less(
+    first: dict[str, tuple[float, float]], second: dict[str, tuple[float, float]], id_: str, which: int
+) -> float | None:
+    least = min(first[id_][which], second[id_][which])
+    return least if math.isfinite(least) and math.isfinite(second[id_][which]) else None

@@ -1,0 +1,91 @@
+"""Bars: how far something is, how fast it goes, and when it will be over."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from vedette.model import KINDS, PURGED
+from vedette.store import Compare, Reader, SpanQuery, SpanRow
+
+_MOST_BROKEN: Final = 0.999  # what has failed is not all there, whatever was counted
+
+
+class Bar(Struct, frozen=True):
+    """A tracker as it was when it was asked for."""
+
+    id: str
+    run: str
+    name: str  # its messages, joined by " | "
+    total: float | None
+    done: float
+    state: str  # running, done, failed or cancelled
+    cause: str
+    start_t: int | None
+    seen_t: int | None  # when it was last said how far it is
+    end_t: int | None
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of it is done, from 0 to 1; None when nobody said how much there is."""
+        if self.total is None:
+            return None
+        share = min(1.0, max(0.0, self.done / self.total)) if self.total else 1.0
+        return min(share, _MOST_BROKEN) if self.state in ("failed", "cancelled") else share
+
+    @property
+    def rate(self) -> float | None:
+        """How much is done in a second, since its beginning."""
+        last_t = self.end_t if self.end_t is not None else self.seen_t
+        if self.start_t is None or last_t is None or last_t <= self.start_t or self.done <= 0:
+            return None
+        return self.done / ((last_t - self.start_t) / 1e9)
+
+    def eta_s(self, now_t: int) -> float | None:
+        """Return in how many seconds it will be over, if it goes on as until now; None when nobody can tell."""
+        rate = self.rate
+        if self.state != "running" or self.total is None or rate is None or self.seen_t is None:
+            return None
+        return max(0.0, (self.total - self.done) / rate - max(0, now_t - self.seen_t) / 1e9)
+
+
+def bars(store: Reader, run: str = "") -> list[Bar]:
+    """Return the bars of one run, or of all, the oldest first.
+
+    One that nobody has ended is over when its process is, or its run, and then ended as that did.
+    """
+    rows = store.spans(SpanQuery(kind="progress", prefix=run + "/" if run else ""))[::-1]
+    rows = [row for row in rows if row.state != PURGED]
+    seen = store.advanced([row.id for row in rows])
+    ends = _ends(store, {id_ for row in rows if row.end_t is None for id_ in (row.parent, _run_of(row))} - {""})
+    return [_bar(row, seen.get(row.id), ends.get(row.parent) or ends.get(_run_of(row))) for row in rows]
+
+
+def outermost(found: list[Bar]) -> Bar | None:
+    """Return the bar that tells most of a run: the first of those that still run."""
+    return next((bar for bar in found if bar.state == "running"), None)
+
+
+def _run_of(row: SpanRow) -> str:
+    return row.id.rpartition("/")[0]
+
+
+def _ends(store: Reader, ids: set[str]) -> dict[str, SpanRow]:
+    """Return those of some processes and runs that have ended."""
+    if not ids:
+        return {}
+    rows = store.spans(SpanQuery(where=Compare("id", "in", sorted(ids)), only=()))
+    return {row.id: row for row in rows if row.end_t is not None and row.state in KINDS["progress"].ends}
+
+
+def _bar(row: SpanRow, seen_t: int | None, end: SpanRow | None) -> Bar:
+    total = row.attrs.get("total")
+    total = float(total) if isinstance(total, int | float) and total >= 0 else None
+    done = row.done or 0.0
+    if row.attrs.get("complete") and total is not None:
+        done = max(done, total)
+    state, cause, end_t = row.state, row.cause, row.end_t
+    if end_t is None:
+        state = "running"
+        if end is not None:
+            state, cause, end_t = end.state, end.cause, end.end_t
+    return Bar(row.id, _run_of(row), row.name, total, done, state, cause, row.start_t, seen_t, end_t)
