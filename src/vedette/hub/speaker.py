@@ -37,6 +37,7 @@ class Speaker:
         self.heard_t = 0  # the newest time that it spoke of
         self.state = ""  # what it last said of its own process
         self.exit_code = 0
+        self.launches = False  # a command that it was started for: `vedette run`
         self.named = False  # how it ended is on record, or need not be
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
@@ -102,6 +103,7 @@ class Speaker:
             self.state = fact.state or self.state
             code = fact.attrs.get("exit_code", self.exit_code)
             self.exit_code = code if isinstance(code, int) else 0
+            self.launches = self.launches or fact.attrs.get("launches") is True
 
     @property
     def waiting_bytes(self) -> int:
@@ -315,7 +317,7 @@ class Speaker:
         self._samples.shut()
 
     def stacks(self) -> str:
-        """Return the stacks that were written when SIGTERM came, if it did."""
+        """Return the stacks that were written when SIGTERM came or it crashed, if one of these did happen."""
         try:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(os.path.join(self.directory, "stacks"), flags), errors="replace") as file:
