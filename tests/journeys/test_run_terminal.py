@@ -41,8 +41,13 @@ def output(run):
 
 @pytest.mark.parametrize(
     ("redirect", "seen"),
-    [("", "tty 1 1 1"), ("</dev/null", "tty 0 1 1"), ("2>/dev/null", "tty 1 1 0"), ("</dev/null 2>/dev/null", "tty 0 1 0")],
-)  # fmt: skip
+    [
+        ("", "tty 1 1 1"),
+        ("</dev/null", "tty 0 1 1"),
+        ("2>/dev/null", "tty 1 1 0"),
+        ("</dev/null 2>/dev/null", "tty 0 1 0"),
+    ],
+)
 def test_what_is_a_terminal_stays_one(home, screen, redirect, seen):
     """The command sees a terminal where there is one, and none where there is none."""
     said, code = screen(*run_command(PYTHON, "-c", TTY), redirect=redirect).end()
@@ -110,7 +115,7 @@ def test_the_terminal_is_set_as_ours_and_ours_is_left_as_it_was(home, screen):
 
 @pytest.mark.parametrize(("key", "name"), [("\x03", "SIGINT"), ("\x1c", "SIGQUIT")])
 def test_keys_that_mean_a_signal(home, screen, key, name):
-    """Ctrl-C and Ctrl-\\ reach the command as the terminal's signals, and end it as they do."""
+    """Ctrl-C and Ctrl-backslash reach the command as the terminal's signals, and end it as they do."""
     term = screen(*run_command("sh", "-c", "ulimit -c 0; echo ready; exec sleep 60"))
     term.until("ready")
     term.type(key)
@@ -191,7 +196,7 @@ def test_two_streams_to_one_place_keep_their_order(home):
 
 
 def test_lines_are_on_record(home):
-    """Each line of the command, of its children and of C code is an event with its stream; a last one without end too."""
+    """Each line of the command and its children is an event with its stream, a last one without an end too."""
     done = call("run", "--quiet", "--", "sh", "-c", "echo one; sh -c 'echo two >&2'; printf three")
     assert (done.stdout, done.stderr) == ("one\nthree", "two\n")
 
@@ -204,7 +209,10 @@ def test_lines_are_on_record(home):
 
 def test_nothing_is_captured_when_not_asked_for(home):
     """With --no-capture the command has our own descriptors, and nothing that it prints is on record."""
-    code = "import os; print(os.readlink('/proc/self/fd/1') == os.readlink(f'/proc/{os.getppid()}/fd/1'), os.environ.get('VEDETTE_CAPTURED'))"
+    code = (
+        "import os; same = os.readlink('/proc/self/fd/1') == os.readlink(f'/proc/{os.getppid()}/fd/1');"
+        "print(same, os.environ.get('VEDETTE_CAPTURED'))"
+    )
     assert call("run", "--quiet", "--no-capture", "--", PYTHON, "-c", code).stdout == "True None\n"
     assert output(ended(home)) == []
 

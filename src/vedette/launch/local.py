@@ -24,7 +24,7 @@ _HEARD = {*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH}
 _BY_THE_KERNEL = 0x80  # si_code: a terminal has sent it to all its foreground processes
 _IDLE_S = 0.1  # after its end, how long what it started may be silent before we go
 _DRAIN_S = 2.0  # ... or may go on talking
-_LEFT_S = 2.0  # that what a command leaves behind, which was told to end, has for its own end
+_LEFT_S = 5.0  # that what a command leaves behind, which was told to end, has for its own end
 _LOOK_S = 0.5  # between two looks whether our terminal has been given back to us
 
 
