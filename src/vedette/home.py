@@ -137,7 +137,15 @@ class Home:
         """
         if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
-        own = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_MODE", "VEDETTE_HUB", "VEDETTE_TOKEN")
+        own = (
+            "VEDETTE_RUN",
+            "VEDETTE_TRY",
+            "VEDETTE_RESUME",
+            "VEDETTE_CAPTURED",
+            "VEDETTE_MODE",
+            "VEDETTE_HUB",
+            "VEDETTE_TOKEN",
+        )
         unwanted = (*own, "PYTHONINSPECT", "PYTHONSTARTUP")
         environ = {key: value for key, value in os.environ.items() if key not in unwanted}
         package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -4,6 +4,8 @@ import fcntl
 import os
 import re
 import struct
+from collections.abc import Iterable
+from typing import NamedTuple
 
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph afs 9p glusterfs pvfs2 orangefs panfs wekafs "
@@ -14,6 +16,7 @@ MAPPABLE_FILE_SYSTEMS = frozenset("ext2 ext3 ext4 xfs tmpfs overlay".split())
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes): Linux 6.13, the exit status since 6.15
 _PIDFD_INFO_EXIT = 1 << 3
 _IN_CREATE = 0x100
+_PR_SET_PDEATHSIG = 1
 _SIOCGIFADDR = 0x8915
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
@@ -125,3 +128,58 @@ def watch_directory(path: str) -> int | None:
     except (OSError, AttributeError):
         pass
     return None
+
+
+class Came(NamedTuple):
+    """A signal that came, and who sent it; `pid` is 0 where that was the kernel, or is in another namespace."""
+
+    number: int
+    code: int
+    pid: int
+    uid: int
+
+
+def open_signals(numbers: Iterable[int]) -> int:
+    """Return a descriptor that becomes readable when one of these signals, which must be blocked, has come.
+
+    The standard library has no signalfd, and a handler in Python is not told who sent a signal.
+    """
+    import ctypes  # noqa: PLC0415 - for the launcher alone
+
+    mask = sum(1 << (number - 1) for number in numbers)
+    fd = ctypes.CDLL(None, use_errno=True).signalfd(-1, mask.to_bytes(128, "little"), os.O_CLOEXEC | os.O_NONBLOCK)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "no descriptor for signals")
+    return int(fd)
+
+
+def read_signals(fd: int) -> list[Came]:
+    """Return the signals that have come."""
+    try:
+        data = os.read(fd, 128 * 64)
+    except BlockingIOError:
+        return []
+    return [Came(number, code, pid, uid) for number, _, code, pid, uid in struct.iter_unpack("<IiiII108x", data)]
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent dies; called between fork and exec, by one with a single thread."""
+    import ctypes  # noqa: PLC0415 - for the launcher alone
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    if os.getppid() != parent:  # it has died in between
+        os._exit(137)
+
+
+def parents() -> dict[int, int]:
+    """Return the parent of every process that can be seen."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fields = _stat(int(name))
+            except OSError:
+                continue
+            if fields:
+                found[int(name)] = int(fields[1])
+    return found

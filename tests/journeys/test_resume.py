@@ -39,7 +39,7 @@ def test_killed_and_resumed_twice(home, finish):
     """A run that was killed -9 goes on twice: each step is that of the latest try which logged it, and all are kept."""
     _, out, _ = finish(KILLED, "0", "100", "long")
     run_id = out.strip()
-    assert ended(home).cause in UNEXPECTED
+    assert ended(home).cause.startswith(UNEXPECTED)
     finish(KILLED, "50", "80", "", run_id)
     assert ended(home, 2).state == "failed"
     finish(TRAIN, "60", "120", "", run_id)
@@ -53,7 +53,7 @@ def test_killed_and_resumed_twice(home, finish):
     assert len(run.history("loss", all_tries=True)) == 100 + 30 + 60
     assert run.summary["loss"] == 60.119
     assert [row.state for row in run.tries()] == ["failed", "failed", "done"]
-    assert all(row.cause in UNEXPECTED for row in run.tries()[:2])
+    assert all(row.cause.startswith(UNEXPECTED) for row in run.tries()[:2])
     assert run.start_t <= run.tries()[0].start_t
     assert run.end_t == run.tries()[2].end_t
     assert [row.parent for row in run.processes()] == [row.id for row in run.tries()]
@@ -67,7 +67,7 @@ def test_the_commands_tell_of_tries(home, finish):
     ended(home, 2)
 
     shown = call("show", "long").stdout
-    assert re.search(r"^1 +failed .*(killed by SIGKILL|nobody saw how)$", shown, re.MULTILINE)
+    assert re.search(r"^1 +failed .*(killed by SIGKILL|nobody saw how)", shown, re.MULTILINE)
     assert re.search(r"^2 +done ", shown, re.MULTILINE)
     assert re.search(r"^try 1: main \d+ +failed", shown, re.MULTILINE)
     assert re.search(r"^try 2: main \d+ +done", shown, re.MULTILINE)
@@ -231,7 +231,7 @@ def test_a_try_is_under_way_again(home, start, finish):
     assert (run.end_t, run.cause) == (None, "")
     job.kill()
     job.wait()
-    assert ended(home, 2).cause == "killed by SIGKILL"
+    assert ended(home, 2).cause.startswith("killed by SIGKILL")
 
 
 def test_an_unknown_id_becomes_a_run(home, finish):

@@ -3,28 +3,39 @@ examples:
   vedette run -- python train.py --lr 0.1
   vedette run --project cifar --config lr=0.1 --tag night -- ./job.sh
   vedette run --resume brisk-otter-417 -- python train.py --from checkpoint.pt
+  vedette run --time-limit 1h30m -- python train.py
 
-What the command starts may call vedette.init() too: it joins the run. Its output goes where it always went.
+What the command starts may call vedette.init() too: it joins the run. What it prints goes where it always went, at
+once and unchanged, and is on record line by line. When it fails, the last line on stderr says why.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.errors import NotFoundError, VedetteError
 from vedette.model import looks_like_run
 from vedette.settings import Settings
+from vedette.views.text import clean
 
-_PASSED_ON = (
-    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
-)  # fmt: skip
-_WAITED_FOR = {*_PASSED_ON, signal.SIGCHLD}
-_BY_THE_KERNEL = 0x80  # si_code: a terminal has sent it to all its foreground processes, the command among them
+if TYPE_CHECKING:
+    from vedette.launch.local import Wish
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_MOST_S = 10**8
+
+
+class Limit(NamedTuple):
+    """A time limit, and how it was said."""
+
+    s: float
+    text: str
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +47,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="its name (default: two words and a number)")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a value of its config")
     parser.add_argument("--tag", action="append", default=[], help="a tag of it")
+    parser.add_argument(
+        "--time-limit", type=_limit, metavar="TIME", help="end it after this time, such as 90s, 45m or 1h30m"
+    )
+    parser.add_argument(
+        "--grace", type=float, default=10.0, metavar="SECONDS",
+        help="between SIGTERM and SIGKILL at its time limit (default 10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-capture", action="store_true", help="have its descriptors be ours; nothing it prints is kept"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="no word of ours on stderr, neither at its start nor its end"
+    )
     parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, behind --")
 
 
@@ -46,8 +70,10 @@ def run(args: argparse.Namespace) -> int:
         raise VedetteError("what is to be run? A command stands behind --, as in `vedette run -- python train.py`")
     if shutil.which(command[0]) is None:
         raise VedetteError(f"there is no command {command[0]!r} that can be run")
+    if not 0 <= args.grace <= 86400:
+        raise VedetteError("--grace takes seconds, from 0 to 86400")
     if args.settings.mode == "off":
-        return _exit_code(_watch(command))
+        return _unmonitored(command, args)
     return _monitored(command, args)
 
 
@@ -55,7 +81,12 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.current import end_as, own
     from vedette.client.guard import swallow
     from vedette.client.run import DEFAULT_PROJECT
-    from vedette.hub.liveness import Death, verdict
+    from vedette.hub import causes
+    from vedette.hub.tree import marked
+    from vedette.launch import ending
+    from vedette.launch.local import Launch
+    from vedette.launch.record import Recorder
+    from vedette.sources.bars import Bars
 
     named = os.environ.pop("VEDETTE_RESUME", "")
     again, after = _find(args.settings, args.resume or named)
@@ -66,23 +97,88 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
             script=os.path.basename(command[0]), project=args.project or DEFAULT_PROJECT, experiment=None,
             name=args.name, config=config, tags=args.tag, notes="",
         )  # fmt: skip
+        journal = begun._journal  # noqa: SLF001 - the launcher speaks in the run's own voice
+        journal.set(journal.process, {"launches": True, "command": command[:100]})
     except Exception as error:  # a fault of ours keeps nobody's command from running
         swallow(error, "the beginning of the run")
-        return _exit_code(_watch(command))
+        return _unmonitored(command, args)
+    called = begun.name or begun.id
+    if not args.quiet and sys.stderr.isatty():
+        _say(f"run {called} ({begun.id})")
+    recorder = Recorder(journal.event, Bars(getattr(begun, "progress", None)))
+    run_id, attempt = journal.try_id.split("/", 1)
+    job = Launch(
+        command, _environ(begun.id, capture=not args.no_capture), _wish(args), _careful(recorder.take),
+        left=lambda: marked(run_id, attempt), on_start=lambda pid: setattr(recorder, "pid", pid),
+    )  # fmt: skip
     try:
-        status = _watch(command)
+        ended = job.run()
     except OSError as error:
         end_as(begun, "failed", f"it could not be started: {error.strerror}")
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
-    end_as(begun, *verdict(Death(None, status), "", 0, ""))
-    return _exit_code(status)
+    _careful(recorder.close)()
+    last = recorder.last()
+    state, cause = ending.name(ended, last, args.time_limit.text if args.time_limit else "", os.environ)
+    if stacks := causes.crash(last):
+        _careful(journal.event)("stacks", stacks, 40)
+    end_as(begun, state, cause)
+    if state != "done" and not args.quiet and ended.status != signal.SIGPIPE:
+        _say(f"{called} {state}: {cause}")
+    return _exit_code(ended.status)
+
+
+def _unmonitored(command: list[str], args: argparse.Namespace) -> int:
+    from vedette.launch.local import Launch
+
+    try:
+        return _exit_code(
+            Launch(command, os.environ, _wish(args)._replace(capture=False), lambda _, __: None).run().status
+        )
+    except OSError as error:
+        raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
+
+
+def _wish(args: argparse.Namespace) -> "Wish":
+    from vedette.launch.local import Wish
+
+    return Wish(not args.no_capture, args.time_limit.s if args.time_limit else None, args.grace)
+
+
+def _environ(run_id: str, *, capture: bool) -> dict[str, str]:
+    """Return the command's environment: who joins the run leaves the output to us, and a crash shows its stacks."""
+    environ = {"PYTHONFAULTHANDLER": "1", **os.environ}
+    environ.pop("VEDETTE_CAPTURED", None)
+    return environ | {"VEDETTE_CAPTURED": run_id} if capture else environ
+
+
+def _careful(act: Callable[..., None]) -> Callable[..., None]:
+    """Have a fault of ours disturb nobody's command."""
+    from vedette.client.guard import swallow
+
+    def call(*args: Any) -> None:
+        try:
+            act(*args)
+        except Exception as error:
+            swallow(error, "the record of the output")
+
+    return call
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write(f"vedette: {clean(text, one_line=True)}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
 
 
 def _find(settings: Settings, text: str) -> tuple[str, int]:
     """Return the id of the run that is to be resumed, and the n of its last try."""
     if not text:
         return "", 0
-    with _held():  # numpy starts threads, which must not catch what is meant for us
+    from vedette.launch.local import held
+
+    with held():  # numpy starts threads, which must not catch what is meant for us
         from vedette.cli.output import open_home
         from vedette.query.runs import find
         from vedette.query.tries import of_runs, order
@@ -98,40 +194,6 @@ def _find(settings: Settings, text: str) -> tuple[str, int]:
     return run_id, order(tries[-1])[0] if tries else 0
 
 
-def _watch(command: list[str]) -> int:
-    """Start a command in this terminal, pass signals on to it, and return its wait status when it has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may ignore it, and the status would be lost
-    with _held() as before:
-        child = os.posix_spawnp(
-            command[0],
-            command,
-            os.environ,
-            setsigmask=before,
-            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python has had ignored
-        )
-        while True:
-            came = signal.sigwaitinfo(_WAITED_FOR)
-            if came.si_signo == signal.SIGCHLD:
-                ended, status = os.waitpid(child, os.WNOHANG)
-                if ended:
-                    break
-            elif came.si_code != _BY_THE_KERNEL:
-                os.kill(child, came.si_signo)
-        while signal.sigtimedwait(_PASSED_ON, 0) is not None:
-            pass  # it came too late for the command, and is none of ours
-        return status
-
-
-@contextmanager
-def _held() -> Iterator[set[signal.Signals | int]]:
-    """Have signals wait until they are asked for, in this thread and those that begin in here; yield the old mask."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
-    try:
-        yield before
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _complete(prefix: str, parsed_args: Any, **more: Any) -> list[str]:
     from vedette.cli.output import complete_runs
 
@@ -140,6 +202,15 @@ def _complete(prefix: str, parsed_args: Any, **more: Any) -> list[str]:
 
 def _exit_code(status: int) -> int:
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _limit(text: str) -> Limit:
+    found = _DURATION.fullmatch(text.strip())
+    days, hours, minutes, seconds = (float(part or 0) for part in (found.groups() if found else [None] * 4))
+    total = days * 86400 + hours * 3600 + minutes * 60 + seconds
+    if not 0 < total <= _MOST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90s, 45m or 1h30m")
+    return Limit(total, text.strip() + ("s" if text.strip()[-1].isdigit() else ""))
 
 
 def _value(text: str) -> tuple[str, Any]:

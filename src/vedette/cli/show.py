@@ -2,6 +2,7 @@
 examples:
   vedette show brisk-otter-417
   vedette show 2pg66 --json
+  vedette show 2pg66 --lines 200
 """
 
 import argparse
@@ -11,9 +12,10 @@ from typing import Any
 from msgspec.structs import asdict
 
 from vedette.cli.ls import as_dict, silence
-from vedette.cli.output import complete_runs, open_home, print_json, table
+from vedette.cli.output import complete_runs, count, open_home, print_json, table
 from vedette.fold import flatten
 from vedette.query.progress import Bar
+from vedette.query.logs import ends, tail
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.query.silence import Seen
@@ -21,12 +23,17 @@ from vedette.store import SeriesRow
 from vedette.views.text import clean, duration, moment, number, percent
 
 _MOST_BARS = 20
+_LINES = 50
+_STACK = 40  # lines of a traceback
 _SKEWED_S = 0.5  # what is worth a word
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what it takes."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument(
+        "--lines", type=count, metavar="N", help="its last N lines (default: 50 of a run that failed, else none)"
+    )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -36,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
     view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
     series = view.series()
     tries = {row.id: number for number, row in enumerate(view.tries(), 1)}
+    failed = view.state == "failed"
+    wanted = args.lines if args.lines is not None else _LINES if failed else 0
+    last = tail(store, view.id, wanted) if wanted else []
+    died = ends(store, view.id) if failed else []
     if args.json:
         shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
         shown["series"] = [_series_dict(row) for row in series]
@@ -44,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
         shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
         shown["skews"] = view.skews()
         shown["refused"] = view.refused()
+        shown["died"] = [{"kind": event.kind, "t": event.t, "text": event.text} for event in died]
+        shown["lines"] = [{"t": event.t, "text": event.text, **event.attrs} for event in last]
         print_json(shown)
         return 0
     _print_head(view)
@@ -58,6 +71,12 @@ def run(args: argparse.Namespace) -> int:
     among = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
     _print_lives("processes", "PROCESS", [(among.get(row.parent, "") + row.name, row) for row in view.processes()])
     _print_trouble(view)
+    for event in died:
+        print("\n" + ("the exception that ended it" if event.kind == "exception" else "where it was when it died"))
+        print("\n".join("  " + line for line in clean(event.text).rstrip().splitlines()[-_STACK:]))
+    if last:
+        print(f"\nits last {'line' if len(last) == 1 else f'{len(last)} lines'}")
+        print("\n".join("  " + line for event in last for line in clean(event.text).rstrip("\n").split("\n")))
     return 0
 
 

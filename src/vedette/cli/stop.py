@@ -5,6 +5,7 @@ examples:
 """
 
 import argparse
+import getpass
 import time
 
 from vedette import wire
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     found = find(open_home(args.settings), args.RUN)
     if found.state not in KINDS["run"].climbing:
         return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
-    command = Command(new_id(8), found.id, "stop", time.time_ns() + _EXPIRES_S * 10**9, {"grace_s": args.grace})
+    told = {"grace_s": args.grace, "by": _user()}
+    command = Command(new_id(8), found.id, "stop", time.time_ns() + _EXPIRES_S * 10**9, told)
     answer = ask(home, wire.Order(command))
     if isinstance(answer, wire.Done) and not answer.count:
         raise HubError(f"no living process of run {found.id} is known here, and no other hub is connected")
@@ -55,6 +57,13 @@ def run(args: argparse.Namespace) -> int:
     raise HubError(
         f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
 
 
 def _report(args: argparse.Namespace, run_id: str, state: str, cause: str, text: str) -> int:

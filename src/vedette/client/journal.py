@@ -47,6 +47,7 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self._stacks: TextIO | None = None
+        self._tells_crash = False  # it was us who enabled faulthandler
         cap = settings.spool
         self.spool = Spool(home.spool, self._make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
         self.spool.on_roll = self._rolled
@@ -87,7 +88,7 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self.spool.renew()
-        self._stop_watching_for_sigterm()  # the stacks are the parent's; this process has its own once it speaks
+        self._stop_watching_for_death()  # the stacks are the parent's; this process has its own once it speaks
 
     def now(self) -> int:
         """Return the time; within this journal it never falls."""
@@ -155,22 +156,32 @@ class Journal:
         }
         name = f"{'main' if self.main else 'child'} {os.getpid()}"
         self.begin(self.process, "process", name, self.try_id, "running", attrs)
-        self._watch_for_sigterm()
+        self._watch_for_death()
         self.on_announce()
 
-    def _watch_for_sigterm(self) -> None:
-        """Have stacks written when SIGTERM comes, in C: a handler in Python would delay death."""
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    def _watch_for_death(self) -> None:
+        """Have stacks written when SIGTERM comes or the program crashes, in C: a handler in Python would delay death.
+
+        Who handles SIGTERM, or has crashes reported elsewhere, is left to it.
+        """
+        terminable = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        self._tells_crash = not faulthandler.is_enabled()
+        if not terminable and not self._tells_crash:
             return
         try:
             self._stacks = open(os.path.join(self.spool.directory, "stacks"), "w")  # noqa: SIM115 - open until death
-            faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+            if terminable:
+                faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
+            if self._tells_crash:
+                faulthandler.enable(file=self._stacks, all_threads=True)
         except (OSError, ValueError, RuntimeError, AttributeError):
             self._stacks = None
 
-    def _stop_watching_for_sigterm(self) -> None:
+    def _stop_watching_for_death(self) -> None:
         if self._stacks is not None:
             faulthandler.unregister(signal.SIGTERM)
+            if self._tells_crash:
+                faulthandler.disable()
             self._stacks.close()
             self._stacks = None
 
@@ -196,7 +207,7 @@ class Journal:
         if self._announced:
             self.tell_losses()
             self.spool.close()
-            self._stop_watching_for_sigterm()
+            self._stop_watching_for_death()
         if self.spool.lost:
             say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
 

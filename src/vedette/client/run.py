@@ -1,5 +1,6 @@
 """A run as the process that takes part in it sees it."""
 
+import errno
 import os
 import sys
 import traceback
@@ -224,7 +225,7 @@ class Run:
         if not self.finished:
             last = traceback.format_exception_only(kind, error)[-1].strip()
             self._journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
-            self._end("failed", last)
+            self._end("failed", _disk_full(error) + last)
 
     def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
@@ -319,6 +320,12 @@ class Run:
             self._journal.event(
                 "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
             )
+
+
+def _disk_full(error: BaseException) -> str:
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    return f"disk full ({text_of(error.filename)}): " if error.filename is not None else "disk full: "
 
 
 def _said(attrs: dict[str, Any]) -> dict[str, Value]:

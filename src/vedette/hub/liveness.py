@@ -6,6 +6,7 @@ import time
 from typing import NamedTuple
 
 from vedette import kernel
+from vedette.hub import causes
 from vedette.model import Origin
 
 _PATIENCE_S = 1.0  # a status can be read once the parent has reaped; then at the latest we give up
@@ -16,6 +17,7 @@ class Death(NamedTuple):
 
     t: int | None  # None: nobody was looking
     status: int | None
+    rebooted: bool = False  # the machine has been started anew since
 
 
 class Watch:
@@ -43,7 +45,7 @@ class Watch:
             if same_boot:
                 self.unknown = True
             else:
-                self.death = Death(None, None)
+                self.death = Death(None, None, rebooted=True)
             return
         if (origin.pid, origin.started) in handed:
             self._fd = os.dup(handed[origin.pid, origin.started])
@@ -96,29 +98,28 @@ class Watch:
             self._fd = None
 
 
-def verdict(death: Death, state: str, exit_code: int, stacks: str) -> tuple[str, str]:
+def verdict(death: Death, state: str, exit_code: int, stacks: str, killer: str = causes.UNSEEN_KILL) -> tuple[str, str]:
     """Return the end state and its cause for a process that has not said how it ended.
 
     `state` and `exit_code` are the last that it said of itself: one that was leaving ended in good order unless its
-    exit status, or where nobody saw that the code that it was leaving with, says otherwise.
+    exit status, or where nobody saw that the code that it was leaving with, says otherwise. `killer`: who may have
+    sent a SIGKILL.
     """
     status = death.status
+    fatal = causes.fatal_signal(stacks)
     if status is None and state == "leaving":
         status = exit_code << 8
+    if status is None and fatal:
+        status = fatal
     if status is None:
         if stacks:
             return "cancelled", "SIGTERM"
+        if death.rebooted:
+            return "failed", "the machine went down, and was started again since"
         return "failed", "died without a word; nobody saw how" if death.t is None else "died without a word"
     number = status & 0x7F
+    if number == signal.SIGKILL:
+        return causes.of_signal(number, killer)
     if number:
-        name = _signal_name(number)
-        return ("cancelled" if number in (signal.SIGTERM, signal.SIGINT) else "failed"), f"killed by {name}"
-    code = status >> 8
-    return ("done", "") if code == 0 else ("failed", f"exit code {code}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        return causes.of_signal(number, frame=causes.frame_of(stacks) if number == fatal else "")
+    return causes.of_exit(status >> 8)

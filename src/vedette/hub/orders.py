@@ -1,10 +1,12 @@
 """Commands on their way down: done by the hub of the host that the process runs on, at most once, and answered."""
 
 import contextlib
+import functools
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from vedette.hub import tree
 from vedette.hub.liveness import Watch
 from vedette.model import Command, Event, Fact, Origin
 
@@ -20,7 +22,7 @@ class Orders:
         """`say` puts an answer on record, for the hub that keeps the run."""
         self._say = say
         self._seen: dict[tuple[str, str | None], None] = {}
-        self.stopped: set[str] = set()  # origins that were told to stop: whatever signal ends them, it was asked for
+        self.stopped: dict[str, str] = {}  # origins that were told to stop, and by whom: their end was asked for
         self._to_kill: list[tuple[float, Command, Origin]] = []
 
     def is_new(self, command: Command, upstream: str | None = None) -> bool:
@@ -46,10 +48,12 @@ class Orders:
         grace_s = command.args.get("grace_s", _GRACE_S)
         kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
         sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
-        self.stopped.update(origin.name for origin, _ in meant)
+        by = command.args.get("by")
+        whom = f" by {by[:100]}" if isinstance(by, str) and by else ""
+        self.stopped.update((origin.name, whom) for origin, _ in meant)
         self._to_kill += [(kill_at, command, origin) for (origin, _), ok in zip(meant, sent, strict=True) if ok]
         for (origin, _), ok in zip(meant, sent, strict=True):
-            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to")
+            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to", whom)
         return len(meant)
 
     def tend(self, watches: Mapping[str, Watch]) -> None:
@@ -59,11 +63,13 @@ class Orders:
         self._to_kill = [item for item in self._to_kill if item[0] > now]
         for _, command, origin in due:
             watch = watches.get(origin.name)
-            if watch is not None and watch.death is None and watch.send(signal.SIGKILL):
+            lives = watch is not None and watch.death is None and watch.send(signal.SIGSTOP)
+            tree.end(functools.partial(_family, command.to, origin, lives=lives))
+            if watch is not None and lives and watch.send(signal.SIGKILL):
                 self._answer(command, origin, "it did not stop in time: SIGKILL sent to")
 
-    def _answer(self, command: Command, origin: Origin, what: str) -> None:
-        text = f"{what} process {origin.pid} on {origin.host}"
+    def _answer(self, command: Command, origin: Origin, what: str, asked: str = "") -> None:
+        text = f"{what} process {origin.pid} on {origin.host}" + (f", asked for{asked}" if asked else "")
         attrs = {"command": command.id, "verb": command.verb[:50], "process": origin.process}
         with contextlib.suppress(OSError):  # a full disk keeps nobody from obeying
             self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)
@@ -71,3 +77,13 @@ class Orders:
 
 def _is_for(to: str, origin: Origin) -> bool:
     return to in (origin.span, origin.process) or origin.process.startswith(to + "/")
+
+
+def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
+    """Return what a process has started, and, where its whole try is meant, what that left behind.
+
+    `lives`: its pid is still its own.
+    """
+    found = tree.below(origin.pid) if lives else set()
+    run, _, rest = origin.process.partition("/")
+    return found if to == origin.process else found | tree.marked(run, rest.partition("/")[0])

@@ -40,6 +40,7 @@ class Speaker:
         self.state = ""  # what it last said of its own process
         self.exit_code = 0
         self.usage_s: float | None = None  # how often it wishes to be measured, once it has said so; 0: never
+        self.launches = False  # a command that it was started for: `vedette run`
         self.named = False  # how it ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
         self.gauged = False  # it is dead, and how far its trackers were is on record
@@ -110,6 +111,7 @@ class Speaker:
             self.state = fact.state or self.state
             code = fact.attrs.get("exit_code", self.exit_code)
             self.exit_code = code if isinstance(code, int) else 0
+            self.launches = self.launches or fact.attrs.get("launches") is True
             if (wished := wished_s(fact.attrs)) is not None:
                 self.usage_s = wished
 
@@ -338,7 +340,7 @@ class Speaker:
         self._samples.shut()
 
     def stacks(self) -> str:
-        """Return the stacks that were written when SIGTERM came, if it did."""
+        """Return the stacks that were written when SIGTERM came or it crashed, if one of these did happen."""
         try:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(os.path.join(self.directory, "stacks"), flags), errors="replace") as file:

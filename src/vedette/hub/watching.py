@@ -2,12 +2,15 @@
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping
 
+from vedette.hub import causes, tree
 from vedette.hub.liveness import Death, Watch, verdict
 from vedette.hub.speaker import Speaker
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
+from vedette.sources import memory
 
 _STILLBORN_S = 60.0
 
@@ -17,10 +20,10 @@ Say = Callable[[list[Fact], str], None]
 class Watching:
     """Watches the processes of speakers, and says how they ended."""
 
-    def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: set[str]) -> None:
+    def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: dict[str, str]) -> None:
         """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us.
 
-        `stopped`: origins that were told to stop.
+        `stopped`: origins that were told to stop, and by whom.
         """
         self._stopped = stopped
         self.watches: dict[str, Watch] = {}
@@ -28,6 +31,7 @@ class Watching:
         self._say = say
         self._handed = handed
         self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
+        self._memory: dict[str, memory.Baseline] = {}
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
 
@@ -61,6 +65,7 @@ class Watching:
                     self.trouble = str(error)
                     continue
                 if (fd := watch.fileno()) is not None:
+                    self._memory[name] = memory.begin(speaker.origin.pid)
                     self._by_fd[fd] = name
                     self._poll.register(fd, select.POLLIN)
 
@@ -85,8 +90,13 @@ class Watching:
         if death is not None and origin.process:
             speaker.hear_out()
             if speaker.state not in KINDS["process"].ends:
-                asked = speaker.name in self._stopped
-                self._say(_last_words(speaker, origin, death, asked=asked), origin.upstream)
+                killed = death.status is not None and death.status & 0x7F == signal.SIGKILL
+                killer = causes.of_kill(self._memory.get(speaker.name)) if killed else ""
+                asked = self._stopped.get(speaker.name)
+                self._say(_last_words(speaker, origin, death, killer, asked), origin.upstream)
+                if speaker.launches and killed:  # what it had launched has nobody left to watch it
+                    run, attempt, _ = origin.process.split("/", 2)
+                    tree.end(lambda: tree.marked(run, attempt))
         speaker.named = True
 
     def heard_t(self, speaker: Speaker) -> int:
@@ -108,7 +118,8 @@ class Watching:
         """Forget an origin for good."""
         self.forget(name)
         self._deaths.pop(name, None)
-        self._stopped.discard(name)
+        self._stopped.pop(name, None)
+        self._memory.pop(name, None)
 
     def _forget_fd(self, fd: int | None) -> None:
         if fd is not None:
@@ -119,11 +130,13 @@ class Watching:
                 pass
 
 
-def _last_words(speaker: Speaker, origin: Origin, death: Death, *, asked: bool) -> list[Fact]:
+def _last_words(speaker: Speaker, origin: Origin, death: Death, killer: str, asked: str | None) -> list[Fact]:
     stacks = speaker.stacks()
-    state, cause = verdict(death, speaker.state, speaker.exit_code, stacks)
-    if asked and cause == "killed by SIGKILL":
-        state, cause = "cancelled", "told to stop, and killed by SIGKILL as it did not"
+    state, cause = verdict(death, speaker.state, speaker.exit_code, stacks, killer)
+    if asked is not None and cause.startswith("killed by SIGKILL"):
+        state, cause = "cancelled", f"told to stop{asked}, and killed by SIGKILL as it did not"
+    elif asked is not None and cause in ("killed by SIGTERM", "SIGTERM"):
+        cause = f"killed by SIGTERM: told to stop{asked}"
     t = death.t or speaker.heard_t
     facts: list[Fact] = []
     if stacks and state != "done":

@@ -37,6 +37,17 @@ def lines(
     return found
 
 
+def tail(store: Reader, run: str, last: int = 50) -> list[EventRow]:
+    """Return the last lines of a run, the oldest first: what its programs printed and logged."""
+    return store.events(EventQuery(run, kinds=("output", "log"), last=last))
+
+
+def ends(store: Reader, run: str) -> list[EventRow]:
+    """Return the last traceback and the last stacks that are on a run's record, as far as there are any."""
+    found = [store.events(EventQuery(run, kinds=(kind,), last=1)) for kind in ("exception", "stacks")]
+    return sorted((event for events in found for event in events), key=lambda event: event.id)
+
+
 def level_number(level: int | str) -> int:
     """Return a level's number; raise WhereError when there is no such level."""
     if isinstance(level, str) and level.isascii() and level.isdigit():

@@ -1,0 +1,76 @@
+"""All that hangs below a process, found in /proc and ended, so that no grandchild survives."""
+
+import os
+import signal
+from collections.abc import Callable, Collection
+
+from vedette import kernel
+
+_ROUNDS = 20  # a tree that still grows after so many looks, stopped as it is, cannot be
+
+Find = Callable[[], Collection[int]]
+
+
+def below(pid: int) -> set[int]:
+    """Return the processes that a process has started, and those that these have started, and so on."""
+    children: dict[int, list[int]] = {}
+    for child, parent in kernel.parents().items():
+        children.setdefault(parent, []).append(child)
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), ()) if child not in found]
+        found.update(new)
+        waiting += new
+    return found
+
+
+def marked(run: str, attempt: str) -> set[int]:
+    """Return the processes whose environment says that they belong to a try of a run, whoever their parent is now.
+
+    One that detaches itself has init as its parent; what it was started with it still has.
+    """
+    wanted = {f"VEDETTE_RUN={run}".encode(), f"VEDETTE_TRY={attempt}".encode()}
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if wanted <= set(file.read(1 << 20).split(b"\0")):
+                        found.add(int(name))
+            except OSError:  # gone, or not ours
+                continue
+    return found
+
+
+def end(find: Find) -> int:
+    """Kill all that `find` finds, and what these start meanwhile; return how many there were.
+
+    They are stopped first, until no more are found: a process that stands still starts no other, and one whose
+    parent was killed before it could be looked at would not be found again. Each is held by a pidfd.
+    """
+    held: dict[int, int] = {}
+    try:
+        for _ in range(_ROUNDS):
+            new = [pid for pid in find() if pid not in held and pid not in (1, os.getpid())]
+            for pid in new:
+                try:
+                    held[pid] = os.pidfd_open(pid)
+                except OSError:  # it has gone by itself
+                    continue
+                _send(held[pid], signal.SIGSTOP)
+            if not any(pid in held for pid in new):
+                break
+        for fd in held.values():
+            _send(fd, signal.SIGKILL)
+        return len(held)
+    finally:
+        for fd in held.values():
+            os.close(fd)
+
+
+def _send(pidfd: int, number: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except OSError:  # dead, or another user's
+        pass

@@ -1,0 +1,21 @@
+"""A line of a terminal, taken apart: its plain text, and the same with its colours and nothing else."""
+
+import re
+
+_TOKEN = re.compile(
+    r"\x1b\[[0-9;:]*m"  # colours, which may stay
+    r"|\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]",
+    re.DOTALL,
+)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return a line without escape codes, and, if it had colours, with these alone; else nothing."""
+    if text.isprintable() or _TOKEN.search(text) is None:
+        return text, ""
+    plain = _TOKEN.sub("", text)
+    ansi = _TOKEN.sub(lambda found: found[0] if found[0].startswith("\x1b[") and found[0].endswith("m") else "", text)
+    return plain, "" if ansi == plain or not plain else ansi
