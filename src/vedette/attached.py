@@ -7,6 +7,7 @@ goes wrong, it goes away with a sentence and the work goes on.
 import atexit
 import collections
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from vedette.app import Follower, answer
 from vedette.client import ask
 from vedette.client.guard import say_once
 from vedette.client.run import Run
+from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.model import Event
 from vedette.query.live import Feed
@@ -26,7 +28,6 @@ from vedette.query.questions import Question
 from vedette.settings import Settings
 from vedette.store import EventRow
 from vedette.store.sqlite import open_reader
-from vedette.store.sqlite_read import SqliteReader
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen, shown_in_process
 from vedette.views.lines import run_end
@@ -36,6 +37,7 @@ _LOOK_S = 0.2
 _LAST_LOOK_S = 1.0  # for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
+_MOST_MISSES = 50
 _MOST_WAITING = 100_000  # own lines that are not shown yet
 
 
@@ -55,7 +57,7 @@ class Attached:
         self._board.typed = self._asking.row
         self._follower = Follower(home, run.id)
         self._lost_after_s = lost_after_s
-        self._store: SqliteReader | None = None
+        self._misses = 0
         self._feed: Feed | None = None
         self._others = False  # another process has spoken
         self._heard_at = 0.0
@@ -185,8 +187,14 @@ class Attached:
             self._open()
         if self._feed is None:
             return
-        news = self._feed.look()
-        news.passed_over = 0
+        try:
+            news = self._feed.look()
+        except sqlite3.Error:  # it is being made, or busy
+            self._misses += 1
+            if self._misses > _MOST_MISSES:
+                raise
+            return
+        self._misses = 0
         others = [event for event in news.events if (event.host, event.pid) != (self._host, self._pid)]
         others = [event for event in others if event.pid]
         if others:
@@ -198,8 +206,11 @@ class Attached:
 
     def _open(self) -> None:
         if os.path.exists(self._home.store):
-            self._store = open_reader(self._home.store)
-            self._feed = Feed(self._store, self._run.id, lost_after_s=self._lost_after_s)
+            try:
+                store = open_reader(self._home.store)
+            except (VedetteError, sqlite3.Error):  # it is being made
+                return
+            self._feed = Feed(store, self._run.id, lost_after_s=self._lost_after_s)
 
     def _answer(self, question: Question, text: str) -> str:
         if ask.give(question.id, text):

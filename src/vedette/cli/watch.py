@@ -28,7 +28,7 @@ from vedette.query.live import Feed, News
 from vedette.query.progress import Bar
 from vedette.query.questions import Question
 from vedette.query.runs import RunView, find, select
-from vedette.store import Reader
+from vedette.store import Reader, SpanQuery
 from vedette.store.sqlite import open_reader
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
@@ -56,8 +56,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Watch until the end; 0 when all is well, 1 when the run was not done."""
     home = Home.of(args.settings)
+    now_t = time.time_ns()
     store = _store(home)
-    chosen = "" if args.all else _choose(args, home, store)
+    chosen = "" if args.all else _choose(args, home, store, now_t)
     follower = Follower(home, chosen)
     feed = Feed(
         store,
@@ -80,7 +81,11 @@ def _store(home: Home) -> Reader:
     told = False
     while True:
         try:
-            return open_reader(home.store)
+            store = open_reader(home.store)
+            store.spans(SpanQuery(limit=1))
+            return store
+        except sqlite3.OperationalError:
+            pass  # it is being made
         except (NotFoundError, FormatError):
             if os.path.exists(home.store) and os.path.getsize(home.store):
                 raise
@@ -92,8 +97,8 @@ def _store(home: Home) -> Reader:
         time.sleep(0.1)
 
 
-def _choose(args: argparse.Namespace, home: Home, store: Reader) -> str:
-    """Return the id of the run that is meant."""
+def _choose(args: argparse.Namespace, home: Home, store: Reader, begun_t: int) -> str:
+    """Return the id of the run that is meant; one that began after a time may have ended already."""
     with contextlib.suppress(HubError):
         ask(home, wire.Seal("-"))  # of no run: but whoever has begun is known then
     if args.RUN:
@@ -101,10 +106,12 @@ def _choose(args: argparse.Namespace, home: Home, store: Reader) -> str:
     told = False
     while True:
         lost_after_s = args.settings.lost_after_s
-        alive = [run for run in select(store, limit=100, lost_after_s=lost_after_s) if run.end_t is None]
+        runs = select(store, limit=100, lost_after_s=lost_after_s)
+        alive = [run for run in runs if run.end_t is None]
         living = [run for run in alive if run.state != "lost"] or alive
-        if living:
-            return living[0].id
+        begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and is over already
+        for run in (*living[:1], *begun[-1:]):
+            return run.id
         if not told:
             told = True
             sys.stderr.write("no run is alive; waiting for one to begin (Ctrl-C leaves)\n")

@@ -32,6 +32,7 @@ Open = Callable[[Run, Settings], Console]
 
 open_console: Open | None = None  # set by the composition root
 _console: Console | None = None
+_of_parent = False  # the parent of this process draws on the terminal
 _put: list[tuple[Any, Any]] = []
 _here = threading.local()
 _last: list[str] | None = None  # last lines that wait until a traceback is out
@@ -69,11 +70,11 @@ def is_on() -> bool:
 
 def after_fork() -> None:
     """Leave the terminal to the parent."""
-    global _console
+    global _console, _of_parent
     if _console is not None:
         _console.forget()
         _console = None
-        _unwrap()
+        _of_parent = True
 
 
 @contextmanager
@@ -122,6 +123,8 @@ def _wrap(stream: Any) -> None:
 
         def write(*args: Any, **named: Any) -> Any:
             console = _console
+            if _of_parent:
+                _make_room(stream)
             if console is None or getattr(_here, "inside", False) or not args or not isinstance(args[0], str):
                 return original(*args, **named)
             _here.inside = True
@@ -137,6 +140,15 @@ def _wrap(stream: Any) -> None:
         stream.write = write
         _put.append((stream, write))
     except Exception:  # whatever a stranger's stream raises
+        return
+
+
+def _make_room(stream: Any) -> None:
+    """Take away what the parent has drawn below the cursor; it draws it again behind what is printed now."""
+    try:
+        if stream.isatty():
+            os.write(stream.fileno(), b"\x1b[J")
+    except Exception:  # it is not a stream of ours
         return
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 RESET = "\x1b[0m"
 _TAB = 8
 _MOST_CHARS = 200_000
+_MOST_LINE = 4000
 
 # Whole sequences first: CSI, then strings (OSC, DCS, SOS, PM, APC) that end where they begin, then two-byte ones.
 # No alternative looks further than the next introducer, so that a hostile text costs no more than a long one.
@@ -45,8 +46,8 @@ def painted(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text on one line."""
-    return " ".join(plain(text).split())
+    """Return text on one line; of a very long one, its beginning."""
+    return " ".join(plain(text[:_MOST_LINE]).split())
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-_CLEAR_BELOW = "\x1b[J"
+# The rest of this line, and then from the next one on: who is told to clear a whole screen may put it into its history.
+_CLEAR_BELOW = "\x1b[K\n\x1b[J\x1b[A"
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlsu]|\x1b[78DM]")  # who moves the cursor draws something of its own
 _AGAIN_S = 0.03
 _YIELD_S = 2.0

@@ -102,7 +102,7 @@ class Board:
         self._hosts: dict[str, set[str]] = {}
         self._names: dict[str, str] = {}
         self._ended: set[str] = set()  # bars whose last line was shown
-        self._told: dict[str, tuple[float, float]] = {}  # in a pipe, by bar: when, and how far it was
+        self._told: dict[str, tuple[float, int]] = {}  # in a pipe, by bar: when, and how far it was
         self._bars: list[Bar] = []
         self._questions: list[Question] = []
         self._lost: set[str] = set()
@@ -169,10 +169,10 @@ class Board:
         shown = []
         now_t = self._clock()
         for bar in self._bars:
-            fraction = bar.fraction or 0.0
-            t, before = self._told.get(bar.id, (0.0, -1.0))
-            if now_t / 1e9 - t >= _PLAIN_EVERY_S or fraction - before >= _PLAIN_SHARE:
-                self._told[bar.id] = now_t / 1e9, fraction
+            share = int((bar.fraction or 0.0) / _PLAIN_SHARE + 1e-9)
+            t, before = self._told.get(bar.id, (0.0, -1))
+            if now_t / 1e9 - t >= _PLAIN_EVERY_S or share > before:
+                self._told[bar.id] = now_t / 1e9, share
                 shown.append(lines.bar_plain(bar, self._run_label(bar.run), now_t, self.look))
         return shown
 
