@@ -15,6 +15,7 @@ from vedette.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from vedette.app import get, runs
+    from vedette.client.ask import ask
     from vedette.client.attrs import Attrs
     from vedette.client.current import finish, init, log, mark, metric, series
     from vedette.client.progress import Progress, track
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     summary: Attrs
 
 _HOMES = {
+    "vedette.client.ask": ("ask",),
     "vedette.client.current": ("finish", "init", "log", "mark", "metric", "series"),
     "vedette.client.progress": ("Progress", "track"),
     "vedette.client.usage": ("Usage",),
@@ -34,6 +36,7 @@ _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Progress",
     "Usage",
+    "ask",
     "finish",
     "get",
     "init",
@@ -49,14 +52,24 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("config", "summary"):  # of whichever run is the current one at this moment
-        from vedette.client.current import current  # noqa: PLC0415
-
-        return getattr(current(), name)
+        return getattr(_client("vedette.client.current").current(), name)
     if name not in _WHERE:
         raise AttributeError(f"module 'vedette' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    value = getattr(_client(_WHERE[name]), name)
     globals()[name] = value
     return value
+
+
+def _client(module: str) -> Any:
+    """Import a room, and hand the client what it may not know by itself: how a console is opened."""
+    found = importlib.import_module(module)
+    if module.startswith("vedette.client."):
+        vars(importlib.import_module("vedette.client.screen"))["open_console"] = _open_console
+    return found
+
+
+def _open_console(run: Any, settings: Any) -> Any:
+    return importlib.import_module("vedette.attached").open_console(run, settings)
 
 
 def __dir__() -> list[str]:

@@ -5,15 +5,18 @@ reads what is there, and says so.
 """
 
 import os
+import select
 import socket
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from vedette import settings, wire
 from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
 from vedette.home import Home
+from vedette.model import Command, new_id
 from vedette.query import runs as query_runs
 from vedette.query import usage
 from vedette.query.runs import RunView
@@ -23,6 +26,8 @@ from vedette.store.sqlite_read import SqliteReader
 
 _START_PATIENCE_S = 10.0
 _HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
+_DIAL_AGAIN_S = 0.5
+_ANSWER_EXPIRES_S = 60
 _ANSWER_PATIENCE_S = 60.0  # it may have much to seal
 
 
@@ -99,6 +104,70 @@ def follow(home: Home, run: str) -> Iterator[wire.Change]:
             if isinstance(message, wire.Refused):
                 raise HubError(f"the hub says: {message.why}")
             yield message if isinstance(message, wire.Change) else wire.Change()
+
+
+class Follower:
+    """Waits for news of a run, or of any, from a hub that may come and go; never raises for want of one."""
+
+    def __init__(self, home: Home, run: str = "") -> None:
+        self.run = run
+        self._home = home
+        self._peer: socket.socket | None = None
+        self._dial_at = 0.0
+
+    def wait(self, seconds: float, also: Sequence[int] = ()) -> bool:
+        """Sleep until something has changed, one of these descriptors can be read, or the time is over.
+
+        Tell whether something may have changed.
+        """
+        fresh = self._peer is None and time.monotonic() >= self._dial_at and self._dial()
+        watched: list[Any] = [*also, *([self._peer] if self._peer is not None else [])]
+        ready = select.select(watched, [], [], 0 if fresh else seconds)[0]
+        if self._peer is None or self._peer not in ready:
+            return fresh or self._peer is None
+        try:
+            if self._peer.recv(1 << 16):
+                return True
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        self.close()
+        return True
+
+    def _dial(self) -> bool:
+        self._dial_at = time.monotonic() + _DIAL_AGAIN_S
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            peer.setblocking(False)
+            peer.connect(self._home.socket)
+            peer.sendall(wire.pack_message(wire.Hello(name="console")) + wire.pack_message(wire.Follow(self.run)))
+        except OSError:
+            peer.close()
+            with suppress(OSError, HubError):
+                self._home.wake_hub()
+            return False
+        self._peer = peer
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+
+def answer(home: Home, process: str, question: str, text: str) -> str:
+    """Send the answer to a question down to the process that waits; return the id of the command.
+
+    Raise HubError when it cannot be sent, or when another was first.
+    """
+    args = {"ask": question, "text": text}
+    command = Command(new_id(8), process, "answer", time.time_ns() + _ANSWER_EXPIRES_S * 10**9, args)
+    done = ask(home, wire.Order(command))
+    if isinstance(done, wire.Done) and not done.count:
+        raise HubError("the process that asked is not alive here, and no other hub is connected")
+    return command.id
 
 
 def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:

@@ -292,9 +292,24 @@ class Order(Struct, frozen=True, tag="order"):
     left_s: float | None = None  # until it expires, between hubs: their clocks may differ
 
 
+class Await(Struct, frozen=True, tag="await"):
+    """A process waits for the answer to its question; it comes once, as Answer."""
+
+    process: Id
+    ask: Id
+
+
+class Answer(Struct, frozen=True, tag="answer"):
+    """What was answered; nobody keeps it."""
+
+    ask: Id
+    text: str
+    command: str = ""  # the command that brought it
+
+
 Message = (
     Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
-    | AskLatest | Latest | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
+    | AskLatest | Latest | Introduce | Marks | Shipment | Kept | Alive | Clock | Order | Await | Answer
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 

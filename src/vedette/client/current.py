@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette import settings
-from vedette.client import exits, guard
+from vedette.client import exits, guard, screen
 from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, Run
 from vedette.client.series import Handle
@@ -83,10 +83,12 @@ def _init(
     if not above and resume is not False:
         named = os.environ.pop("VEDETTE_RESUME", "")  # it is meant for one run of this process, not for the next
         again = again or _whole_id(named, f"VEDETTE_RESUME={named!r}")
-    return own(
+    run = own(
         chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
+    screen.begin(run, chosen)
+    return run
 
 
 def own(

@@ -9,6 +9,7 @@ import traceback
 from types import TracebackType
 from typing import Any, NoReturn
 
+from vedette.client import screen
 from vedette.client.guard import swallow
 from vedette.client.run import Run
 
@@ -59,6 +60,7 @@ def _leave() -> None:
 
 
 def _after_fork() -> None:
+    screen.after_fork()
     _each("the fork of the run", Run._after_fork)
 
 
@@ -85,8 +87,9 @@ def _hook_exceptions() -> None:
     previous, previous_in_thread = sys.excepthook, threading.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        _each("the record of an exception", lambda run: run._fail(error))
-        previous(kind, error, trace)
+        with screen.held():  # how it ended is the last line
+            _each("the record of an exception", lambda run: run._fail(error))
+            previous(kind, error, trace)
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:

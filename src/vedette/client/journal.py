@@ -37,6 +37,7 @@ class Journal:
         self.try_id = f"{run}/{attempt}"
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
+        self.tap: Callable[[Event], None] | None = None  # the console of this process hears its own lines at once
         self.wake_at = 0  # when to look after the hub again; compared in hot paths
         self._upstream = settings.upstream
         self._usage_s = (
@@ -84,6 +85,7 @@ class Journal:
     def after_fork(self) -> None:
         """Become the journal of a child process."""
         self.main = False
+        self.tap = None
         self._lock = threading.RLock()
         self._announced = False
         self._told_lost = 0
@@ -118,7 +120,10 @@ class Journal:
     def event(self, kind: str, text: str, level: int = 20, attrs: dict[str, Value] | None = None) -> None:
         """Say that something happened in the run."""
         with self._lock:
-            self._keep(Event(self.run, self.now(), kind, level, text, attrs or {}))
+            event = Event(self.run, self.now(), kind, level, text, attrs or {})
+            self._keep(event)
+        if self.tap is not None:
+            self.tap(event)
 
     def _keep(self, fact: Fact) -> None:
         if fact.t > self.wake_at and self._announced:

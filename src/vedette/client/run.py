@@ -49,6 +49,7 @@ class Run:
         self._trackers = Trackers(journal)
         self._step = 0  # the next one
         self._refused: dict[str, int] = {}
+        self._how = ("", "")  # its end, as far as this process knows: state and cause
 
     @classmethod
     def _begin(
@@ -184,6 +185,7 @@ class Run:
         if self.finished:
             return
         self.finished = True
+        self._how = state, cause
         self._ending()
         if state not in ("done", "failed", "cancelled"):
             guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
@@ -202,6 +204,7 @@ class Run:
         """The interpreter ends: say so. How it ended the kernel tells; `exit_code` is a hint, should it not."""
         if not self.finished:
             self.finished = True
+            self._how = ("failed", f"exit code {exit_code}") if exit_code else ("done", "")
             self._ending()
             if self._journal.main or not self._journal.silent:
                 self._tell_refused()

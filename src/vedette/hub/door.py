@@ -8,7 +8,7 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from vedette import wire
 from vedette.errors import FormatError, HubError, VedetteError
@@ -16,6 +16,7 @@ from vedette.hub import address as addresses
 from vedette.hub.edits import facts_of
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
+from vedette.hub.questions import ANSWER, Questions
 from vedette.hub.takein import TakeIn
 from vedette.model import PURGED, new_id
 from vedette.settings import Limits
@@ -90,6 +91,7 @@ class Door:
         self._open = {True: 0, False: 0}  # connections of this machine, and of others
         self._strangers = 0  # of others who have not shown the token yet
         self._followers: dict[asyncio.Queue[bytes], str] = {}
+        self._questions = Questions()
 
     async def unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Talk to a process of this machine."""
@@ -151,11 +153,14 @@ class Door:
             if isinstance(message, wire.Follow):
                 await self._follow(message.run, visitor)
                 return
-            if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn):
+            if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn | wire.Await):
                 raise HubError(f"a {type(message).__name__} is taken from this machine alone")
             if isinstance(message, wire.TakeIn):
                 await self._take_in(message.path, visitor)
                 continue
+            if isinstance(message, wire.Await):
+                await self._wait_for_answer(message, visitor)
+                return
             visitor.say(await self._answer(message))
             await visitor.writer.drain()
 
@@ -195,6 +200,20 @@ class Door:
             count = await self.order(message)
             return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)
         raise FormatError(f"a {type(message).__name__} is not for the hub")
+
+    async def _wait_for_answer(self, message: wire.Await, visitor: "_Visitor") -> None:
+        """Hand a process the answer to its question, unless it says anything or goes away first."""
+        answer = self._questions.wait(message)
+        gone = asyncio.ensure_future(visitor.reader.read(1))
+        either: set[asyncio.Future[Any]] = {answer, gone}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done() and not answer.cancelled():
+                visitor.say(answer.result())
+                await visitor.writer.drain()
+        finally:
+            gone.cancel()
+            self._questions.leave(message, answer)
 
     # Those who watch.
 
@@ -307,6 +326,10 @@ class Door:
         if left_s <= 0:
             return None
         done = await self._desk.in_keeper(lambda keeper: keeper.order(order.command, upstream))
+        if done and order.command.verb == ANSWER:
+            if (why := self._questions.give(order.command)) and upstream is None:
+                raise HubError(why)
+            return done
         if done is None or not below:
             return done
         for link in self.links.values():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from vedette.hub import tree
 from vedette.hub.liveness import Watch
+from vedette.hub.questions import ANSWER
 from vedette.model import Command, Event, Fact, Origin
 
 _GRACE_S = 10.0
@@ -41,6 +42,8 @@ class Orders:
     def obey(self, command: Command, processes: Iterable[tuple[Origin, Watch]]) -> int:
         """Do what is asked of those of these processes that are meant; return how many there were."""
         meant = [(origin, watch) for origin, watch in processes if origin.process and _is_for(command.to, origin)]
+        if command.verb == ANSWER:  # the door hands it over; it is nobody's to keep
+            return len(meant)
         if command.verb != "stop":
             for origin, _ in meant:
                 self._answer(command, origin, f"there is no command {command.verb[:50]!r} for")

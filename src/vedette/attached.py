@@ -1,0 +1,243 @@
+"""The console in a run's own process: a thread that shows on stderr what all its processes say and how far they are.
+
+Its own lines come directly, those of other processes by the store. It reads that a few times a second, and whatever
+goes wrong, it goes away with a sentence and the work goes on.
+"""
+
+import atexit
+import collections
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from vedette import kernel
+from vedette.app import Follower, answer
+from vedette.client import ask
+from vedette.client.guard import say_once
+from vedette.client.run import Run
+from vedette.errors import VedetteError
+from vedette.home import Home
+from vedette.model import Event
+from vedette.query.live import Feed
+from vedette.query.questions import Question
+from vedette.settings import Settings
+from vedette.store import EventRow
+from vedette.store.sqlite import open_reader
+from vedette.views.asking import Asking, Keys
+from vedette.views.console import Board, Pipe, Tty, open_screen, shown_in_process
+from vedette.views.lines import run_end
+
+_TICK_S = 0.1
+_LOOK_S = 0.2
+_LAST_LOOK_S = 1.0  # for the last lines of other processes
+_LAST_BARS_S = 0.5
+_QUIET_S = 0.3
+_MOST_MISSES = 50
+_MOST_WAITING = 100_000  # own lines that are not shown yet
+
+
+class Attached:
+    """The console of one run, in its main process."""
+
+    def __init__(self, run: Run, home: Home, stream: TextIO, *, lost_after_s: float) -> None:
+        self._run = run
+        self._home = home
+        self._stream = stream
+        self._pid, self._host = os.getpid(), kernel.host()
+        self._born = time.monotonic()
+        self._own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)
+        self._screen: Tty | Pipe = open_screen(stream)
+        self._board = Board(self._screen.look)
+        self._asking = Asking(Keys(), self._answer)
+        self._board.typed = self._asking.row
+        self._follower = Follower(home, run.id)
+        self._lost_after_s = lost_after_s
+        self._misses = 0
+        self._feed: Feed | None = None
+        self._others = False  # another process has spoken
+        self._heard_at = 0.0
+        self._down = False
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="vedette console", daemon=True)
+
+    def start(self) -> None:
+        """Say which run this is, and begin."""
+        name = self._run.name or self._run.id
+        self._screen.above([f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"])
+        self._board.rows(*(80, 24))  # all that is imported late is imported now: not while somebody forks
+        self._run._journal.tap = self._own.append  # noqa: SLF001 - it is made for this
+        atexit.register(self._asking.close)
+        self._thread.start()
+
+    # What the program prints.
+
+    @contextmanager
+    def around(self, stream: TextIO, text: str) -> Iterator[None]:
+        """Make room while the program prints a text, and put everything back behind it."""
+        if self._down or not isinstance(self._screen, Tty) or not _same_terminal(stream, self._stream):
+            yield
+            return
+        try:
+            self._drain()
+            around = self._screen.area.around(text)
+            around.__enter__()
+        except Exception as error:
+            self._fail(error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            try:
+                around.__exit__(None, None, None)
+            except Exception as error:
+                self._fail(error)
+
+    def forget(self) -> None:
+        """Do nothing any more: this is the child of a fork."""
+        self._down = True
+        atexit.unregister(self._asking.close)
+
+    def close(self, name: str, state: str, cause: str) -> str:
+        """Show what is left, within 2 s, and go away; return the last line."""
+        self._leaving.set()
+        self._thread.join(_LAST_LOOK_S + 0.8)
+        self._run._journal.tap = None  # noqa: SLF001
+        atexit.unregister(self._asking.close)
+        if not self._down and not self._thread.is_alive():
+            self._drain()
+            self._asking.close()
+            self._screen.close()
+        self._down = True
+        return run_end(name, state, cause, time.monotonic() - self._born, self._screen.look)
+
+    # In the thread.
+
+    def _work(self) -> None:
+        try:
+            looked = 0.0
+            while not self._leaving.is_set():
+                fds = [self._asking.fd] if self._asking.fd is not None else []
+                self._wait(fds)
+                if self._asking.fd is not None:
+                    self._show(self._asking.read())
+                self._drain()
+                if time.monotonic() - looked >= _LOOK_S:
+                    looked = time.monotonic()
+                    self._look()
+                self._asking.tend(self._board.question)
+                self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
+            self._last_look()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._asking.close()
+            self._follower.close()
+
+    def _wait(self, fds: list[int]) -> None:
+        begun = time.monotonic()
+        self._follower.wait(_TICK_S, fds)
+        if not fds:  # however much changes, the thread takes its time
+            self._leaving.wait(max(0.0, _TICK_S - (time.monotonic() - begun)))
+
+    def _last_look(self) -> None:
+        """Wait for the last words of others and of bars, not long; where there are none, not at all."""
+        begun = time.monotonic()
+        most_s = _LAST_LOOK_S if self._others else _LAST_BARS_S
+        while True:
+            self._look()
+            now = time.monotonic()
+            quiet = not self._others or now - max(begun, self._heard_at) > _QUIET_S
+            if now - begun >= most_s or (quiet and not self._board.is_busy):
+                return
+            self._follower.wait(0.1)
+
+    def _drain(self) -> None:
+        """Show what this process has said."""
+        lines: list[str] = []
+        with self._locked():  # so that no line comes before an older one
+            while self._own:
+                event = self._own.popleft()
+                row = EventRow(
+                    0, event.span, event.t, event.kind, event.level, event.text, event.attrs, self._host, self._pid
+                )
+                if shown_in_process(row, self._host):
+                    lines += self._board.events([row])
+            self._show(lines)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        if isinstance(self._screen, Tty):
+            with self._screen.area.lock:
+                yield
+        else:
+            yield
+
+    def _show(self, lines: list[str]) -> None:
+        if lines and not self._down:
+            self._screen.above(lines)
+
+    def _look(self) -> None:
+        if self._feed is None:
+            self._open()
+        if self._feed is None:
+            return
+        try:
+            news = self._feed.look()
+        except sqlite3.Error:  # it is being made, or busy
+            self._misses += 1
+            if self._misses > _MOST_MISSES:
+                raise
+            return
+        self._misses = 0
+        others = [event for event in news.events if (event.host, event.pid) != (self._host, self._pid)]
+        others = [event for event in others if event.pid]
+        if others:
+            self._others, self._heard_at = True, time.monotonic()
+        late = self._asking.hear(news.events)
+        news.events = [event for event in others if shown_in_process(event, self._host)]
+        with self._locked():
+            self._show(late + self._board.take(news))
+
+    def _open(self) -> None:
+        if os.path.exists(self._home.store):
+            try:
+                store = open_reader(self._home.store)
+            except (VedetteError, sqlite3.Error):  # it is being made
+                return
+            self._feed = Feed(store, self._run.id, lost_after_s=self._lost_after_s)
+
+    def _answer(self, question: Question, text: str) -> str:
+        if ask.give(question.id, text):
+            return ""
+        return answer(self._home, question.process, question.id, text)
+
+    def _fail(self, error: Exception) -> None:
+        if self._down:
+            return
+        self._down = True
+        self._run._journal.tap = None  # noqa: SLF001
+        try:
+            self._screen.close()
+        except Exception:  # the terminal itself may be what failed
+            return
+        say_once(f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it")
+
+
+def _same_terminal(one: TextIO, other: TextIO) -> bool:
+    try:
+        return one is other or (one.isatty() and os.fstat(one.fileno()).st_rdev == os.fstat(other.fileno()).st_rdev)
+    except (OSError, ValueError):
+        return False
+
+
+def open_console(run: Run, settings: Settings) -> Attached:
+    """Open the console of a run that this process has begun."""
+    console = Attached(run, Home.of(settings), sys.stderr, lost_after_s=settings.lost_after_s)
+    console.start()
+    return console

@@ -1,0 +1,93 @@
+"""answer the question that a process of a run has asked by vedette.ask
+examples:
+  vedette answer brisk-otter-417
+  vedette answer brisk-otter-417 yes
+  pass show cluster | vedette answer 2pg66
+
+Without TEXT the answer is read from the terminal, unseen if it is a password, or from a pipe: it is in no history of
+the shell then. It is kept nowhere.
+"""
+
+import argparse
+import getpass
+import sys
+import time
+
+from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.home import Home
+from vedette.query.questions import ASKED, Question, waiting
+from vedette.query.runs import find
+from vedette.store import EventQuery, Reader
+from vedette.views.ansi import one_line
+
+_PATIENCE_S = 15.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("TEXT", nargs="?", help="the answer (default: it is read)")
+    parser.add_argument("--question", default="", help="which one, by its id, where several wait (default: the oldest)")
+    parser.add_argument("--list", action="store_true", help="only show which questions wait")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Answer a question; exit with 1 when nothing was heard of the answer in time."""
+    from vedette.app import answer
+
+    store = open_home(args.settings)
+    found = find(store, args.RUN)
+    questions = waiting(store, found.id)
+    if args.list:
+        return _list(questions, as_json=args.json)
+    chosen = [item for item in questions if not args.question or item.id == args.question]
+    if not chosen:
+        what = f"no question {args.question!r}" if args.question else "no question"
+        raise NotFoundError(f"run {found.id} ({found.name}) has {what} that waits for an answer")
+    question = chosen[0]
+    text = _read(question) if args.TEXT is None else args.TEXT
+    command = answer(Home.of(args.settings), question.process, question.id, text)
+    how = _outcome(store, question, command)
+    if args.json:
+        print_json({"run": found.id, "question": question.id, "how": how})
+    elif how == "answered":
+        print("answered")
+    else:
+        print(f"sent, but {how}")
+    return 0 if how == "answered" else 1
+
+
+def _list(questions: list[Question], *, as_json: bool) -> int:
+    if as_json:
+        print_json([{"question": item.id, "prompt": item.prompt, "password": item.password} for item in questions])
+    else:
+        for item in questions:
+            print(f"{item.id}  {one_line(item.prompt)}")
+    return 0
+
+
+def _read(question: Question) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    prompt = one_line(question.prompt) + " "
+    try:
+        return getpass.getpass(prompt) if question.password else input(prompt)
+    except EOFError:
+        raise VedetteError("nothing was typed, so nothing is answered") from None
+
+
+def _outcome(store: Reader, question: Question, command: str) -> str:
+    """Wait until the process has said what became of its question."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        for event in store.events(EventQuery(question.run, kinds=(ASKED,))):
+            if event.attrs.get("ask") == question.id:
+                if event.attrs.get("command") == command:
+                    return "answered"
+                if event.attrs.get("how") != "answered":
+                    raise HubError("the process has given up waiting")
+                raise HubError("somebody else had answered before")
+        time.sleep(0.1)
+    return "nothing was heard of it yet"

@@ -1,0 +1,209 @@
+"""watch runs live: their lines above, how far they are below, and why they ended
+examples:
+  vedette watch
+  vedette watch brisk-otter-417 --level warning
+  vedette watch --all --grep "loss|nan"
+  vedette watch 2pg66 --plain > lines.txt
+
+Without RUN it is the newest one that is alive; if none is, the next one that begins. It ends with the run, with exit
+code 0 if that was done and 1 if not. A question of the run is answered here.
+"""
+
+import argparse
+import contextlib
+import os
+import sqlite3
+import sys
+import time
+
+from msgspec import structs
+
+from vedette import wire
+from vedette.app import Follower, answer, ask
+from vedette.cli.output import complete_runs, count, json_line
+from vedette.errors import FormatError, HubError, NotFoundError
+from vedette.home import Home
+from vedette.model import KINDS
+from vedette.query.live import Feed, News
+from vedette.query.progress import Bar
+from vedette.query.questions import Question
+from vedette.query.runs import RunView, find, select
+from vedette.store import Reader, SpanQuery
+from vedette.store.sqlite import open_reader
+from vedette.views.asking import Asking, Keys
+from vedette.views.console import Board, Pipe, Tty, open_screen
+from vedette.views.lines import run_end
+
+_TICK_S = 0.1
+_AT_LEAST_S = 1.0  # between two looks, whether anything is said to have changed or not
+_BETWEEN_S = 0.05
+_ENDS = KINDS["run"].ends
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name; none: the newest that is alive"
+    ).completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("--all", action="store_true", help="all runs of the home, until Ctrl-C")
+    parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
+    parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
+    parser.add_argument("-n", "--last", type=count, default=20, help="so many lines of what was before (default 20)")
+    parser.add_argument("--plain", action="store_true", help="plain lines, as in a pipe: no colours, nothing is drawn")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line: events, bars, ends")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch until the end; 0 when all is well, 1 when the run was not done."""
+    home = Home.of(args.settings)
+    now_t = time.time_ns()
+    store = _store(home)
+    chosen = "" if args.all else _choose(args, home, store, now_t)
+    follower = Follower(home, chosen)
+    feed = Feed(
+        store,
+        chosen,
+        last=args.last,
+        level=args.level,
+        grep=args.grep,
+        lost_after_s=args.settings.lost_after_s,
+    )
+    watch = _Watch(args, home, feed, follower)
+    try:
+        return watch.run()
+    finally:
+        watch.close()
+
+
+def _store(home: Home) -> Reader:
+    """Open the store, as soon as there is one."""
+    follower = Follower(home)
+    told = False
+    while True:
+        try:
+            store = open_reader(home.store)
+            store.spans(SpanQuery(limit=1))
+            return store
+        except sqlite3.OperationalError:
+            pass  # it is being made
+        except (NotFoundError, FormatError):
+            if os.path.exists(home.store) and os.path.getsize(home.store):
+                raise
+        if not told:
+            told = True
+            sys.stderr.write(f"nothing has been logged to {home.root} yet; waiting for a run (Ctrl-C leaves)\n")
+        if os.path.exists(home.spool):
+            follower.wait(0.2)
+        time.sleep(0.1)
+
+
+def _choose(args: argparse.Namespace, home: Home, store: Reader, begun_t: int) -> str:
+    """Return the id of the run that is meant; one that began after a time may have ended already."""
+    with contextlib.suppress(HubError):
+        ask(home, wire.Seal("-"))  # of no run: but whoever has begun is known then
+    if args.RUN:
+        return find(store, args.RUN).id
+    told = False
+    while True:
+        lost_after_s = args.settings.lost_after_s
+        runs = select(store, limit=100, lost_after_s=lost_after_s)
+        alive = [run for run in runs if run.end_t is None]
+        living = [run for run in alive if run.state != "lost"] or alive
+        begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and is over already
+        for run in (*living[:1], *begun[-1:]):
+            return run.id
+        if not told:
+            told = True
+            sys.stderr.write("no run is alive; waiting for one to begin (Ctrl-C leaves)\n")
+        time.sleep(0.2)
+
+
+class _Watch:
+    """One look after the other."""
+
+    def __init__(self, args: argparse.Namespace, home: Home, feed: Feed, follower: Follower) -> None:
+        self._json = args.json
+        self._home = home
+        self._feed = feed
+        self._follower = follower
+        self._screen: Tty | Pipe = open_screen(sys.stdout, plain=args.plain or args.json)
+        self._board = Board(self._screen.look, by_run=not feed.run)
+        self._asking = Asking(Keys(), self._answer)
+        self._board.typed = self._asking.row
+        self._told: dict[str, Bar] = {}
+        self._over: set[str] = set()
+        self._first = True
+
+    def run(self) -> int:
+        looked = 0.0
+        while True:
+            now = time.monotonic()
+            fds = [self._asking.fd] if self._asking.fd is not None and self._screen.look.terminal else []
+            changed = self._follower.wait(_TICK_S, fds)
+            if fds:
+                self._show(self._asking.read())
+            if changed or self._first or now - looked >= _AT_LEAST_S:
+                looked = now
+                if (code := self._look()) is not None:
+                    return code
+            if self._screen.look.terminal:
+                self._asking.tend(self._board.question)
+            self._screen.below(self._board.rows)
+            time.sleep(_BETWEEN_S)  # what changes all the time is looked at twenty times a second
+
+    def _look(self) -> int | None:
+        """Show what is new; return the exit code when the run has ended."""
+        try:
+            news = self._feed.look()
+        except sqlite3.OperationalError:  # it is busy: there is a next time
+            return None
+        ended = [run for run in news.runs.values() if run.state in _ENDS and run.id not in self._over]
+        if self._feed.run and ended:
+            self._take(news)
+            self._seal()
+            news = self._feed.look()
+            ended = [run for run in news.runs.values() if run.state in _ENDS]
+        self._take(news)
+        for run in ended:
+            self._over.add(run.id)
+            if self._feed.run or not self._first:
+                self._end(run)
+        self._first = False
+        return (0 if ended[0].state == "done" else 1) if self._feed.run and ended else None
+
+    def _seal(self) -> None:
+        """Have all that was said until now be in the store."""
+        with contextlib.suppress(HubError):
+            ask(self._home, wire.Seal(self._feed.run))
+
+    def _take(self, news: News) -> None:
+        if self._json:
+            for event in news.events:
+                print(json_line({"type": "event", **structs.asdict(event)}))
+            for bar in news.bars:
+                if self._told.get(bar.id) != bar:
+                    self._told[bar.id] = bar
+                    print(json_line({"type": "bar", **structs.asdict(bar)}))
+            sys.stdout.flush()
+            return
+        late = self._asking.hear(news.events)
+        self._show(late + self._board.take(news, first=self._first))
+
+    def _end(self, run: RunView) -> None:
+        if self._json:
+            told = {"id": run.id, "name": run.name, "state": run.state, "cause": run.cause, "end_t": run.end_t}
+            print(json_line({"type": "end", **told}), flush=True)
+        else:
+            self._show([run_end(run.name or run.id, run.state, run.cause, run.duration_s, self._screen.look)])
+
+    def _show(self, lines: list[str]) -> None:
+        if lines:
+            self._screen.above(lines)
+
+    def _answer(self, question: Question, text: str) -> str:
+        return answer(self._home, question.process, question.id, text)
+
+    def close(self) -> None:
+        self._asking.close()
+        self._screen.close()
+        self._follower.close()

@@ -1,0 +1,162 @@
+"""The terminal of this process, while a console draws on it: what the program prints goes around the console.
+
+The console itself is a view, and handed in from outside (`open_console`): nothing here knows how it looks.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, TextIO
+
+from vedette.client.guard import swallow
+from vedette.client.run import Run
+from vedette.settings import Settings
+
+
+class Console(Protocol):
+    """What a console inside a run's own process can do."""
+
+    def around(self, stream: TextIO, text: str) -> AbstractContextManager[None]:
+        """Make room while the program prints a text, and put everything back behind it."""
+
+    def close(self, name: str, state: str, cause: str) -> str:
+        """Go away, within 2 s; return the last line to be shown."""
+
+    def forget(self) -> None:
+        """Do nothing any more: this is the child of a fork, and the terminal is the parent's to draw on."""
+
+
+Open = Callable[[Run, Settings], Console]
+
+open_console: Open | None = None  # set by the composition root
+_console: Console | None = None
+_of_parent = False  # the parent of this process draws on the terminal
+_put: list[tuple[Any, Any]] = []
+_here = threading.local()
+_last: list[str] | None = None  # last lines that wait until a traceback is out
+
+
+def wanted(mode: str, stream: TextIO | None, environ: Mapping[str, str]) -> bool:
+    """Tell whether a run in this process is to have a console on a stream."""
+    if mode == "off" or stream is None or environ.get("VEDETTE_CAPTURED"):
+        return False
+    if mode == "on":
+        return True
+    interactive = hasattr(sys, "ps1") or sys.flags.interactive or "ipykernel" in sys.modules
+    return stream.isatty() and not interactive and environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def begin(run: Run, settings: Settings) -> None:
+    """Open a console for a run that this process has begun, where one is wanted."""
+    global _console
+    if open_console is None or _console is not None or not wanted(settings.console.mode, sys.stderr, os.environ):
+        return
+    try:
+        _console = open_console(run, settings)
+    except Exception as error:
+        swallow(error, "the console")
+        return
+    for stream in (sys.stdout, sys.stderr):
+        _wrap(stream)
+    run._on_end.append(lambda: _end(run))
+
+
+def is_on() -> bool:
+    """Tell whether a console is drawn by this process."""
+    return _console is not None
+
+
+def after_fork() -> None:
+    """Leave the terminal to the parent."""
+    global _console, _of_parent
+    if _console is not None:
+        _console.forget()
+        _console = None
+        _of_parent = True
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Keep the last line back until what is printed in here is out."""
+    global _last
+    _last = []
+    try:
+        yield
+    finally:
+        waiting, _last = _last, None
+        for line in waiting:
+            _say(line)
+
+
+def _end(run: Run) -> None:
+    global _console
+    if _console is None:
+        return
+    console, _console = _console, None
+    _unwrap()
+    try:
+        line = console.close(run.name or run.id, *run._how)
+    except Exception as error:
+        swallow(error, "the end of the console")
+        return
+    if _last is None:
+        _say(line)
+    else:
+        _last.append(line)
+
+
+def _say(line: str) -> None:
+    try:
+        if line:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+    except Exception:
+        return
+
+
+def _wrap(stream: Any) -> None:
+    """Put a method of ours before the stream's own `write`; a stream that does not let us is left alone."""
+    try:
+        original = stream.write
+
+        def write(*args: Any, **named: Any) -> Any:
+            console = _console
+            if _of_parent:
+                _make_room(stream)
+            if console is None or getattr(_here, "inside", False) or not args or not isinstance(args[0], str):
+                return original(*args, **named)
+            _here.inside = True
+            try:
+                with console.around(stream, args[0]):
+                    written = original(*args, **named)
+                    if "\n" in args[0]:
+                        stream.flush()
+                return written
+            finally:
+                _here.inside = False
+
+        stream.write = write
+        _put.append((stream, write))
+    except Exception:  # whatever a stranger's stream raises
+        return
+
+
+def _make_room(stream: Any) -> None:
+    """Take away what the parent has drawn below the cursor; it draws it again behind what is printed now."""
+    try:
+        if stream.isatty():
+            os.write(stream.fileno(), b"\x1b[J")
+    except Exception:  # it is not a stream of ours
+        return
+
+
+def _unwrap() -> None:
+    while _put:
+        stream, ours = _put.pop()
+        try:
+            if vars(stream).get("write") is ours:
+                del stream.write
+        except Exception:  # noqa: S112 - it stays, and passes on what it gets
+            continue

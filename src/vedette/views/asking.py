@@ -1,0 +1,144 @@
+"""A question on the console, and the line that is typed in answer to it: in the terminal, by the console itself."""
+
+import codecs
+import os
+import termios
+import time
+from collections.abc import Callable, Iterable
+
+from vedette.errors import VedetteError
+from vedette.query.questions import ASKED, Question
+from vedette.store import EventRow
+from vedette.views.ansi import one_line, plain
+
+_AGAIN_S = 10.0  # an answer of which nothing was heard since is asked for again
+_ENTER, _ERASE, _KILL, _ESCAPE = "\r\n", "\x7f\x08", "\x15", "\x1b"
+_LFLAG, _CC = 3, 6
+
+
+class Keys:
+    """What is typed at the terminal of this process, key by key and unseen, while somebody listens."""
+
+    def __init__(self, path: str = "/dev/tty") -> None:
+        self.fd: int | None = None
+        self._path = path
+        self._before: list[object] | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+
+    def open(self) -> bool:
+        """Begin to listen; tell whether that can be: in the background it would stop this process."""
+        if self.fd is not None:
+            return True
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return False
+        try:
+            if os.tcgetpgrp(fd) != os.getpgrp():
+                raise OSError
+            before = termios.tcgetattr(fd)
+            quiet = termios.tcgetattr(fd)
+            quiet[_LFLAG] &= ~(termios.ECHO | termios.ICANON)
+            quiet[_CC][termios.VMIN], quiet[_CC][termios.VTIME] = 1, 0
+            termios.tcsetattr(fd, termios.TCSADRAIN, quiet)
+        except (OSError, termios.error):
+            os.close(fd)
+            return False
+        self.fd, self._before = fd, before
+        self._decoder.reset()
+        return True
+
+    def read(self) -> str:
+        """Return what was typed."""
+        try:
+            return self._decoder.decode(os.read(self.fd, 4096)) if self.fd is not None else ""
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self.fd is None:
+            return
+        try:
+            termios.tcsetattr(self.fd, termios.TCSADRAIN, self._before)  # type: ignore[arg-type]
+        except (OSError, termios.error):
+            pass
+        os.close(self.fd)
+        self.fd = None
+
+
+class Asking:
+    """Has the question that is open answered by who sits at the terminal."""
+
+    def __init__(self, keys: Keys, send: Callable[[Question, str], str]) -> None:
+        """`send` hands an answer on, and returns the id of the command that brings it; VedetteError says why not."""
+        self._keys = keys
+        self._send = send
+        self._question: Question | None = None
+        self._typed = ""
+        self._sent: dict[str, tuple[str, float]] = {}  # by question: the command, and when
+
+    @property
+    def fd(self) -> int | None:
+        """What can be read when something was typed."""
+        return self._keys.fd
+
+    def tend(self, question: Question | None) -> None:
+        """Listen while there is a question to be answered, and not longer."""
+        if question is not None and time.monotonic() - self._sent.get(question.id, ("", -_AGAIN_S))[1] < _AGAIN_S:
+            question = None  # its answer is on the way
+        if question is None or (self._question is not None and question.id != self._question.id):
+            self._typed = ""
+        self._question = question
+        if question is None:
+            self._keys.close()
+        else:
+            self._keys.open()
+
+    def row(self, question: Question) -> str | None:
+        """Return the line where the answer is typed."""
+        if question != self._question or self._keys.fd is None:
+            return None
+        typed = "*" * len(self._typed) if question.password else self._typed
+        return f"? {one_line(question.prompt)} {typed}\u2588"
+
+    def read(self) -> list[str]:
+        """Take what was typed; return lines to be shown."""
+        for key in self._keys.read():
+            if key in _ENTER:
+                return self._answer()
+            if key == _ESCAPE:
+                break  # an arrow, say: with the rest of what came at once
+            if key in _ERASE:
+                self._typed = self._typed[:-1]
+            elif key == _KILL:
+                self._typed = ""
+            elif plain(key):
+                self._typed += key
+        return []
+
+    def _answer(self) -> list[str]:
+        question, typed, self._typed = self._question, self._typed, ""
+        if question is None:
+            return []
+        shown = "*" * 8 if question.password else one_line(typed)
+        try:
+            self._sent[question.id] = self._send(question, typed), time.monotonic()
+        except VedetteError as error:
+            return [f"? {one_line(question.prompt)}: {one_line(str(error))}"]
+        finally:
+            self.tend(None)
+        return [f"? {one_line(question.prompt)} {shown}"]
+
+    def hear(self, events: Iterable[EventRow]) -> list[str]:
+        """Look whether an answer from here came too late; return lines that say so."""
+        shown = []
+        for event in events:
+            sent = self._sent.pop(str(event.attrs.get("ask")), None) if event.kind == ASKED else None
+            if sent is not None and event.attrs.get("command") != sent[0]:
+                shown.append("somebody else had answered before")
+        return shown
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._keys.close()

@@ -1,0 +1,215 @@
+"""Questions to the user: asked in any process, answered from anywhere, and the answer is kept nowhere."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from vedette.home import Home
+from vedette.query.questions import waiting
+from vedette.store.sqlite import open_reader
+
+from ..conftest import end_hub
+from .conftest import eventually, read_runs
+
+SECRET = "Tr0ub4dor-und-3-Kamele"
+ASKING = """
+    import sys, vedette
+    run = vedette.init(project="p")
+    print(run.id, flush=True)
+    answer = vedette.ask("What is it?", password=True, timeout_s=float(sys.argv[1]))
+    print("none" if answer is None else "got " + str(len(answer)) + " " + answer[::-1], flush=True)
+"""
+
+
+def vedette(*args, home, **kwargs):
+    environ = {**os.environ, "VEDETTE_HOME": home.asked}
+    return subprocess.run(
+        [sys.executable, "-m", "vedette", *args], env=environ, capture_output=True, text=True, timeout=60, **kwargs
+    )
+
+
+def open_questions(home):
+    if not os.path.exists(home.store):
+        return []
+    store = open_reader(home.store)
+    try:
+        return waiting(store)
+    except sqlite3.OperationalError:  # it is being made
+        return []
+    finally:
+        store.close()
+
+
+def places_of(secret, *roots):
+    """Return the files below some directories in which a secret can be found."""
+    found = []
+    for root in roots:
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        data = file.read()
+                    if any(
+                        text.encode(coding) in data
+                        for text in (secret, secret[::-1])
+                        for coding in ("utf-8", "utf-16-le")
+                    ):
+                        found.append(path)
+    return found
+
+
+def test_answered_from_another_process(home, start):
+    """A question is answered by `vedette answer`, from a pipe; the process gets the text, and no file of the home has it."""
+    asking = start(ASKING, "60")
+    run = asking.stdout.readline().strip()
+    eventually(lambda: open_questions(home))
+    assert json.loads(vedette("answer", run, "--list", "--json", home=home).stdout)[0]["prompt"] == "What is it?"
+
+    done = vedette("answer", run, home=home, input=SECRET + "\n")
+
+    assert (done.returncode, done.stdout) == (0, "answered\n"), done.stderr
+    assert asking.communicate(timeout=20)[0] == f"got {len(SECRET)} {SECRET[::-1]}\n"
+    read_runs(home)
+    assert open_questions(home) == []
+    assert places_of(SECRET, home.root) == []
+    late = vedette("answer", run, "late", home=home)
+    assert late.returncode == 2
+    assert "no question that waits" in late.stderr
+
+
+def test_a_leak_would_be_found(home, finish):
+    """The search for the secret finds it where a program prints it into its own record."""
+    finish(f"import vedette\nrun = vedette.init()\nrun.mark({SECRET!r})")
+    read_runs(home)
+
+    assert places_of(SECRET, home.root)
+
+
+def test_nobody_answers(home, finish):
+    """Without an answer `ask` returns None when its time is over, and the question is closed."""
+    code, out, err = finish(ASKING, "0.5")
+
+    assert (code, out.splitlines()[1], err) == (0, "none", "")
+    [run] = read_runs(home)
+    assert [event.attrs["how"] for event in run.logs() if event.kind == "asked"] == ["gave up"]
+    assert open_questions(home) == []
+
+
+def test_the_hub_dies_while_a_process_waits(home, start):
+    """A process waits on through the death of its hub, and is answered through the next one."""
+    asking = start(ASKING, "60")
+    run = asking.stdout.readline().strip()
+    eventually(lambda: open_questions(home))
+    end_hub(home)
+
+    done = vedette("answer", run, SECRET, home=home)
+
+    assert done.returncode == 0, done.stderr
+    assert asking.communicate(timeout=20)[0].startswith(f"got {len(SECRET)} ")
+
+
+def test_the_first_answer_wins(home, start):
+    """Of several answers the first one counts, once; the others are told so."""
+    asking = start(ASKING, "60")
+    run = asking.stdout.readline().strip()
+    eventually(lambda: open_questions(home))
+    environ = {**os.environ, "VEDETTE_HOME": home.asked}
+    answering = [
+        subprocess.Popen(
+            [sys.executable, "-m", "vedette", "answer", run, text], env=environ, stdout=-1, stderr=-1, text=True
+        )
+        for text in ("one", "two", "three")
+    ]
+    said = [process.communicate(timeout=60) for process in answering]
+
+    codes = [process.returncode for process in answering]
+    assert sorted(codes) == [0, 2, 2], said
+    for code, (_, err) in zip(codes, said, strict=True):
+        assert code == 0 or "answered already" in err or "answered before" in err or "no question" in err
+    winner = ("one", "two", "three")[codes.index(0)]
+    assert asking.communicate(timeout=20)[0] == f"got {len(winner)} {winner[::-1]}\n"
+
+
+def test_through_a_relay(home, start, tmp_path):
+    """The answer finds its way down to a process whose records go to another hub, and no hub on the way keeps it."""
+    below = Home(str(tmp_path / "b"))
+    os.mkdir(below.root, 0o700)
+    try:
+        asking = start(ASKING, "60", environ={"VEDETTE_HOME": below.asked, "VEDETTE_HUB": home.socket})
+        run = asking.stdout.readline().strip()
+        os.makedirs(home.spool, exist_ok=True)
+        vedette("ls", home=home)  # the hub above is there
+        eventually(lambda: open_questions(home), 30)
+
+        done = vedette("answer", run, home=home, input=SECRET)
+
+        assert (done.returncode, done.stdout) == (0, "answered\n"), done.stderr
+        assert asking.communicate(timeout=20)[0] == f"got {len(SECRET)} {SECRET[::-1]}\n"
+        read_runs(home)
+        assert places_of(SECRET, home.root, below.root) == []
+    finally:
+        end_hub(below)
+
+
+def test_a_worker_asks(home, start):
+    """A worker that was forked, and any thread of it, can ask; the answer goes to the one that asked."""
+    asking = start("""
+        import multiprocessing, threading, vedette
+        def work(n, answers):
+            thread = threading.Thread(target=lambda: answers.put((n, vedette.ask(f"worker {n}?", timeout_s=60))))
+            thread.start()
+            thread.join()
+        if __name__ == "__main__":
+            run = vedette.init()
+            answers = multiprocessing.get_context("fork").Queue()
+            workers = [multiprocessing.get_context("fork").Process(target=work, args=(n, answers)) for n in range(2)]
+            for worker in workers: worker.start()
+            print(run.id, flush=True)
+            print(sorted(answers.get() for _ in workers))
+    """)
+    run = asking.stdout.readline().strip()
+    questions = eventually(lambda: open_questions(home) if len(open_questions(home)) == 2 else None)
+    for question in questions:
+        assert vedette("answer", run, question.prompt[7], "--question", question.id, home=home).returncode == 0
+
+    assert asking.communicate(timeout=20)[0] == "[(0, '0'), (1, '1')]\n"
+
+
+def test_ctrl_c_while_it_waits(home, start):
+    """Ctrl-C ends the waiting as it ends anything else, and the question is closed."""
+    asking = start("""
+        import vedette
+        run = vedette.init()
+        print("ready", flush=True)
+        try:
+            vedette.ask("ever?")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    asking.stdout.readline()
+    eventually(lambda: open_questions(home))
+    asking.send_signal(signal.SIGINT)
+
+    assert asking.communicate(timeout=20) == ("interrupted\n", "")
+    read_runs(home)
+    assert open_questions(home) == []
+
+
+@pytest.mark.parametrize("timeout_s", ["None", "'soon'", "float('nan')", "-1"])
+def test_off_without_a_terminal(home, finish, timeout_s):
+    """With VEDETTE_MODE=off and no terminal there is nobody to ask: None, at once."""
+    begun = time.monotonic()
+    code, out, _ = finish(
+        f"import vedette\nprint(vedette.ask('x', timeout_s={timeout_s}))", environ={"VEDETTE_MODE": "off"}
+    )
+
+    assert (code, out) == (0, "None\n")
+    assert time.monotonic() - begun < 30
+    assert not os.path.exists(home.store)
