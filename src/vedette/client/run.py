@@ -14,6 +14,7 @@ from vedette.client import guard
 from vedette.client.attrs import Attrs
 from vedette.client.guard import guarded
 from vedette.client.journal import Journal
+from vedette.client.messages import sound
 from vedette.client.names import new_name
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
@@ -212,11 +213,10 @@ class Run:
             ok = code in (None, 0)
             self._end("done" if ok else "failed", "" if ok else f"exit code {code if isinstance(code, int) else 1}")
             return
-        text = "".join(traceback.format_exception(error))
         if not self.finished:
-            last = traceback.format_exception_only(kind, error)[-1].strip()
-            self._journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
-            self._end("failed", last)
+            text, attrs = account(error)
+            self._journal.event("exception", text, 50, attrs)
+            self._end("failed", attrs["message"])
 
     def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
@@ -310,6 +310,13 @@ class Run:
             self._journal.event(
                 "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
             )
+
+
+def account(error: BaseException) -> tuple[str, dict[str, Value]]:
+    """Return the traceback of an exception as text, and what else is on record of it."""
+    last = sound(traceback.format_exception_only(type(error), error)[-1].strip())
+    text = sound("".join(traceback.format_exception(error)))
+    return text, {"type": sound(type(error).__name__), "message": last, "pid": os.getpid()}
 
 
 def _said(attrs: dict[str, Any]) -> dict[str, Value]:
