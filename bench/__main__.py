@@ -11,6 +11,7 @@ from bench import report
 # name: (module, what --times counts)
 PARTS = {
     "log": ("log", "rounds"),
+    "logging": ("logging_calls", "rounds"),
     "ingest": ("ingest", "rounds"),
     "disk": ("disk", ""),
     "reads": ("reads", "rounds"),

@@ -1,12 +1,14 @@
-"""print what happened in a run: marks, warnings, exceptions
+"""print what happened in a run: log records, what was printed, marks, warnings, exceptions
 examples:
   vedette logs brisk-otter-417
   vedette logs brisk-otter-417 -f
   vedette logs 2pg66 --level warning --grep "loss|nan"
+  vedette logs brisk-otter-417 --kind log,warning
   vedette logs --search "out of memory"
 """
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -29,6 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
     parser.add_argument("--search", default="", help="only lines with all these words, by the full-text index")
     parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
+    parser.add_argument(
+        "--kind", default="", help="only of this kind, or of several, as in log,output: also warning, exception, mark"
+    )
     parser.add_argument("-n", "--last", type=count, help="only the last so many")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
@@ -37,13 +42,15 @@ def run(args: argparse.Namespace) -> int:
     """Print events."""
     store = open_home(args.settings)
     span = find(store, args.RUN).id if args.RUN else ""
-    wanted: dict[str, Any] = {"grep": args.grep, "search": args.search, "level": args.level}
+    wanted: dict[str, Any] = {"grep": args.grep, "search": args.search, "level": args.level, "kind": args.kind}
     found = lines(store, span, last=args.last, **wanted)
     _print(found, as_json=args.json, with_run=not span)
     if args.follow:
-        _follow(args, store, span, wanted, found[-1].id if found else 0)
+        _follow(args, store, span, wanted, max((event.id for event in found), default=0))
     elif not found and not args.json:
-        sys.stderr.write("nothing yet\n" if not any((args.grep, args.search, args.level != "0")) else "no line fits\n")
+        sys.stderr.write(
+            "nothing yet\n" if not any((args.grep, args.search, args.kind, args.level != "0")) else "no line fits\n"
+        )
     return 0
 
 
@@ -57,7 +64,7 @@ def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str
             found = lines(store, span, after=after, **wanted)
             _print(found, as_json=args.json, with_run=not span)
             sys.stdout.flush()
-            after = found[-1].id if found else after
+            after = max((event.id for event in found), default=after)
             if span and _ended(store, span):
                 return
 
@@ -67,6 +74,7 @@ def _ended(store: Reader, span: str) -> bool:
 
 
 def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
+    events = sorted(events, key=lambda event: (event.t, event.id))  # they have come process by process
     if as_json:
         for event in events:
             shown = {name: getattr(event, name) for name in event.__struct_fields__}
@@ -82,10 +90,26 @@ def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
         level, kind = names.get(event.level, str(event.level)), clean(event.kind, one_line=True)
         head = f"{moment(event.t, exact=True)}  {level:<8}  {kind:<9}"
         where = f"  {clean(event.span, one_line=True)}" if with_run else ""
-        text = clean(event.text).rstrip("\n").replace("\n", "\n    ")
+        text, place = _text(event), _place(event)
         if console is None:
-            print(f"{head}{where}  {text}")
+            print(f"{head}{where}  {place}{text}")
         else:
             from rich.text import Text
 
-            console.print(Text.assemble((head + where + "  ", "dim"), (text, _COLOURS.get(event.level, ""))))
+            console.print(Text.assemble((head + where + "  " + place, "dim"), (text, _COLOURS.get(event.level, ""))))
+
+
+def _text(event: EventRow) -> str:
+    """Return what an event says, with the exception of a log record below it."""
+    text = clean(event.text).rstrip("\n")
+    if isinstance(trace := event.attrs.get("exception"), str):
+        text += "\n" + clean(trace).rstrip("\n")
+    return text.replace("\n", "\n    ")
+
+
+def _place(event: EventRow) -> str:
+    """Return where in the program it was said, as in `train.py:12`."""
+    file, line = event.attrs.get("file"), event.attrs.get("line")
+    if event.kind not in ("log", "warning") or not isinstance(file, str) or not file:
+        return ""
+    return f"{clean(os.path.basename(file), one_line=True)}:{line if isinstance(line, int) else 0}  "

@@ -79,6 +79,7 @@ def _init(
         sound = 0 < len(attempt) <= _MOST_ATTEMPT and "/" not in attempt
         run = Run._join(Home.of(chosen), chosen, above, attempt if sound else FIRST_TRY, config)
         exits.watch(run)
+        _listen(run, chosen)
         return run
     if not above and resume is not False:
         named = os.environ.pop("VEDETTE_RESUME", "")  # it is meant for one run of this process, not for the next
@@ -87,8 +88,19 @@ def _init(
         chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
+    _listen(run, chosen)
     screen.begin(run, chosen)
     return run
+
+
+def _listen(run: Run, chosen: settings.Settings) -> None:
+    """Take down what the program says; a fault there leaves the run as it is."""
+    from vedette.client.listening import listen  # noqa: PLC0415 - it loads `logging`, which a run that is off spares
+
+    try:
+        listen(run, chosen)
+    except Exception as error:
+        guard.swallow(error, "listening to logs and output")
 
 
 def own(

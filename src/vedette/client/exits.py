@@ -5,16 +5,16 @@ import functools
 import os
 import sys
 import threading
-import traceback
 from types import TracebackType
 from typing import Any, NoReturn
 
-from vedette.client import screen
+from vedette.client import screen, streams
 from vedette.client.guard import swallow
-from vedette.client.run import Run
+from vedette.client.run import Run, account
 
 _open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
 _installed = False
+_LAST = -1000  # of what a worker does at its end
 _exit_code = 0  # what sys.exit was last called with: a hint, for when nobody sees the real one
 
 
@@ -26,6 +26,7 @@ def watch(run: Run) -> None:
     run._journal.on_announce = lambda: _watch_worker(run)
     if not run._journal.silent:
         _watch_worker(run)
+    _watch_as_worker(run)
     if not _installed:
         _installed = True
         atexit.register(_leave)
@@ -61,7 +62,19 @@ def _leave() -> None:
 
 def _after_fork() -> None:
     screen.after_fork()
+    streams.after_fork()
     _each("the fork of the run", Run._after_fork)
+    _each("the fork of the run", _watch_as_worker)
+
+
+def _watch_as_worker(run: Run) -> None:
+    """Have `_watch_worker` called should this process become a worker: what it was told before is forgotten then."""
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is None or process is None:
+        return
+    util.register_after_fork(run, _watch_worker)
+    if getattr(process.current_process(), "_inheriting", False):  # it is one, and has not begun its work yet
+        util.Finalize(None, lambda: _end_worker(run), exitpriority=_LAST)
 
 
 def _watch_worker(run: Run) -> None:
@@ -71,20 +84,21 @@ def _watch_worker(run: Run) -> None:
         return
     from multiprocessing.util import Finalize  # noqa: PLC0415 - it is loaded already
 
-    def end() -> None:
-        error = sys.exc_info()[1]
-        if run.finished:
-            return
-        if error is None:
-            run._leave(0)
-        else:
-            run._fail(error)
+    Finalize(None, lambda: _end_worker(run), exitpriority=_LAST)
 
-    Finalize(None, end, exitpriority=-1000)
+
+def _end_worker(run: Run) -> None:
+    error = sys.exc_info()[1]
+    if run.finished:
+        return
+    if error is None:
+        run._leave(0)
+    else:
+        run._fail(error)
 
 
 def _hook_exceptions() -> None:
-    previous, previous_in_thread = sys.excepthook, threading.excepthook
+    previous, previous_in_thread, previous_unraisable = sys.excepthook, threading.excepthook, sys.unraisablehook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         with screen.held():  # how it ended is the last line
@@ -93,10 +107,26 @@ def _hook_exceptions() -> None:
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
-            text = "".join(traceback.format_exception(args.exc_value))
-            attrs = {"thread": args.thread.name if args.thread else ""}
-            _each("the record of an exception", lambda run: run._journal.event("exception", text, 40, attrs))
-        previous_in_thread(args)
+            _tell(args.exc_value, {"thread": args.thread.name if args.thread else ""})
+        with streams.hushed():
+            previous_in_thread(args)
+
+    def hook_unraisable(args: Any) -> None:
+        if args.exc_value is not None:
+            _tell(args.exc_value, {"unraisable": True})
+        with streams.hushed():
+            previous_unraisable(args)
 
     sys.excepthook = hook
     threading.excepthook = hook_in_thread
+    sys.unraisablehook = hook_unraisable
+
+
+def _tell(error: BaseException, more: dict[str, Any]) -> None:
+    """Put an exception on record that ends a thread, or nothing at all."""
+
+    def tell(run: Run) -> None:
+        text, attrs = account(error)
+        run._journal.event("exception", text, 40, attrs | more)
+
+    _each("the record of an exception", tell)

@@ -28,7 +28,11 @@ def swallow(error: BaseException, doing: str) -> None:
     """Count an error of ours, and name it once."""
     global swallowed
     swallowed += 1
-    say_once(f"{doing} failed and goes on without: {type(error).__name__}: {error}")
+    try:
+        what = f"{type(error).__name__}: {error}"
+    except Exception:  # an exception of the user's, whose text cannot be had
+        what = "an error without a text"
+    say_once(f"{doing} failed and goes on without: {what}")
 
 
 def let_through(error: BaseException) -> None:

@@ -15,6 +15,7 @@ from vedette.client import guard
 from vedette.client.attrs import Attrs
 from vedette.client.guard import guarded
 from vedette.client.journal import Journal
+from vedette.client.messages import sound
 from vedette.client.names import new_name
 from vedette.client.progress import Message, Progress, Trackers
 from vedette.client.series import Handle, bind
@@ -224,11 +225,10 @@ class Run:
             ok = code in (None, 0)
             self._end("done" if ok else "failed", "" if ok else f"exit code {code if isinstance(code, int) else 1}")
             return
-        text = "".join(traceback.format_exception(error))
         if not self.finished:
-            last = traceback.format_exception_only(kind, error)[-1].strip()
-            self._journal.event("exception", text, 50, {"type": kind.__name__, "message": last})
-            self._end("failed", _disk_full(error) + last)
+            text, attrs = account(error)
+            self._journal.event("exception", text, 50, attrs)
+            self._end("failed", _disk_full(error) + attrs["message"])
 
     def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
@@ -329,6 +329,13 @@ def _disk_full(error: BaseException) -> str:
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return ""
     return f"disk full ({text_of(error.filename)}): " if error.filename is not None else "disk full: "
+
+
+def account(error: BaseException) -> tuple[str, dict[str, Value]]:
+    """Return the traceback of an exception as text, and what else is on record of it."""
+    last = sound(traceback.format_exception_only(type(error), error)[-1].strip())
+    text = sound("".join(traceback.format_exception(error)))
+    return text, {"type": sound(type(error).__name__), "message": last, "pid": os.getpid()}
 
 
 def _said(attrs: dict[str, Any]) -> dict[str, Value]:

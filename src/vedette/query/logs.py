@@ -16,13 +16,16 @@ def lines(
     grep: str = "",
     search: str = "",
     level: int | str = 0,
+    kind: str = "",
     last: int | None = None,
     after: int = 0,
 ) -> list[EventRow]:
     """Return events of a run (or of all), the oldest first.
 
-    `grep` is a regular expression, `search` words that must all be there (by the full-text index).
+    `grep` is a regular expression, `search` words that must all be there (by the full-text index), `kind` one kind
+    of events or several, with commas between them.
     """
+    kinds = tuple(word.strip() for word in kind.split(",") if word.strip())
     least = level_number(level)
     try:
         pattern = re.compile(grep) if grep else None
@@ -30,7 +33,7 @@ def lines(
         raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
     if search and not search.split():
         return []
-    found = store.events(EventQuery(run, after, (), least, search, last if pattern is None else None))
+    found = store.events(EventQuery(run, after, kinds, least, search, last if pattern is None else None))
     if pattern is not None:
         found = [event for event in found if pattern.search(event.text)]
         found = found[len(found) - min(last, len(found)) :] if last is not None else found

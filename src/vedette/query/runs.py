@@ -290,7 +290,7 @@ class RunView:
         return table.to_pandas(self._store, [self.id])
 
     def logs(self, **kwargs: Any) -> list[EventRow]:
-        """Return what happened in it; takes grep=, level=, search= and last=."""
+        """Return what happened in it; takes grep=, level=, kind=, search= and last=."""
         return logs.lines(self._store, self.id, **kwargs)
 
     def progress(self) -> list[Bar]:

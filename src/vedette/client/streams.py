@@ -1,0 +1,213 @@
+"""What the program prints, line by line: a tee in `sys.stdout` and `sys.stderr` themselves.
+
+The streams stay the objects that they were; only their `write` is another. So whoever holds one, asks for its
+descriptor, its class or its encoding, or puts another in its place, finds all as it was.
+"""
+
+import codecs
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vedette.client.guard import let_through, swallow
+from vedette.client.journal import Journal
+from vedette.client.messages import sound
+from vedette.sources.output import MAX_LINE, Lines, colourless
+
+
+class _Thread(threading.local):
+    """What holds in one thread."""
+
+    hushed = False  # what is printed is on record by another word
+    in_text = False  # the text layer of a stream is at work: its bytes have been seen as text
+
+
+_here = _Thread()
+_tees: list["Tee"] = []
+
+
+def hush(on: bool) -> bool:
+    """Say whether what this thread prints stays off the record; return what held before."""
+    before = _here.hushed
+    _here.hushed = on
+    return before
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Keep what this thread prints off the record."""
+    before = hush(True)
+    try:
+        yield
+    finally:
+        hush(before)
+
+
+class Tee:
+    """Takes down what one stream prints, as events `output` of a journal."""
+
+    def __init__(self, journal: Journal, stream: Any, name: str) -> None:
+        self._journal = journal
+        self._stream = stream
+        self._name = name
+        self._put: list[tuple[Any, str, Any]] = []  # object, name of the method, what we put there
+        self._over = False
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin anew: what is pending was printed by the parent, and a lock may be held by a thread that is no more."""
+        self._lock = threading.RLock()
+        self._owner = 0  # the thread that takes something down
+        self._late: list[str] = []  # printed by a signal handler while this very thread took something down
+        self._lines = Lines()
+        self._parts: list[str] = []  # printed, with no line ended
+        self._size = 0
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def install(self) -> None:
+        """Put our methods in place of the stream's; a stream that does not let us is left alone."""
+        buffer = getattr(self._stream, "buffer", None)
+        replaced = self._replace(self._stream, "write", self._tee_text)
+        if replaced and buffer is not None and self._replace(self._stream, "flush", _as_text):
+            self._replace(buffer, "write", self._tee_bytes)
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> bool:
+        try:
+            ours = make(getattr(owner, name))
+            setattr(owner, name, ours)
+        except Exception:  # whatever a stranger's stream raises: it is none that we can take part in
+            return False
+        self._put.append((owner, name, ours))
+        return True
+
+    def remove(self) -> None:
+        """Put the stream's own methods back unless somebody has replaced ours; take the last line down."""
+        while self._put:
+            owner, name, ours = self._put.pop()
+            try:
+                if vars(owner).get(name) is ours:
+                    delattr(owner, name)
+            except Exception as error:
+                swallow(error, "the end of the tee")
+        with self._lock:
+            self._feed()
+            for line in self._lines.flush():
+                self._tell(line.text)
+            self._over = True  # somebody may hold our methods for longer
+
+    def _tee_text(self, original: Any) -> Any:
+        def write(*args: Any, **named: Any) -> Any:
+            before = _here.in_text
+            _here.in_text = True
+            try:
+                written = original(*args, **named)
+            finally:
+                _here.in_text = before
+            if args and not before and not _here.hushed:
+                self.take(args[0])
+            return written
+
+        return write
+
+    def _tee_bytes(self, original: Any) -> Any:
+        def write(*args: Any, **named: Any) -> Any:
+            written = original(*args, **named)
+            if args and not _here.in_text and not _here.hushed:
+                self._take_bytes(args[0])
+            return written
+
+        return write
+
+    def _take_bytes(self, data: Any) -> None:
+        try:
+            if self._decoder is None:
+                coding = getattr(self._stream, "encoding", None) or "utf-8"
+                self._decoder = codecs.getincrementaldecoder(coding)("replace")
+            self.take(self._decoder.decode(bytes(data)))
+        except Exception as error:
+            let_through(error)
+            swallow(error, "the record of what was printed")
+
+    def take(self, text: Any) -> None:
+        """Take down what was printed; never raise."""
+        if self._over or not isinstance(text, str):
+            return
+        this = threading.get_ident()
+        if self._owner == this:
+            self._late.append(text)
+            return
+        try:
+            with self._lock:
+                self._owner = this
+                try:
+                    self._take(text)
+                    while self._late:
+                        self._take(self._late.pop(0))
+                finally:
+                    self._owner = 0
+        except Exception as error:
+            let_through(error)
+            swallow(error, "the record of what was printed")
+
+    def _take(self, text: str) -> None:
+        self._parts.append(text)
+        self._size += len(text)
+        if "\n" in text or "\r" in text or self._size > MAX_LINE:
+            self._feed()
+
+    def _feed(self) -> None:
+        text = "".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        for line in self._lines.feed(text):
+            if line.over:
+                self._tell(line.text)
+
+    def _tell(self, text: str) -> None:
+        attrs = {"stream": self._name, "pid": os.getpid()}
+        if "\x1b" in text or "\x9b" in text:
+            attrs["ansi"] = sound(text)
+            text = colourless(text)
+        self._journal.event("output", sound(text), 20, attrs)
+
+
+def _as_text(original: Any) -> Any:
+    """Make a `flush` of the text layer, whose bytes have been seen as text."""
+
+    def flush(*args: Any, **named: Any) -> Any:
+        before = _here.in_text
+        _here.in_text = True
+        try:
+            return original(*args, **named)
+        finally:
+            _here.in_text = before
+
+    return flush
+
+
+def install(journal: Journal) -> None:
+    """Take down what is printed from now on, for this journal."""
+    remove()
+    seen: list[Any] = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        if stream is not None and not any(stream is other for other in seen):
+            seen.append(stream)
+            tee = Tee(journal, stream, name)
+            tee.install()
+            _tees.append(tee)
+
+
+def remove() -> None:
+    """Let the streams be as they were."""
+    while _tees:
+        _tees.pop().remove()
+
+
+def after_fork() -> None:
+    """Go on in a child process."""
+    for tee in _tees:
+        tee.after_fork()
