@@ -33,7 +33,7 @@ Open = Callable[[Run, Settings], Console]
 open_console: Open | None = None  # set by the composition root
 _console: Console | None = None
 _of_parent = False  # the parent of this process draws on the terminal
-_put: list[tuple[Any, Any]] = []
+_put: list[tuple[Any, Any, Any]] = []  # stream, our method, the one of somebody else that it stands before
 _here = threading.local()
 _last: list[str] | None = None  # last lines that wait until a traceback is out
 
@@ -120,6 +120,7 @@ def _wrap(stream: Any) -> None:
     """Put a method of ours before the stream's own `write`; a stream that does not let us is left alone."""
     try:
         original = stream.write
+        before = vars(stream).get("write")
 
         def write(*args: Any, **named: Any) -> Any:
             console = _console
@@ -138,7 +139,7 @@ def _wrap(stream: Any) -> None:
                 _here.inside = False
 
         stream.write = write
-        _put.append((stream, write))
+        _put.append((stream, write, before))
     except Exception:  # whatever a stranger's stream raises
         return
 
@@ -154,9 +155,11 @@ def _make_room(stream: Any) -> None:
 
 def _unwrap() -> None:
     while _put:
-        stream, ours = _put.pop()
+        stream, ours, before = _put.pop()
         try:
             if vars(stream).get("write") is ours:
                 del stream.write
+                if before is not None:
+                    stream.write = before
         except Exception:  # noqa: S112 - it stays, and passes on what it gets
             continue
