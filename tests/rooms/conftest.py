@@ -1,6 +1,7 @@
 """What the rooms share: a store of one's own with made-up runs in it, and the command line as a user calls it."""
 
 import contextlib
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import vedette
+from tests.journeys.conftest import read_runs
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore
@@ -121,3 +124,32 @@ def small_disk(size: str) -> Iterator[str]:
             yield point
         finally:
             subprocess.run(["umount", "--lazy", point], check=True)
+
+
+@pytest.fixture
+def fresh_logging():
+    """Leave `logging` as a fresh process has it: no handlers on the root logger, not even pytest's."""
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    root.setLevel(logging.WARNING)
+    yield
+    vedette.finish()
+    logging.disable(logging.NOTSET)
+    root.handlers[:] = kept
+    root.setLevel(level)
+
+
+@pytest.fixture
+def taken(home, fresh_logging):
+    """Begin a run; return a function that ends it and returns its events of a kind.
+
+    A test that has `capsys` or `capfd` too calls `vedette.init()` itself: they bring other streams with each phase.
+    """
+    vedette.init(name="here")
+
+    def events(kind=""):
+        vedette.finish()
+        return read_runs(home)[-1].logs(kind=kind)
+
+    return events

@@ -32,10 +32,12 @@ def arrive(run: str, attempt: str, home: str, upstream: str) -> Passport:
 
 @guarded
 def _join(run: str, attempt: str, home: str, upstream: str) -> None:
-    from vedette.client.current import init  # noqa: PLC0415 - it stands on this module
+    from vedette.client import current  # noqa: PLC0415 - it stands on this module
 
+    if current._current is not None and not current._current.finished:
+        return  # its main module has begun or joined a run already
     os.environ.update({"VEDETTE_RUN": run, "VEDETTE_TRY": attempt, "VEDETTE_HOME": home})
-    init(hub=upstream or None)
+    current.init(hub=upstream or None)
 
 
 class _Wait:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from vedette.client import screen, streams
 from vedette.client.guard import swallow
+from vedette.client.quiet import hushed
 from vedette.client.run import Run, account
 
 _open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
@@ -108,13 +109,13 @@ def _hook_exceptions() -> None:
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"thread": args.thread.name if args.thread else ""})
-        with streams.hushed():
+        with hushed():
             previous_in_thread(args)
 
     def hook_unraisable(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"unraisable": True})
-        with streams.hushed():
+        with hushed():
             previous_unraisable(args)
 
     sys.excepthook = hook

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from vedette.client.quiet import hush
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -18,10 +20,13 @@ def say_once(text: str) -> None:
     if text in _said or len(_said) > 1000:
         return
     _said.add(text)
+    before = hush(True)
     try:
         sys.stderr.write(f"vedette: {text}\n")
     except Exception:
         return
+    finally:
+        hush(before)
 
 
 def swallow(error: BaseException, doing: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import compose, holds_rich, sound, spell
-from vedette.client.streams import hush
+from vedette.client.quiet import hush
 
 _ALONE = "_vedette_alone"  # on a record that the user's handlers would not have got without us
 _MOST_NAME = 1000
@@ -143,16 +143,18 @@ def _handle(original: Any) -> Any:
 
 def _get_message(original: Any) -> Any:
     def get_message(self: logging.LogRecord) -> str:
-        if _journal is not None:
-            try:
-                if self.args or type(self.msg) is not str:
-                    if holds_rich(self.msg, self.args):
-                        return compose(self.msg, self.args)[0]
-                    return str(original(self))
-            except Exception as error:
-                let_through(error)
+        if _journal is None or not (self.args or type(self.msg) is not str) or _here.depth >= _MOST_DEPTH:
+            return str(original(self))
+        _here.depth += 1  # a __str__ that logs itself would double the work at each level
+        try:
+            if holds_rich(self.msg, self.args):
                 return compose(self.msg, self.args)[0]
-        return str(original(self))
+            return str(original(self))
+        except Exception as error:
+            let_through(error)
+            return compose(self.msg, self.args)[0]
+        finally:
+            _here.depth -= 1
 
     return get_message
 

@@ -8,42 +8,24 @@ import codecs
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
+from vedette.client.quiet import is_hushed
 from vedette.sources.output import MAX_LINE, Lines, colourless
 
 
 class _Thread(threading.local):
     """What holds in one thread."""
 
-    hushed = False  # what is printed is on record by another word
     in_text = False  # the text layer of a stream is at work: its bytes have been seen as text
 
 
 _here = _Thread()
 _tees: list["Tee"] = []
-
-
-def hush(on: bool) -> bool:
-    """Say whether what this thread prints stays off the record; return what held before."""
-    before = _here.hushed
-    _here.hushed = on
-    return before
-
-
-@contextmanager
-def hushed() -> Iterator[None]:
-    """Keep what this thread prints off the record."""
-    before = hush(True)
-    try:
-        yield
-    finally:
-        hush(before)
 
 
 class Tee:
@@ -53,7 +35,7 @@ class Tee:
         self._journal = journal
         self._stream = stream
         self._name = name
-        self._put: list[tuple[Any, str, Any]] = []  # object, name of the method, what we put there
+        self._put: list[tuple[Any, str, Any, Any]] = []  # object, name of the method, ours, what it had of its own
         self._over = False
         self.after_fork()
 
@@ -69,34 +51,38 @@ class Tee:
 
     def install(self) -> None:
         """Put our methods in place of the stream's; a stream that does not let us is left alone."""
-        buffer = getattr(self._stream, "buffer", None)
+        try:
+            buffer = getattr(self._stream, "buffer", None)
+        except ValueError:  # it has been detached
+            buffer = None
         replaced = self._replace(self._stream, "write", self._tee_text)
         if replaced and buffer is not None and self._replace(self._stream, "flush", _as_text):
             self._replace(buffer, "write", self._tee_bytes)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> bool:
         try:
+            own = vars(owner).get(name)
             ours = make(getattr(owner, name))
             setattr(owner, name, ours)
         except Exception:  # whatever a stranger's stream raises: it is none that we can take part in
             return False
-        self._put.append((owner, name, ours))
+        self._put.append((owner, name, ours, own))
         return True
 
     def remove(self) -> None:
         """Put the stream's own methods back unless somebody has replaced ours; take the last line down."""
         while self._put:
-            owner, name, ours = self._put.pop()
+            owner, name, ours, own = self._put.pop()
             try:
                 if vars(owner).get(name) is ours:
-                    delattr(owner, name)
+                    setattr(owner, name, own) if own is not None else delattr(owner, name)
             except Exception as error:
                 swallow(error, "the end of the tee")
         with self._lock:
-            self._feed()
-            for line in self._lines.flush():
-                self._tell(line.text)
             self._over = True  # somebody may hold our methods for longer
+            last = self._cut("\n" if self._parts or self._lines.pending else "")
+        for line in last:
+            self._tell(line)
 
     def _tee_text(self, original: Any) -> Any:
         def write(*args: Any, **named: Any) -> Any:
@@ -106,7 +92,7 @@ class Tee:
                 written = original(*args, **named)
             finally:
                 _here.in_text = before
-            if args and not before and not _here.hushed:
+            if args and not before and not is_hushed():
                 self.take(args[0])
             return written
 
@@ -115,7 +101,7 @@ class Tee:
     def _tee_bytes(self, original: Any) -> Any:
         def write(*args: Any, **named: Any) -> Any:
             written = original(*args, **named)
-            if args and not _here.in_text and not _here.hushed:
+            if args and not _here.in_text and not is_hushed():
                 self._take_bytes(args[0])
             return written
 
@@ -140,31 +126,30 @@ class Tee:
             self._late.append(text)
             return
         try:
-            with self._lock:
+            with self._lock:  # not while it is told: whoever holds the journal's lock may come to print
                 self._owner = this
                 try:
-                    self._take(text)
+                    found = self._cut(text)
                     while self._late:
-                        self._take(self._late.pop(0))
+                        found += self._cut(self._late.pop(0))
                 finally:
                     self._owner = 0
+            for line in found:
+                self._tell(line)
         except Exception as error:
             let_through(error)
             swallow(error, "the record of what was printed")
 
-    def _take(self, text: str) -> None:
+    def _cut(self, text: str) -> list[str]:
+        """Return the lines that are over."""
         self._parts.append(text)
         self._size += len(text)
-        if "\n" in text or "\r" in text or self._size > MAX_LINE:
-            self._feed()
-
-    def _feed(self) -> None:
-        text = "".join(self._parts)
+        if "\n" not in text and "\r" not in text and self._size <= MAX_LINE:
+            return []
+        whole = "".join(self._parts)
         self._parts.clear()
         self._size = 0
-        for line in self._lines.feed(text):
-            if line.over:
-                self._tell(line.text)
+        return [line.text for line in self._lines.feed(whole) if line.over]
 
     def _tell(self, text: str) -> None:
         attrs = {"stream": self._name, "pid": os.getpid()}

@@ -7,7 +7,7 @@ from vedette.client import logs
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound, spell
-from vedette.client.streams import hushed
+from vedette.client.quiet import hushed
 
 _journal: Journal | None = None
 _original: Any = None
