@@ -2,6 +2,7 @@
 
 import json
 import math
+import mmap
 import os
 import pickle
 
@@ -197,6 +198,37 @@ def test_many_bars_one_after_the_other_need_little_room(home, run):
 
     assert os.path.getsize(os.path.join(run._journal.spool.directory, "progress")) <= 1 << 16
     assert all((bar.done, bar.state) == (1.0, "done") for bar in seen(home, run))
+
+
+def test_more_bars_than_there_is_room_for(home, run, monkeypatch):
+    """Where slots run out a record takes over for the bar that was begun first: all that was counted is there."""
+    monkeypatch.setattr("vedette.gauges._MOST_BYTES", 4 * mmap.ALLOCATIONGRANULARITY)
+    made = [run.progress(None, str(number)) for number in range(200)]
+    for bar in [*made, *made[::-1], *made[::7]]:
+        bar.advance()
+
+    expected = {str(number): 2.0 + (number % 7 == 0) for number in range(200)}
+    assert {bar.name: bar.done for bar in seen(home, run)} == expected
+    assert guard.swallowed == 0
+
+
+def test_what_had_no_room_is_said_at_the_end(home):
+    """A bar for which there was never room is told when its process ends."""
+    code = """
+import vedette
+from vedette.gauges import Gauges
+def full(*_): raise OSError(28, "No space left on device")
+Gauges.take = full
+run = vedette.init()
+bar = run.progress(10, "x")
+bar.advance(3)
+bar.update(5)
+"""
+    done = python(code)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+
+    ask(home, wire.Seal(""))
+    assert [(bar.name, bar.done) for bar in bars(open_reader(home.store))] == [("x", 5.0)]
 
 
 def test_a_full_disk_hurts_nobody():

@@ -171,7 +171,7 @@ class Progress:
         try:
             if not self._made_here:
                 journal.tell(self.id, add=self._added)  # so that it is known where to look
-            self._slot = trackers.gauges.take(journal.spool.directory, self.id)
+            self._slot = trackers.slot(self)
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             guard.say_once(f"how far a bar is cannot be kept just now ({error.strerror or error}); tried again")
@@ -180,6 +180,22 @@ class Progress:
         self._numbers[self._place] = self._added
         if self._at is not None:
             self._numbers[self._place - 1] = self._at
+
+    def _detach(self) -> bool:
+        """Say how far it is in a record, and give its slot to others; tell whether that could be done just now."""
+        if self._slot is None or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            slot, spool = self._slot, self._trackers.journal.spool
+            lost = spool.lost
+            self._trackers.journal.tell(self.id, at=self._at, add=self._added)
+            if slot is None or spool.lost > lost:
+                return False
+            self._slot = self._numbers = None
+            self._trackers.gauges.give_back(slot)
+            return True
+        finally:
+            self._lock.release()
 
     def _call(self, msg: Message) -> None:
         words = _words(msg)
@@ -254,6 +270,22 @@ class Trackers:
             else:
                 self.known[id_] = tracker
         return tracker
+
+    def slot(self, tracker: Progress) -> Slot:
+        """Find a slot, taking it from the bar that was begun first if need be; raise OSError when there is none."""
+        directory = self.journal.spool.directory
+        try:
+            return self.gauges.take(directory, tracker.id)
+        except OSError:
+            if not any(other._detach() for other in list(self.known.values()) if other is not tracker):
+                raise
+            return self.gauges.take(directory, tracker.id)
+
+    def leave(self) -> None:
+        """The process ends: say how far those are that had no room to keep it."""
+        for tracker in self.known.values():
+            if tracker._slot is None and (tracker._added or tracker._at is not None):
+                self.journal.tell(tracker.id, at=tracker._at, add=tracker._added)
 
     def after_fork(self) -> None:
         """Go on as another process: it moves the same bars, each from nothing of its own."""

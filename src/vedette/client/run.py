@@ -198,6 +198,7 @@ class Run:
         self._journal.close()
 
     def _ending(self) -> None:
+        self._trackers.leave()
         while self._on_end:
             self._on_end.pop()()
 
