@@ -16,6 +16,7 @@ PARTS = {
     "reads": ("reads", "rounds"),
     "import": ("imports", "rounds"),
     "workload": ("workload", "pairs"),
+    "run": ("run", "rounds"),
     "fork": ("fork", "processes of each kind"),
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
