@@ -18,6 +18,7 @@ PARTS = {
     "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
     "workload": ("workload", "pairs"),
+    "run": ("run", "rounds"),
     "fork": ("fork", "processes of each kind"),
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),

@@ -217,6 +217,14 @@ def test_a_full_disk_of_another_language(home):
     assert re.match(r"exit code 1: disk full: .*No space left on device", ended(home).cause)
 
 
+def test_a_full_disk_below_its_output(home):
+    """A command whose output goes to a disk that is full ends, and that is the cause."""
+    with small_disk("100k") as disk, open(f"{disk}/out", "w") as out:
+        done = call("run", "--quiet", "--", "yes", capture_output=False, stderr=subprocess.DEVNULL, stdout=out)
+    assert done.returncode == 141
+    assert ended(home).cause == "disk full: its output could not be written any more"
+
+
 def test_a_traceback_that_was_survived_is_no_cause(home):
     """A traceback that is printed on the way, long before the end, is not the cause."""
     code = (

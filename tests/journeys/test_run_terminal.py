@@ -214,6 +214,8 @@ def test_nothing_is_captured_when_not_asked_for(home):
         "print(same, os.environ.get('VEDETTE_CAPTURED'))"
     )
     assert call("run", "--quiet", "--no-capture", "--", PYTHON, "-c", code).stdout == "True None\n"
+    off = {"VEDETTE_LOGS_OUTPUT": "false"}
+    assert call("run", "--quiet", "--", PYTHON, "-c", code, environ=off).stdout == "True None\n"
     assert output(ended(home)) == []
 
 

@@ -108,7 +108,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     recorder = Recorder(journal.event, Bars(getattr(begun, "progress", None)))
     run_id, attempt = journal.try_id.split("/", 1)
     job = Launch(
-        command, _environ(begun.id, capture=not args.no_capture), _wish(args), _careful(recorder.take),
+        command, _environ(begun.id, capture=_wish(args).capture), _wish(args), _careful(recorder.take),
         left=lambda: marked(run_id, attempt), on_start=lambda pid: setattr(recorder, "pid", pid),
     )  # fmt: skip
     try:
@@ -141,7 +141,8 @@ def _unmonitored(command: list[str], args: argparse.Namespace) -> int:
 def _wish(args: argparse.Namespace) -> "Wish":
     from vedette.launch.local import Wish
 
-    return Wish(not args.no_capture, args.time_limit.s if args.time_limit else None, args.grace)
+    capture = args.settings.logs.output and not args.no_capture
+    return Wish(capture, args.time_limit.s if args.time_limit else None, args.grace)
 
 
 def _environ(run_id: str, *, capture: bool) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Why a command ended, from all that its launcher has seen of it."""
 
+import errno
 import os
 import signal
 import time
@@ -27,6 +28,8 @@ def _by_signal(number: int, ending: Ending, last: Sequence[str], environ: Mappin
     job = _slurm_limit(environ) if number in (signal.SIGTERM, signal.SIGKILL) else ""
     if job:
         return "failed", f"killed by {causes.signal_name(number)}: {job}"
+    if number == signal.SIGPIPE and ending.refused in (errno.ENOSPC, errno.EDQUOT):
+        return "failed", "disk full: its output could not be written any more"
     if number in ending.sent:
         return causes.of_signal(number, f"sent by {ending.sent[number]}")
     if number == signal.SIGKILL:

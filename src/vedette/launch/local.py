@@ -44,6 +44,7 @@ class Ending(NamedTuple):
     sent: dict[int, str]  # signals that were passed on to it, and who had sent them
     timed_out: bool
     killed: bool  # by us, as it did not stop in time
+    refused: int = 0  # the error number with which our own output was refused, if it was
 
 
 class Launch:
@@ -91,10 +92,11 @@ class Launch:
                     self._terminal.give_back()
                 os.close(signals)
                 for stream in self._plumbing.streams:
-                    stream.close()
+                    stream.shut()
             while signal.sigtimedwait(heard, 0) is not None:
                 pass  # it came too late for the command, and is none of ours
-        return Ending(status, baseline, self._sent, self._timed_out, self._killed)
+        refused = max((stream.trouble for stream in self._plumbing.streams), default=0)
+        return Ending(status, baseline, self._sent, self._timed_out, self._killed, refused)
 
     def _attend(self) -> int:
         self._take_terminal()
@@ -151,8 +153,9 @@ class Launch:
                 self._status = status
 
     def _resize(self) -> None:
-        if self._plumbing.master is not None and self._plumbing.streams[0].source is not None:
-            terminal.copy_size(self._plumbing.streams[0].sink, self._plumbing.master)
+        master, shown = self._plumbing.master, next((fd for fd in (1, 2) if os.isatty(fd)), None)
+        if master is not None and shown is not None and self._plumbing.streams[0].source is not None:
+            terminal.copy_size(shown, master)
 
     def _take_terminal(self) -> None:
         if not self._plumbing.own_session or self._plumbing.master is None:

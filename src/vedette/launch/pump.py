@@ -19,45 +19,54 @@ class Stream:
     descriptor closed, so that it is told by the kernel as it would be without us.
     """
 
-    def __init__(self, name: str, source: int, sink: int) -> None:
-        """Read from `source`, which is ours alone, and write to `sink`, which others may share."""
+    def __init__(self, name: str, source: int, sink: int | None) -> None:
+        """Read from `source`, which is ours alone, and write to `sink`, which others may share; None: nowhere."""
         self.name = name
         self.source: int | None = source
         self.sink = sink
         self.pending = memoryview(b"")
+        self.trouble = 0  # the error number with which the sink refused what came
         os.set_blocking(source, False)
-        mode = os.fstat(sink).st_mode
+        mode = os.fstat(sink).st_mode if sink is not None else 0
         self._may_block = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        self._own = _reopen(sink) if sink is not None and stat.S_ISFIFO(mode) else None
+        if self._own is not None:
+            self.sink = self._own
 
     def read(self) -> bytes:
         """Return what has come; the end of the stream closes it."""
-        if self.source is None:
-            return b""
-        try:
-            data = os.read(self.source, _CHUNK)
-        except BlockingIOError:
-            return b""
-        except OSError:  # how a terminal says that nobody holds its other end
-            data = b""
-        if not data:
-            self.close()
-        return data
+        found = b""
+        while self.source is not None and len(found) < _CHUNK:  # a terminal hands out 4 KiB at most
+            try:
+                data = os.read(self.source, _CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:  # how a terminal says that nobody holds its other end
+                data = b""
+            found += data
+            if not data:
+                self.close()
+        return found
 
     def write(self) -> None:
         """Pass on what is pending, as much as goes without a wait."""
-        room = _PIPE_ROOM if self._may_block else len(self.pending)
+        if self.sink is None:
+            self.pending = memoryview(b"")
+            return
+        room = _PIPE_ROOM if self._may_block and self._own is None else len(self.pending)
         try:
             self.pending = self.pending[os.write(self.sink, self.pending[:room]) :]
         except BlockingIOError:  # somebody else has made it so
             pass
-        except OSError:
+        except OSError as error:
+            self.trouble = error.errno or 0
             self.pending = memoryview(b"")
             self.close()
 
     def offer(self, data: bytes) -> None:
         """Have bytes passed on: at once, where that cannot make us wait."""
         self.pending = memoryview(data)
-        while self.pending and not self._may_block and self.source is not None:
+        while self.pending and (self._own is not None or not self._may_block):
             before = len(self.pending)
             self.write()
             if len(self.pending) == before:
@@ -68,6 +77,21 @@ class Stream:
         if self.source is not None:
             os.close(self.source)
             self.source = None
+
+    def shut(self) -> None:
+        """Let go of everything."""
+        self.close()
+        if self._own is not None:
+            os.close(self._own)
+            self._own = None
+
+
+def _reopen(pipe: int) -> int | None:
+    """Return a descriptor of a pipe that does not block, which leaves those that others have of it as they are."""
+    try:
+        return os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 class Pump:
@@ -111,7 +135,7 @@ class Pump:
             wanted[fd] = wanted.get(fd, 0) | what
 
         for stream in self.streams:
-            if stream.pending:
+            if stream.pending and stream.sink is not None:
                 want(stream.sink, select.POLLOUT)
             elif stream.source is not None:
                 want(stream.source, select.POLLIN)
