@@ -34,6 +34,7 @@ from vedette.views.lines import run_end
 
 _TICK_S = 0.1
 _LOOK_S = 0.2
+_LOOK_ANYWAY_S = 1.0
 _LAST_LOOK_S = 1.0  # for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
@@ -59,6 +60,7 @@ class Attached:
         self._lost_after_s = lost_after_s
         self._misses = 0
         self._feed: Feed | None = None
+        self._changed = True
         self._others = False  # another process has spoken
         self._heard_at = 0.0
         self._down = False
@@ -127,8 +129,9 @@ class Attached:
                 if self._asking.fd is not None:
                     self._show(self._asking.read())
                 self._drain()
-                if time.monotonic() - looked >= _LOOK_S:
-                    looked = time.monotonic()
+                since = time.monotonic() - looked
+                if since >= (_LOOK_S if self._changed else _LOOK_ANYWAY_S):
+                    looked, self._changed = time.monotonic(), False
                     self._look()
                 self._asking.tend(self._board.question)
                 self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
@@ -141,7 +144,7 @@ class Attached:
 
     def _wait(self, fds: list[int]) -> None:
         begun = time.monotonic()
-        self._follower.wait(_TICK_S, fds)
+        self._changed = self._follower.wait(_TICK_S, fds) or self._changed
         if not fds:  # however much changes, the thread takes its time
             self._leaving.wait(max(0.0, _TICK_S - (time.monotonic() - begun)))
 
