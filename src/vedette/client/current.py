@@ -87,7 +87,8 @@ def _init(
         chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
-    screen.begin(run, chosen)
+    if not above:  # else the terminal is that of the process which began the run above
+        screen.begin(run, chosen)
     return run
 
 
