@@ -24,7 +24,7 @@ from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.model import Event
 from vedette.query.live import Feed
-from vedette.query.questions import Question
+from vedette.query.questions import Question, settle
 from vedette.settings import Settings
 from vedette.store import EventRow
 from vedette.store.sqlite import open_reader
@@ -34,6 +34,7 @@ from vedette.views.lines import run_end
 
 _TICK_S = 0.1
 _LOOK_S = 0.2
+_LOOK_ANYWAY_S = 1.0
 _LAST_LOOK_S = 1.0  # for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
@@ -49,6 +50,9 @@ class Attached:
         self._home = home
         self._stream = stream
         self._pid, self._host = os.getpid(), kernel.host()
+        self._process = run._journal.process  # noqa: SLF001
+        self._own_questions: dict[str, Question] = {}  # which do not need the hub
+        self._other_questions: list[Question] = []
         self._born = time.monotonic()
         self._own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)
         self._screen: Tty | Pipe = open_screen(stream)
@@ -59,6 +63,8 @@ class Attached:
         self._lost_after_s = lost_after_s
         self._misses = 0
         self._feed: Feed | None = None
+        self._changed = True
+        self._first: list[str] = []  # lines that come before all others
         self._others = False  # another process has spoken
         self._heard_at = 0.0
         self._down = False
@@ -68,7 +74,7 @@ class Attached:
     def start(self) -> None:
         """Say which run this is, and begin."""
         name = self._run.name or self._run.id
-        self._screen.above([f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"])
+        self._first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
         self._board.rows(*(80, 24))  # all that is imported late is imported now: not while somebody forks
         self._run._journal.tap = self._own.append  # noqa: SLF001 - it is made for this
         atexit.register(self._asking.close)
@@ -104,16 +110,14 @@ class Attached:
         atexit.unregister(self._asking.close)
 
     def close(self, name: str, state: str, cause: str) -> str:
-        """Show what is left, within 2 s, and go away; return the last line."""
+        """Show what is left, within 2 s, and go away; return the last line, if it can be shown."""
         self._leaving.set()
         self._thread.join(_LAST_LOOK_S + 0.8)
         self._run._journal.tap = None  # noqa: SLF001
         atexit.unregister(self._asking.close)
-        if not self._down and not self._thread.is_alive():
-            self._drain()
-            self._asking.close()
-            self._screen.close()
         self._down = True
+        if self._thread.is_alive():  # its terminal is stopped, by Ctrl-S: no more of it
+            return ""
         return run_end(name, state, cause, time.monotonic() - self._born, self._screen.look)
 
     # In the thread.
@@ -127,12 +131,15 @@ class Attached:
                 if self._asking.fd is not None:
                     self._show(self._asking.read())
                 self._drain()
-                if time.monotonic() - looked >= _LOOK_S:
-                    looked = time.monotonic()
+                since = time.monotonic() - looked
+                if since >= (_LOOK_S if self._changed else _LOOK_ANYWAY_S):
+                    looked, self._changed = time.monotonic(), False
                     self._look()
                 self._asking.tend(self._board.question)
                 self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
             self._last_look()
+            self._drain()
+            self._screen.close()
         except Exception as error:
             self._fail(error)
         finally:
@@ -141,7 +148,7 @@ class Attached:
 
     def _wait(self, fds: list[int]) -> None:
         begun = time.monotonic()
-        self._follower.wait(_TICK_S, fds)
+        self._changed = self._follower.wait(_TICK_S, fds) or self._changed
         if not fds:  # however much changes, the thread takes its time
             self._leaving.wait(max(0.0, _TICK_S - (time.monotonic() - begun)))
 
@@ -159,16 +166,18 @@ class Attached:
 
     def _drain(self) -> None:
         """Show what this process has said."""
-        lines: list[str] = []
         with self._locked():  # so that no line comes before an older one
+            lines, self._first = self._first, []
             while self._own:
                 event = self._own.popleft()
                 row = EventRow(
                     0, event.span, event.t, event.kind, event.level, event.text, event.attrs, self._host, self._pid
                 )
+                settle(self._own_questions, [row])
                 if shown_in_process(row, self._host):
                     lines += self._board.events([row])
             self._show(lines)
+            self._board.ask([*self._own_questions.values(), *self._other_questions])
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -200,6 +209,8 @@ class Attached:
         if others:
             self._others, self._heard_at = True, time.monotonic()
         late = self._asking.hear(news.events)
+        self._other_questions = [item for item in news.questions if item.process != self._process]
+        news.questions = [*self._own_questions.values(), *self._other_questions]
         news.events = [event for event in others if shown_in_process(event, self._host)]
         with self._locked():
             self._show(late + self._board.take(news))

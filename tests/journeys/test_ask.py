@@ -10,11 +10,11 @@ import time
 
 import pytest
 
+from tests.conftest import end_hub
 from vedette.home import Home
 from vedette.query.questions import waiting
 from vedette.store.sqlite import open_reader
 
-from ..conftest import end_hub
 from .conftest import eventually, read_runs
 
 SECRET = "Tr0ub4dor-und-3-Kamele"
@@ -30,7 +30,13 @@ ASKING = """
 def vedette(*args, home, **kwargs):
     environ = {**os.environ, "VEDETTE_HOME": home.asked}
     return subprocess.run(
-        [sys.executable, "-m", "vedette", *args], env=environ, capture_output=True, text=True, timeout=60, **kwargs
+        [sys.executable, "-m", "vedette", *args],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **kwargs,
     )
 
 
@@ -66,7 +72,7 @@ def places_of(secret, *roots):
 
 
 def test_answered_from_another_process(home, start):
-    """A question is answered by `vedette answer`, from a pipe; the process gets the text, and no file of the home has it."""
+    """A question is answered by `vedette answer`, from a pipe; the process gets the text, and no file has it."""
     asking = start(ASKING, "60")
     run = asking.stdout.readline().strip()
     eventually(lambda: open_questions(home))

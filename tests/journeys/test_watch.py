@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from ..conftest import end_hub
+from tests.conftest import end_hub
+
 from .conftest import eventually, read_runs
 
 LOGGING = """
@@ -107,7 +108,7 @@ def test_a_burst(home, start, watch):
     logging = start(LOGGING, stdin=subprocess.PIPE)
     run = logging.stdout.readline().strip()
     say(logging, " ".join(f"before{n}" for n in range(100)))
-    eventually(lambda: read_runs(home)[0].logs())
+    read_runs(home)
     watching = watch(run, "-n", "3")
     assert watching.stdout.readline() == "...\n"
     assert "before97" in watching.stdout.readline()
@@ -125,7 +126,8 @@ def test_json(home, start, watch):
         from vedette.model import Span
         run = vedette.init(name="x")
         tell = run._journal._keep
-        tell(Span(run.id + "/p-1", run._journal.now(), "running", kind="progress", name="b", attrs={"total": 9}, at=4.0))
+        bar = {"kind": "progress", "name": "b", "attrs": {"total": 9}}
+        tell(Span(run.id + "/p-1", run._journal.now(), "running", at=4.0, **bar))
         run.mark("\\x1b[2Jhere")
         tell(Span(run.id + "/p-1", run._journal.now(), "done", at=9.0))
     """).communicate(timeout=30)

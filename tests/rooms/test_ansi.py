@@ -44,7 +44,8 @@ def corpus():
     nested = [
         f"{ESC}]0;{ESC}[31m{ESC}]0;x\x07\x07", f"{ESC}{ESC}[2J", f"{ESC}[{ESC}[2J", f"{ESC}[3{ESC}[1m1m", "\x9b\x9b2J",
         f"{ESC}P{ESC}]0;x\x07{ESC}\\", f"{ESC}Ptmux;{ESC}{ESC}]0;x\x07{ESC}\\", f"{ESC}[2\x00J", f"{ESC}\x18[2J",
-        f"{ESC}[1;\x9d31m\x9c", f"{ESC}[<0;1;1M", f"{ESC}[38;5;999m", f"{ESC}[38;2;1m", f"{ESC}[8mhidden", f"{ESC}[5mblink",
+        f"{ESC}[1;\x9d31m\x9c", f"{ESC}[<0;1;1M", f"{ESC}[38;5;999m", f"{ESC}[38;2;1m", f"{ESC}[8mhidden",
+        f"{ESC}[5mblink",
     ]  # fmt: skip
     split = [ESC, f"{ESC}[", f"{ESC}[3", f"{ESC}]", f"{ESC}]8;;", "\x9b", "\x9b1;", "\x9d0;"]
     markup = [

@@ -198,7 +198,7 @@ class _Terminal:
         self._before = termios.tcgetattr(self.fd)
         hidden = termios.tcgetattr(self.fd)
         hidden[3] &= ~termios.ECHO
-        termios.tcsetattr(self.fd, termios.TCSADRAIN, hidden)
+        termios.tcsetattr(self.fd, termios.TCSANOW, hidden)
 
     def listens(self) -> bool:
         """Tell whether something can be typed now: a process in the background would be stopped if it read."""
@@ -227,7 +227,7 @@ class _Terminal:
     def _restore(self) -> None:
         if self._before is not None and self.fd is not None:
             try:
-                termios.tcsetattr(self.fd, termios.TCSADRAIN, self._before)
+                termios.tcsetattr(self.fd, termios.TCSANOW, self._before)
             except (termios.error, OSError):
                 pass
             self._before = None

@@ -89,7 +89,8 @@ def _init(
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
     _listen(run, chosen)
-    screen.begin(run, chosen)
+    if not above:  # else the terminal is that of the process which began the run above
+        screen.begin(run, chosen)
     return run
 
 

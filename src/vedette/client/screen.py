@@ -4,6 +4,7 @@ The console itself is a view, and handed in from outside (`open_console`): nothi
 """
 
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ class Console(Protocol):
         """Do nothing any more: this is the child of a fork, and the terminal is the parent's to draw on."""
 
 
+_PATIENCE_S = 0.2
 Open = Callable[[Run, Settings], Console]
 
 open_console: Open | None = None  # set by the composition root
@@ -51,7 +53,9 @@ def wanted(mode: str, stream: TextIO | None, environ: Mapping[str, str]) -> bool
 def begin(run: Run, settings: Settings) -> None:
     """Open a console for a run that this process has begun, where one is wanted."""
     global _console
-    if open_console is None or _console is not None or not wanted(settings.console.mode, sys.stderr, os.environ):
+    if open_console is None or _console is not None or _of_parent:
+        return
+    if not wanted(settings.console.mode, sys.stderr, os.environ):
         return
     try:
         _console = open_console(run, settings)
@@ -109,7 +113,7 @@ def _end(run: Run) -> None:
 
 def _say(line: str) -> None:
     try:
-        if line:
+        if line and select.select([], [sys.stderr], [], _PATIENCE_S)[1]:  # it may be stopped, by Ctrl-S
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
     except Exception:

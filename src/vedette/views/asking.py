@@ -40,7 +40,7 @@ class Keys:
             quiet = termios.tcgetattr(fd)
             quiet[_LFLAG] &= ~(termios.ECHO | termios.ICANON)
             quiet[_CC][termios.VMIN], quiet[_CC][termios.VTIME] = 1, 0
-            termios.tcsetattr(fd, termios.TCSADRAIN, quiet)
+            termios.tcsetattr(fd, termios.TCSANOW, quiet)
         except (OSError, termios.error):
             os.close(fd)
             return False
@@ -60,7 +60,7 @@ class Keys:
         if self.fd is None:
             return
         try:
-            termios.tcsetattr(self.fd, termios.TCSADRAIN, self._before)  # type: ignore[arg-type]
+            termios.tcsetattr(self.fd, termios.TCSANOW, self._before)  # type: ignore[arg-type]
         except (OSError, termios.error):
             pass
         os.close(self.fd)

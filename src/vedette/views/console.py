@@ -118,8 +118,12 @@ class Board:
         shown += self.events(news.events)
         shown += self._take_bars(news.bars, first=first)
         shown += self._silences()
-        self._questions = news.questions
+        self.ask(news.questions)
         return shown
+
+    def ask(self, questions: list[Question]) -> None:
+        """Have these questions be those that are open."""
+        self._questions = questions
 
     def events(self, events: Iterable[EventRow]) -> list[str]:
         """Return new events as lines."""

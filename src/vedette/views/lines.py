@@ -75,7 +75,8 @@ def _place(event: EventRow, look: Look) -> str:
         shown += f":{line}"
     shown = look.paint(shown, "2")
     if look.terminal and path.startswith("/"):
-        target = f"file://{quote(event.host.encode(errors='replace'), safe='')}{quote(path.encode(errors='replace'), safe='/')}"
+        host, path = (quote(text.encode(errors="replace"), safe="/") for text in (event.host.replace("/", ""), path))
+        target = f"file://{host}{path}"
         shown = f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\"
     return "  " + shown
 

@@ -1,0 +1,156 @@
+"""Whatever happens to the console of a run, the work goes on, and ends as it would have without it."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+import textwrap
+
+import pytest
+
+from .conftest import eventually, read_runs
+
+BEGIN = """
+    import os, sys, time, vedette
+    run = vedette.init(name="x")
+    def say(text):
+        run._journal.event("log", text, 20, {"pid": os.getpid()})
+    def wait(name):
+        while not os.path.exists(os.path.join(os.environ["STEPS"], name)):
+            time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def on_a_pty(home, tmp_path):
+    """Start a script whose stderr is a terminal; hand out the process, and the terminal's other side."""
+    running, fds = [], []
+
+    def begin(code, **environ):
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(BEGIN) + textwrap.dedent(code))
+        ours, theirs = pty.openpty()
+        surroundings = {**os.environ, "VEDETTE_HOME": home.asked, "STEPS": str(tmp_path), "TERM": "xterm", **environ}
+        process = subprocess.Popen([sys.executable, str(path)], env=surroundings, stdout=-1, stderr=theirs, text=True)
+        os.close(theirs)
+        running.append(process)
+        fds.append(ours)
+        return process, ours
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()
+    for fd in fds:
+        try:
+            os.close(fd)
+        except OSError:
+            continue
+
+
+def read_all(fd):
+    """Return all that comes out of a terminal until its other side is closed."""
+    data = b""
+    try:
+        while more := os.read(fd, 1 << 16):
+            data += more
+    except OSError:
+        pass
+    return data.decode()
+
+
+def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
+    """A terminal that is closed while a run is shown on it does not disturb the run."""
+    process, fd = on_a_pty("""
+        for n in range(50):
+            say(f"line {n}")
+            time.sleep(0.02)
+            if n == 10: wait("gone")
+        print("worked")
+    """)
+    os.read(fd, 100)
+    os.close(fd)
+    (tmp_path / "gone").touch()
+
+    assert process.communicate(timeout=60)[0] == "worked\n"
+    assert process.returncode == 0
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
+    assert len(run.logs()) == 50
+
+
+def test_the_terminal_is_stopped(on_a_pty, home):
+    """A terminal that takes nothing any more, as after Ctrl-S, holds up neither the work nor its end."""
+    process, _ = on_a_pty("""
+        for n in range(2000): say("a line that is long enough to fill whatever buffer there is " * 4)
+        time.sleep(1)
+        print("worked")
+    """)
+
+    assert process.communicate(timeout=60)[0] == "worked\n"
+    assert process.returncode == 0
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
+    assert len(run.logs()) == 2000
+
+
+def test_without_a_hub(on_a_pty, home, tmp_path):
+    """Where no hub can be had, the process's own lines and its end are shown all the same."""
+    os.makedirs(home.root, exist_ok=True)
+    os.mkdir(home.store)  # no hub can open this
+    process, fd = on_a_pty("""
+        say("hello")
+        print("printed", file=sys.stderr)
+        sys.exit(3)
+    """)
+    shown = read_all(fd)
+
+    assert process.wait(30) == 3
+    assert re.search(r"INFO\s+\S* hello", shown)
+    assert shown.index("hello") < shown.index("printed") < shown.index("exit code 3")
+
+
+def test_two_runs_in_one_process(on_a_pty, home):
+    """A second run of a process has a console of its own, after the end of the first."""
+    process, fd = on_a_pty("""
+        say("one")
+        run = vedette.init(name="y")
+        say("two")
+    """)
+    shown = read_all(fd)
+
+    assert process.wait(30) == 0
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in shown.splitlines()]
+    kept = [line.split()[-1] if "INFO" in line else line.split()[0] for line in lines if line]
+    assert kept == ["x", "one", "x", "y", "two", "y"]
+
+
+def test_the_terminal_is_left_as_it_was(on_a_pty, home):
+    """A question that is open when the program ends leaves the terminal's modes as they were."""
+    process, fd = on_a_pty("""
+        import threading
+        threading.Thread(target=vedette.ask, args=("ever?",), daemon=True).start()
+        time.sleep(1)
+    """)
+    before = termios.tcgetattr(fd)
+    read_all(fd)
+    process.wait(30)
+
+    assert termios.tcgetattr(fd)[:4] == before[:4]
+
+
+@pytest.mark.parametrize("environ", [{"VEDETTE_CAPTURED": "x"}, {"VEDETTE_CONSOLE_MODE": "off"}, {"TERM": "dumb"}])
+def test_where_none_is_wanted(on_a_pty, environ, home):
+    """Under `vedette run`, when it is off, and on a dumb terminal there is no console."""
+    process, fd = on_a_pty("say('hello')", **environ)
+
+    assert read_all(fd) == ""
+    assert process.wait(30) == 0
+
+
+def test_nothing_heavy_without_a_console(home, finish):
+    """Without a terminal a run imports neither rich nor sqlite3 nor numpy."""
+    code = "import sys, vedette\nvedette.init()\nprint([m for m in ('rich', 'sqlite3', 'numpy') if m in sys.modules])"
+
+    assert finish(code)[1] == "[]\n"
+    eventually(lambda: read_runs(home))
