@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 from vedette.cli.ls import as_dict, silence
 from vedette.cli.output import complete_runs, count, open_home, print_json, table
 from vedette.fold import flatten
-from vedette.query.progress import Bar
 from vedette.query.logs import ends, tail
+from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.query.silence import Seen
@@ -70,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
         _print_lives("tries", "TRY", [(str(tries[row.id]), row) for row in view.tries()])
     among = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
     _print_lives("processes", "PROCESS", [(among.get(row.parent, "") + row.name, row) for row in view.processes()])
-    _print_trouble(view)
+    shown_below = "\n".join(event.text for event in last)
+    died = [event for event in died if event.text.strip() not in shown_below]
+    _print_trouble(view, {event.text for event in died} | {shown_below})
     for event in died:
         print("\n" + ("the exception that ended it" if event.kind == "exception" else "where it was when it died"))
         print("\n".join("  " + line for line in clean(event.text).rstrip().splitlines()[-_STACK:]))
@@ -167,9 +169,9 @@ def _bar_dict(bar: Bar) -> dict[str, object]:
     return asdict(bar) | {"fraction": bar.fraction, "rate": bar.rate, "eta_s": bar.eta_s(time.time_ns())}
 
 
-def _print_trouble(view: RunView) -> None:
-    """Show the worst that happened, and of that the last."""
-    wrong = view.logs(level=30)
+def _print_trouble(view: RunView, elsewhere: set[str]) -> None:
+    """Show the worst that happened, and of that the last, unless it is shown elsewhere."""
+    wrong = [event for event in view.logs(level=30) if not any(event.text.strip() in text for text in elsewhere)]
     if wrong:
         worst = max(wrong, key=lambda event: (event.level, event.id))
         print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}; the worst:")

@@ -23,6 +23,7 @@ _EXITS = {
     127: "exit code 127: a command was not found",
 }
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/|^<")
 _FATAL = re.compile(r"^Fatal Python error: (.*)$", re.MULTILINE)
 _FATAL_SIGNALS = {
     "Segmentation fault": signal.SIGSEGV, "Aborted": signal.SIGABRT, "Bus error": signal.SIGBUS,
@@ -115,9 +116,14 @@ def fatal_signal(stacks: str) -> int:
 
 
 def frame_of(stacks: str) -> str:
-    """Return where the thread that crashed was, as `train.py:12 (function)`, by its topmost Python frame."""
-    current = stacks.find("Current thread")
-    found = _FRAME.search(stacks, max(0, current))
+    """Return where the thread that crashed was, as `train.py:12 (function)`.
+
+    It is the topmost frame of the user's own, if there is one: that a library crashed tells less than who called it.
+    """
+    current = max(0, stacks.find("Current thread"))
+    end = stacks.find("\n\n", current)
+    frames = list(_FRAME.finditer(stacks, current, end if end > 0 else len(stacks)))
+    found = next((frame for frame in frames if not _LIBRARY.search(frame["file"])), frames[0] if frames else None)
     return f"{os.path.basename(found['file'])}:{found['line']} ({found['function'].strip()})" if found else ""
 
 
