@@ -29,6 +29,7 @@ PARTS = {
     "remove": ("remove", "runs that are removed"),
     "sync": ("sync", "rounds"),
     "usage": ("usage", "seconds of each"),
+    "console": ("console", "rounds"),
 }
 
 

@@ -65,6 +65,7 @@ class Attached:
         self._feed: Feed | None = None
         self._changed = True
         self._first: list[str] = []  # lines that come before all others
+        self._here: dict[int, bool] = {}  # by id of a stream: whether it goes to the same terminal
         self._others = False  # another process has spoken
         self._heard_at = 0.0
         self._down = False
@@ -85,7 +86,10 @@ class Attached:
     @contextmanager
     def around(self, stream: TextIO, text: str) -> Iterator[None]:
         """Make room while the program prints a text, and put everything back behind it."""
-        if self._down or not isinstance(self._screen, Tty) or not _same_terminal(stream, self._stream):
+        here = self._here.get(id(stream))
+        if here is None:
+            here = self._here[id(stream)] = _same_terminal(stream, self._stream)
+        if self._down or not here or not isinstance(self._screen, Tty):
             yield
             return
         try:
@@ -166,6 +170,8 @@ class Attached:
 
     def _drain(self) -> None:
         """Show what this process has said."""
+        if not self._own and not self._first:
+            return
         with self._locked():  # so that no line comes before an older one
             lines, self._first = self._first, []
             while self._own:

@@ -35,7 +35,7 @@ Open = Callable[[Run, Settings], Console]
 open_console: Open | None = None  # set by the composition root
 _console: Console | None = None
 _of_parent = False  # the parent of this process draws on the terminal
-_put: list[tuple[Any, Any, Any]] = []  # stream, our method, the one of somebody else that it stands before
+_put: list[tuple[Any, Any, Any]] = []  # streams, what we put into them, and what was there
 _here = threading.local()
 _last: list[str] | None = None  # last lines that wait until a traceback is out
 
@@ -123,8 +123,8 @@ def _say(line: str) -> None:
 def _wrap(stream: Any) -> None:
     """Put a method of ours before the stream's own `write`; a stream that does not let us is left alone."""
     try:
+        before = vars(stream).get("write")  # somebody else's, if there is one
         original = stream.write
-        before = vars(stream).get("write")
 
         def write(*args: Any, **named: Any) -> Any:
             console = _console
@@ -161,9 +161,11 @@ def _unwrap() -> None:
     while _put:
         stream, ours, before = _put.pop()
         try:
-            if vars(stream).get("write") is ours:
+            if vars(stream).get("write") is not ours:
+                continue
+            if before is None:
                 del stream.write
-                if before is not None:
-                    stream.write = before
+            else:
+                stream.write = before
         except Exception:  # noqa: S112 - it stays, and passes on what it gets
             continue

@@ -68,7 +68,7 @@ class Area:
     def around(self, text: str) -> Iterator[None]:
         """Make room while the program itself prints a text here, as it is."""
         with self.lock:
-            if _MOVES.search(text):
+            if "\x1b" in text and _MOVES.search(text):
                 self._quiet_until = self._clock() + _YIELD_S
             if self._drawn or self._held:
                 self._print(hide=True)
