@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -45,7 +45,8 @@ _MOST_WAITING = 100_000  # own lines that are not shown yet
 class Attached:
     """The console of one run, in its main process."""
 
-    def __init__(self, run: Run, home: Home, stream: TextIO, *, lost_after_s: float) -> None:
+    def __init__(self, run: Run, home: Home, stream: TextIO, *, lost_after_s: float, beside: bool = False) -> None:
+        """`beside`: a command has the keyboard, and this process is but its launcher."""
         self._run = run
         self._home = home
         self._stream = stream
@@ -55,9 +56,9 @@ class Attached:
         self._other_questions: list[Question] = []
         self._born = time.monotonic()
         self._own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)
-        self._screen: Tty | Pipe = open_screen(stream)
+        self._screen: Tty | Pipe = open_screen(stream, raw=beside)
         self._board = Board(self._screen.look)
-        self._asking = Asking(Keys(), self._answer)
+        self._asking = Asking(Keys(os.devnull) if beside else Keys(), self._answer)
         self._board.typed = self._asking.row
         self._follower = Follower(home, run.id)
         self._lost_after_s = lost_after_s
@@ -72,14 +73,21 @@ class Attached:
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._work, name="vedette console", daemon=True)
 
-    def start(self) -> None:
-        """Say which run this is, and begin."""
+    def start(self, *, hello: bool = True) -> None:
+        """Begin; `hello`: say which run this is."""
         name = self._run.name or self._run.id
-        self._first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
+        if hello:
+            self._first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
         self._board.rows(*(80, 24))  # all that is imported late is imported now: not while somebody forks
         self._run._journal.tap = self._own.append  # noqa: SLF001 - it is made for this
         atexit.register(self._asking.close)
         self._thread.start()
+
+    def leave_alone(self, bars: set[str], occupied: Callable[[], bool]) -> None:
+        """Show none of these bars, which are drawn by whoever moves them, and nothing at all while it is `occupied`."""
+        self._board.drawn = bars
+        if isinstance(self._screen, Tty):
+            self._screen.area.occupied = occupied
 
     # What the program prints.
 

@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _monitored(command: list[str], args: argparse.Namespace) -> int:
+    from vedette.cli.beside import Beside
     from vedette.client.current import end_as, own
     from vedette.client.guard import swallow
     from vedette.client.run import DEFAULT_PROJECT
@@ -105,11 +106,26 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     called = begun.name or begun.id
     if not args.quiet and sys.stderr.isatty():
         _say(f"run {called} ({begun.id})")
-    recorder = Recorder(journal.event, Bars(getattr(begun, "progress", None)))
+    drawn: set[str] = set()
+
+    def progress(total: float | None, msg: str) -> Any:
+        bar = begun.progress(total, msg)
+        drawn.add(getattr(bar, "id", ""))
+        return bar
+
+    recorder = Recorder(journal.event, Bars(progress))
+    console = Beside(begun, args.settings, drawn, lambda: job.takes_keys)
     run_id, attempt = journal.try_id.split("/", 1)
+
+    def started(pid: int) -> None:
+        recorder.pid = pid
+        if wish.capture:
+            console.begin()
+
+    wish = _wish(args)
     job = Launch(
-        command, _environ(begun.id, capture=_wish(args).capture), _wish(args), _careful(recorder.take),
-        left=lambda: marked(run_id, attempt), on_start=lambda pid: setattr(recorder, "pid", pid),
+        command, _environ(begun.id, capture=wish.capture), wish, _careful(recorder.take),
+        left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
     )  # fmt: skip
     try:
         ended = job.run()
@@ -121,6 +137,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     state, cause = ending.name(ended, last, args.time_limit.text if args.time_limit else "", os.environ)
     if stacks := causes.crash(last):
         _careful(journal.event)("stacks", stacks, 40)
+    console.close(called, state, cause)
     end_as(begun, state, cause)
     if state != "done" and not args.quiet and ended.status != signal.SIGPIPE:
         _say(f"{called} {state}: {cause}")

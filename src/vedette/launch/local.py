@@ -13,7 +13,7 @@ from vedette import kernel
 from vedette.hub import tree
 from vedette.launch import terminal
 from vedette.launch.child import Plumbing, lay, start
-from vedette.launch.pump import Pump, Take
+from vedette.launch.pump import Around, Pump, Take
 from vedette.launch.terminal import Terminal
 from vedette.sources import memory
 
@@ -59,10 +59,14 @@ class Launch:
         *,
         left: Callable[[], Collection[int]] = set,
         on_start: Callable[[int], None] = lambda _: None,
+        around: Around = lambda _name, _data: contextlib.nullcontext(),
     ) -> None:
-        """`take` is handed what it prints; `left` finds what it may have left behind: it ends too if told to."""
+        """`take` is handed what it prints; `left` finds what it may have left behind: it ends too if told to.
+
+        `around` is entered while what it prints is passed on.
+        """
         self._argv, self._environ, self._wish = argv, environ, wish
-        self._take, self._left, self._on_start = take, left, on_start
+        self._take, self._left, self._on_start, self._around = take, left, on_start, around
         self._pid = 0
         self._status: int | None = None
         self._sent: dict[int, str] = {}
@@ -71,6 +75,12 @@ class Launch:
         self._terminal: Terminal | None = None
         self._plumbing = Plumbing([], {}, None, own_session=False)
         self._pump = Pump([], take)
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the command reads its keyboard key by key, as editors and prompts with a history do."""
+        master = self._plumbing.master
+        return master is not None and self._plumbing.own_session and not terminal.by_lines(master)
 
     def run(self) -> Ending:
         """Run the command; raise OSError when it cannot be started. Our terminal is as it was, whatever happens."""
@@ -82,6 +92,7 @@ class Launch:
             signals = kernel.open_signals(heard)
             try:
                 self._pump = Pump(self._plumbing.streams, self._take)
+                self._pump.around = self._around
                 self._pump.also(signals, lambda: self._heed(signals))
                 self._pid = start(self._argv, self._environ, self._plumbing, before)
                 self._on_start(self._pid)

@@ -1,5 +1,6 @@
 """The pump: bytes from the descriptors of a command to where they always went, and to whoever listens, at once."""
 
+import contextlib
 import os
 import select
 import stat
@@ -10,6 +11,7 @@ _PIPE_ROOM = select.PIPE_BUF  # what a pipe that says it is writable takes witho
 _MOST_KEYS = 64 << 10
 
 Take = Callable[[str, bytes], None]
+Around = Callable[[str, bytes], contextlib.AbstractContextManager[None]]
 
 
 class Stream:
@@ -101,6 +103,7 @@ class Pump:
         """`take(name, bytes)` is handed each chunk right after it went to its sink, or is about to."""
         self.streams = streams
         self.keys: Callable[[bytes], bytes] = lambda data: data  # looks at what is typed before it is passed on
+        self.around: Around = lambda _name, _data: contextlib.nullcontext()  # who else draws where it goes
         self._take = take
         self._others: dict[int, Callable[[], None]] = {}
         self._keyboard: tuple[int, int] | None = None
@@ -168,7 +171,8 @@ class Pump:
                 data = stream.read()
                 if data:
                     moved = True
-                    stream.offer(data)
+                    with self.around(stream.name, data):
+                        stream.offer(data)
                     self._take(stream.name, data)
         return moved
 

@@ -84,6 +84,15 @@ def means(master: int, byte: bytes, which: int) -> bool:
     return bool(local & termios.ISIG) and characters[which] == byte
 
 
+def by_lines(master: int) -> bool:
+    """Tell whether the terminal of a command hands out what is typed line by line."""
+    try:
+        local: int = termios.tcgetattr(master)[3]
+    except termios.error:
+        return True
+    return bool(local & termios.ICANON)
+
+
 def end_of_input(master: int) -> bytes:
     """Return what a person types in the terminal of a command to say that nothing more comes."""
     try:

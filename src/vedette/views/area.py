@@ -25,11 +25,16 @@ _DEFAULT_SIZE = (80, 24)
 class Area:
     """Draws on the terminal behind a file descriptor; raises OSError when that is gone."""
 
-    def __init__(self, fd: int, encoding: str = "utf-8", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, fd: int, encoding: str = "utf-8", clock: Callable[[], float] = time.monotonic, *, raw: bool = False
+    ) -> None:
+        """`raw`: the terminal does not begin a new line at its left by itself."""
         self.lock = threading.RLock()  # a signal's handler may print while we do
+        self.occupied: Callable[[], bool] = lambda: False  # a program has the whole screen to itself
         self._fd = fd
         self._encoding = encoding or "utf-8"
         self._clock = clock
+        self._line_end = "\r\n" if raw else "\n"
         self._rows: list[str] = []
         self._drawn = 0
         self._drawn_at = 0.0
@@ -86,9 +91,12 @@ class Area:
             self._rows = []
             self._held_since = 0.0
             self._quiet_until = 0.0
+            self.occupied = lambda: False
             self._print(draw=True)
 
     def _print(self, *, draw: bool = False, hide: bool = False) -> None:
+        if self.occupied():
+            return
         now = self._clock()
         out = [_CLEAR_BELOW] if self._drawn else []
         if self._held and self._open_line and now - self._held_since >= _HELD_S:
@@ -111,7 +119,7 @@ class Area:
         return [line + "\n" for line in lines]
 
     def _write(self, text: str) -> None:
-        data = memoryview(text.encode(self._encoding, "replace"))
+        data = memoryview(text.replace("\n", self._line_end).encode(self._encoding, "replace"))
         while data:
             try:
                 data = data[os.write(self._fd, data) :]

@@ -51,9 +51,9 @@ class Screen(Protocol):
 class Tty:
     """A terminal."""
 
-    def __init__(self, stream: TextIO, look: Look) -> None:
+    def __init__(self, stream: TextIO, look: Look, *, raw: bool = False) -> None:
         self.look = look
-        self.area = Area(stream.fileno(), stream.encoding)
+        self.area = Area(stream.fileno(), stream.encoding, raw=raw)
 
     def above(self, shown: list[str]) -> None:
         """Show lines that stay."""
@@ -107,6 +107,7 @@ class Board:
         self._questions: list[Question] = []
         self._lost: set[str] = set()
         self._captured: set[str] = set()
+        self.drawn: set[str] = set()  # bars that the program draws itself
         self.runs: dict[str, RunView] = {}
 
     def take(self, news: News, *, first: bool = False) -> list[str]:
@@ -156,6 +157,7 @@ class Board:
         return self._names.get(run, run) if self._by_run else ""
 
     def _take_bars(self, bars: list[Bar], *, first: bool) -> list[str]:
+        bars = [bar for bar in bars if bar.id not in self.drawn]
         self._bars = [bar for bar in bars if bar.state == "running"]
         shown = []
         for bar in bars:
@@ -240,7 +242,7 @@ def shown_in_process(event: EventRow, host: str) -> bool:
     return event.kind in ("log", "warning", "mark") and not event.attrs.get("printed")
 
 
-def open_screen(stream: TextIO, *, plain: bool = False) -> Tty | Pipe:
-    """Return what a stream is, ready to be shown on."""
+def open_screen(stream: TextIO, *, plain: bool = False, raw: bool = False) -> Tty | Pipe:
+    """Return what a stream is, ready to be shown on; `raw`: it is a terminal that leaves all as it is."""
     look = look_of(stream, os.environ, plain=plain)
-    return Tty(stream, look) if look.terminal else Pipe(stream, look)
+    return Tty(stream, look, raw=raw) if look.terminal else Pipe(stream, look)

@@ -1,0 +1,73 @@
+"""The console beside a command: what processes of its run log, and how far they are, in the terminal that it prints to.
+
+What the command prints goes through as it is. The console keeps out of its way while it has a line open, moves the
+cursor, has the whole screen, or reads keys one by one.
+"""
+
+import contextlib
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from vedette.client import guard, screen
+from vedette.client.run import Run
+from vedette.home import Home
+from vedette.settings import Settings
+
+if TYPE_CHECKING:
+    from vedette.attached import Attached
+
+_WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
+
+
+class Beside:
+    """Comes up in a thread of its own: nobody's command waits for it."""
+
+    def __init__(self, run: Run, settings: Settings, drawn: set[str], takes_keys: Callable[[], bool]) -> None:
+        """`drawn`: the bars that the command draws itself; `takes_keys`: it reads its keyboard key by key."""
+        self._run, self._settings, self._drawn, self._takes_keys = run, settings, drawn, takes_keys
+        self._console: Attached | None = None
+        self._whole_screen = False
+        self._lock = threading.Lock()
+        self._over = False
+
+    def begin(self) -> None:
+        """Come up, where a console is wanted."""
+        if screen.wanted(self._settings.console.mode, sys.stderr, os.environ) and sys.stderr.isatty():
+            threading.Thread(target=self._open, name="vedette console", daemon=True).start()
+
+    def _open(self) -> None:
+        try:
+            from vedette.attached import Attached
+
+            console = Attached(
+                self._run, Home.of(self._settings), sys.stderr, lost_after_s=self._settings.lost_after_s, beside=True
+            )
+            console.leave_alone(self._drawn, self._is_occupied)
+            with self._lock:
+                if not self._over:
+                    console.start(hello=False)
+                    self._console = console
+        except Exception as error:  # whatever it is: the command goes on
+            guard.swallow(error, "the console")
+
+    def _is_occupied(self) -> bool:
+        return self._whole_screen or self._takes_keys()
+
+    def around(self, _name: str, data: bytes) -> contextlib.AbstractContextManager[None]:
+        """Make room while the command prints."""
+        for found in _WHOLE_SCREEN.finditer(data):
+            self._whole_screen = found[1] == b"h"
+        if self._console is None:
+            return contextlib.nullcontext()
+        return self._console.around(sys.stderr, data.decode("utf-8", "replace"))
+
+    def close(self, name: str, state: str, cause: str) -> None:
+        """Go away."""
+        with self._lock:
+            self._over = True
+        if self._console is not None:
+            self._console.close(name, state, cause)
