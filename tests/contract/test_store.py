@@ -392,12 +392,13 @@ def test_a_parent_comes_to_what_its_last_try_comes_to(store):
 
 
 def test_progress_adds_up(store):
-    """How far the work is: the furthest `at`, and all that was added."""
+    """How far the work is: the furthest `at` ever said, and the most that each has added; nothing takes it back."""
     for n, name in enumerate(("o1", "o2"), 1):
         store.keep([facts(Span("p", T, kind="progress", at=5.0 * n, add=1.0), who=origin(name))])
     store.keep([facts(Span("p", T, add=3.0), who=origin("o2"), first=2)])
+    store.keep([facts(Span("p", T + 9, add=2.0), who=origin("o2"), first=3)])
 
-    assert [row.done for row in store.spans(SpanQuery(kind="progress"))] == [9.0]
+    assert [row.done for row in store.spans(SpanQuery(kind="progress"))] == [14.0]
 
 
 def test_attributes_of_every_kind(store):
