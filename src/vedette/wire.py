@@ -146,6 +146,28 @@ class Health(Struct, frozen=True, tag="health"):
     sweep_trouble: str = ""  # what keeps it from that, if anything
 
 
+class AskLatest(Struct, frozen=True, tag="ask_latest"):
+    """Asks for the newest point of every series that waits to be sealed, of spans whose ids begin so."""
+
+    prefix: str = ""
+
+
+class Newest(Struct, frozen=True, array_like=True):
+    """The newest point of a series that is not in the store yet."""
+
+    span: str
+    name: str
+    tags: dict[str, str]
+    t: int
+    value: float | int | bool
+
+
+class Latest(Struct, frozen=True, tag="latest"):
+    """What AskLatest asks for; of very many series, some."""
+
+    points: list[Newest] = []
+
+
 class Done(Struct, frozen=True, tag="done"):
     """A request is done."""
 
@@ -272,7 +294,7 @@ class Order(Struct, frozen=True, tag="order"):
 
 Message = (
     Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
-    | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
+    | AskLatest | Latest | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 

@@ -19,10 +19,11 @@ V = TypeVar("V")
 class Allowance:
     """Counts against the limits by the times that the samples bear, so that whoever reads again decides the same."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, by_hub: bool = False) -> None:
+        """`by_hub`: a hub speaks, for many processes: its rate is not that of one."""
         self.refusals: dict[str, int] = {}  # since they were last taken
         self._chars = limits.name_chars
-        self.most = limits.points_per_s * (_WINDOW_NS // 10**9)  # in a window; 0: any number
+        self.most = 0 if by_hub else limits.points_per_s * (_WINDOW_NS // 10**9)  # in a window; 0: any number
         self._counts: dict[int, int] = {}  # points by window; blocks may go through the same ones again
 
     def take_refusals(self) -> dict[str, int]:

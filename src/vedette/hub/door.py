@@ -192,6 +192,8 @@ class Door:
             with contextlib.suppress(TimeoutError):  # what was written until now shall count, if that can be had
                 await asyncio.wait_for(self._desk.seal(NOTHING), _TURN_PATIENCE_S)
             return self._desk.health()
+        if isinstance(message, wire.AskLatest):
+            return wire.Latest(await self._desk.in_keeper(lambda keeper: keeper.newest(message.prefix)))
         if isinstance(message, wire.Order):
             count = await self.order(message)
             return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)

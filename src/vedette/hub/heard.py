@@ -1,7 +1,10 @@
 """One origin as another hub passes it on: the counterpart of Speaker, without a spool of its own here."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from vedette import wire
 from vedette.hub.allowance import Allowance
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Mark
@@ -90,6 +93,14 @@ class Heard:
     def spans(self) -> set[str]:
         """The spans that samples are waiting for."""
         return {span for span, _, _ in self._blocks}
+
+    def newest(self, prefix: str) -> Iterator[wire.Newest]:
+        """Yield the newest point of each series that waits, of the spans that begin so."""
+        for parts in self._blocks.values():
+            last = parts[-1]
+            if last.span.startswith(prefix) and len(last.t):
+                for name, values in zip(last.names, last.values, strict=True):
+                    yield wire.Newest(last.span, name, last.tags, int(last.t[-1]), values[-1].item())
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many."""

@@ -17,7 +17,7 @@ from vedette.errors import FormatError
 from vedette.hub import parcels
 from vedette.hub.allowance import Allowance
 from vedette.hub.heard import Heard
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
+from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import file_size, list_segments, segment_name, unlink
 from vedette.settings import Settings
 from vedette.spool import Spool
@@ -223,7 +223,11 @@ class Mail:
     def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> None:
         heard = self.heard.get(parcel.origin.name)
         if heard is None:
-            heard = Heard(parcel.origin, *self._marks(parcel.origin.name), Allowance(self._limits))
+            heard = Heard(
+                parcel.origin,
+                *self._marks(parcel.origin.name),
+                Allowance(self._limits, by_hub=parcel.origin.voice == HUB),
+            )
             heard.upstream = self.onward
             heard.ready = not self.onward
             self.heard[heard.name] = heard

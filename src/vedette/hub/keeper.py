@@ -3,6 +3,7 @@
 `turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
 """
 
+import itertools
 import os
 import time
 from collections import ChainMap
@@ -18,12 +19,14 @@ from vedette.hub.outward import ALIVE_EVERY_S, Outward, Voice, marks_of
 from vedette.hub.own import Own
 from vedette.hub.relay import Relay
 from vedette.hub.speaker import Speaker
+from vedette.hub.usage import Start, Usage
 from vedette.hub.watching import Watching
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span, above
 from vedette.settings import Settings
 from vedette.store import Batch, Mark, Store
 
 _SHORT_CHUNKS = 64
+_MOST_NEWEST = 50_000
 _MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
 
 
@@ -37,11 +40,12 @@ class Keeper:
         settings: Settings,
         handed: dict[tuple[int, int], int] | None = None,
         dial: Callable[[str], Relay] | None = None,
+        start_meter: Start | None = None,
     ) -> None:
         """Keep this store.
 
         `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
-        hub out of its address; without it, what is meant for others waits.
+        hub out of its address; without it, what is meant for others waits. `start_meter` begins to measure processes.
         """
         kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
@@ -53,6 +57,7 @@ class Keeper:
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.watching = Watching(self.own.say, handed or {}, self.orders.stopped)
+        self.usage = Usage(store, settings, start_meter)
         self.set_aside = self.outward.set_aside
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
@@ -84,6 +89,7 @@ class Keeper:
         self._seal(now, change, seal or set())
         self._bury()
         self.orders.tend(self.watching.watches)
+        self.usage.tend(self.speakers, self.watching.watches)
         self._stamp(now)
         if self.flush_in_s <= 0 or self.mail.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
@@ -111,8 +117,12 @@ class Keeper:
 
     def living(self) -> list[str]:
         """Return the origins whose processes live, or may."""
-        own = self.own.names
-        return [name for name, speaker in list(self.speakers.items()) if not speaker.gone and name not in own]
+        return [name for name, speaker in list(self.speakers.items()) if not (speaker.gone or speaker.of_hub)]
+
+    def newest(self, prefix: str) -> list[wire.Newest]:
+        """Return the newest point of each series that waits to be sealed, of the spans that begin so."""
+        found = (point for voice in self._voices() for point in voice.newest(prefix))
+        return list(itertools.islice(found, _MOST_NEWEST))
 
     def heard_here(self) -> Container[str]:
         """Return the origins that are being heard, from a spool or from another hub."""
@@ -161,9 +171,8 @@ class Keeper:
     @property
     def idle(self) -> bool:
         """Whether nobody is known to live, and all that was said is sealed and flushed."""
-        own = self.own.names
         strangers = all(
-            (name in own or self.watching.is_stranger(name)) and speaker.ready and not speaker.waiting_bytes
+            (speaker.of_hub or self.watching.is_stranger(name)) and speaker.ready and not speaker.waiting_bytes
             for name, speaker in self.speakers.items()
         )
         return strangers and not self._unsynced and self.mail.idle
@@ -235,7 +244,7 @@ class Keeper:
             if not voice.ready:
                 continue
             pace_s = self.pace.ship_s if voice.upstream else self.pace.seal_s
-            wanted = bool(asked) and ("" in asked or bool(voice.spans & asked))
+            wanted = bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in voice.spans))
             if wanted or voice.due(now, pace_s) or (self.mail.pressed and isinstance(voice, Heard)):
                 batch = voice.sealing(now, pace_s, all_of_it=wanted or bool(voice.upstream))
                 if batch is not None:
@@ -348,6 +357,7 @@ class Keeper:
 
     def let_go(self) -> None:
         """Let go of everything, touching nothing on disk."""
+        self.usage.close()
         for name in list(self.speakers):
             self.forget(name)
         self.mail.shut()
@@ -356,10 +366,11 @@ class Keeper:
     def close(self) -> None:
         """Seal everything and let go."""
         try:
+            self.usage.close()
             self.turn(seal={""})
-            own = self.own.close()
-            for name in own & self.speakers.keys():
-                self.speakers[name].gone = True
+            self.own.close()
+            for speaker in self.speakers.values():
+                speaker.gone = speaker.gone or speaker.of_hub
             self.turn()
             self.flush()
         except Exception as error:  # the spools are safe, and the next hub reads them

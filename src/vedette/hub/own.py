@@ -10,7 +10,7 @@ import time
 
 from vedette import kernel, wire
 from vedette.home import Home
-from vedette.model import HUB, LANE_FACTS, Fact, Origin, Span, new_id
+from vedette.model import HUB, LANE_FACTS, Fact, Origin, Sample, Span, new_id
 from vedette.segment import list_segments, segment_name
 from vedette.spool import Spool
 
@@ -51,6 +51,13 @@ class Own:
                 os.rmdir(spool.directory)
             raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
         self._unsynced.add(upstream)
+
+    def sample(self, samples: list[Sample], upstream: str = "") -> None:
+        """Say numbers to a hub; what there is no room for is lost, and counted in the spool."""
+        if upstream not in self._spools:
+            self.say([], upstream)
+        for sample in samples:
+            self._spools[upstream].samples.append(wire.frame(wire.encode(sample)))
 
     def _begin(self, upstream: str) -> Spool:
         pid = os.getpid()

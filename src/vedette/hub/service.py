@@ -26,6 +26,7 @@ from vedette.hub.keeper import Keeper
 from vedette.hub.listener import Listener, Listening, listening
 from vedette.hub.relay import Relay, Session
 from vedette.hub.sweeper import Sweeper
+from vedette.hub.usage import start_meter
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
@@ -136,7 +137,8 @@ class _Service:
         self._listen = listen
         self._listens = self._deaf = ""
         self._home_id = addresses.home_id(home)
-        self.keeper = Keeper(home, store, settings, handed, self._dial)
+        meter = functools.partial(start_meter, home, settings)
+        self.keeper = Keeper(home, store, settings, handed, self._dial, meter)
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._wake = _Alarm(home.spool)

@@ -2,11 +2,12 @@
 
 import itertools
 import os
+from collections.abc import Iterator, Mapping
 
 from vedette import wire
 from vedette.hub.allowance import Allowance
 from vedette.hub.parcels import read_fact
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Fact, Span
+from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Fact, Span
 from vedette.segment import list_segments, origin_of, segment_name, unlink
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
@@ -37,6 +38,7 @@ class Speaker:
         self.heard_t = 0  # the newest time that it spoke of
         self.state = ""  # what it last said of its own process
         self.exit_code = 0
+        self.usage_s: float | None = None  # how often it wishes to be measured, once it has said so; 0: never
         self.named = False  # how it ended is on record, or need not be
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
@@ -58,6 +60,7 @@ class Speaker:
         return mark.place < kept and min(list_segments(self.directory, lane), default=0) > mark.place
 
     def _begin(self, facts: Mark, samples: Mark) -> None:
+        self.resumed = facts.place > 0  # what it said before that may be gone from here
         if facts.place:
             self._recall(facts.place)
         self._facts = Tail(self.directory, LANE_FACTS, facts.place)
@@ -69,7 +72,7 @@ class Speaker:
         self._counts = {  # damaged and refused, of what is kept
             LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused),
         }  # fmt: skip
-        self._allowance = Allowance(self._limits)
+        self._allowance = Allowance(self._limits, by_hub=self.of_hub)
         self._columns: dict[tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]], Columns] = {}
         self._oldest: float | None = None  # when the oldest waiting sample was read
         self._dry = {
@@ -102,6 +105,13 @@ class Speaker:
             self.state = fact.state or self.state
             code = fact.attrs.get("exit_code", self.exit_code)
             self.exit_code = code if isinstance(code, int) else 0
+            if (wished := wished_s(fact.attrs)) is not None:
+                self.usage_s = wished
+
+    @property
+    def of_hub(self) -> bool:
+        """Whether it is a hub that speaks, and no process of a user."""
+        return self.origin is not None and self.origin.voice == HUB
 
     @property
     def waiting_bytes(self) -> int:
@@ -182,6 +192,7 @@ class Speaker:
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin
             self.upstream = self.origin.upstream
+            self._allowance = Allowance(self._limits, by_hub=self.of_hub)
         return records
 
     def ends(self) -> tuple[int, int]:
@@ -263,6 +274,13 @@ class Speaker:
         """The spans that samples are waiting for."""
         return {group.span for group in self._columns.values()}
 
+    def newest(self, prefix: str) -> Iterator[wire.Newest]:
+        """Yield the newest point of each series that waits, of the spans that begin so."""
+        for group in self._columns.values():
+            if group.span.startswith(prefix):
+                for name, value in zip(group.names, group.rows[-1], strict=True):
+                    yield wire.Newest(group.span, name, group.tags, group.t[-1], value)
+
     @property
     def finished(self) -> bool:
         """Whether its process is dead and all that it said is in the store."""
@@ -326,3 +344,11 @@ class Speaker:
 
 def _with_counts(mark: Mark, damaged: int, refused: int, *, gap: bool) -> Mark:
     return Mark(mark.place, max(mark.damaged, damaged) + gap, max(mark.refused, refused))
+
+
+def wished_s(attrs: Mapping[str, object]) -> float | None:
+    """Return how often a process wishes to be measured, as it says in its attributes; 0 is never."""
+    wished = attrs.get("usage_s")
+    if isinstance(wished, bool) or not isinstance(wished, int | float) or not 0 <= wished <= 3600:
+        return None
+    return max(float(wished), 0.05) if wished else 0.0
