@@ -16,7 +16,7 @@ from vedette.version import __version__
 from vedette.views.text import clean
 
 COMMANDS = (
-    "run", "ls", "show", "points", "logs", "sql", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
+    "run", "top", "ls", "show", "points", "logs", "sql", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
 )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class SqliteReader:
             values.append(" ".join('"' + word.replace('"', '""') + '"' for word in query.search.split()))
         if query.span:
             of, parts = "events.span = ?", "events.span > ? AND events.span < ?"
-            bound = [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
+            bound: list[Any] = [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
             if query.last is None:
                 terms.append(f"({of} OR ({parts}))")
             else:  # an index leads to the newest of the span itself: a run may have millions
