@@ -15,6 +15,7 @@ from vedette import settings, wire
 from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
 from vedette.home import Home
 from vedette.query import runs as query_runs
+from vedette.query import usage
 from vedette.query.runs import RunView
 from vedette.segment import file_size
 from vedette.store.sqlite import open_reader
@@ -68,6 +69,24 @@ def ask(home: Home, message: wire.Message) -> wire.Message:
     if answer is None:
         raise HubError("the hub went away")
     return answer
+
+
+def newest(home: Home, prefix: str = "") -> list[wire.Newest]:
+    """Return the newest points that wait in the hub, of spans that begin so; none when no hub can be had."""
+    try:
+        answer = ask(home, wire.AskLatest(prefix))
+    except HubError:
+        return []
+    return answer.points if isinstance(answer, wire.Latest) else []
+
+
+def latest(home: Home, runs: list[str] | None = None) -> dict[str, dict[str, float]]:
+    """Return what the living processes of runs (None: of all that run) use right now; seals nothing."""
+    store = open_reader(home.store)
+    try:
+        return usage.latest(store, usage.runs_alive(store) if runs is None else runs, newest(home))
+    finally:
+        store.close()
 
 
 def follow(home: Home, run: str) -> Iterator[wire.Change]:

@@ -16,7 +16,8 @@ from vedette.version import __version__
 from vedette.views.text import clean
 
 COMMANDS = (
-    "run", "top", "ls", "show", "points", "logs", "sql", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
+    "run", "top", "ls", "show", "points", "logs", "usage", "sql", "stop", "rm", "export", "sync", "hub", "doctor",
+    "completion",
 )  # fmt: skip
 
 

@@ -135,8 +135,9 @@ class Meter:
         if not wanted:
             return
         self._t = t = max(time.time_ns(), self._t)
-        roots = {self._targets[name].pid for name in wanted}
-        roots |= {pid for (pid, _), known in self._known.items() if known.owner in wanted}  # its parent may be gone
+        # The parent of one that is known may be gone. Trees come last, as they are walked first: whose it is, is then known.
+        roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
+        roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
         owners: dict[int, str] = {}
         samples: dict[str, list[Sample]] = {}
@@ -167,7 +168,11 @@ class Meter:
     def _meet(self, process: Process, target: Measure) -> _Known | None:
         """Return what is known of a process; one that is new and does not speak gets a span, as does a new name."""
         key = process.pid, process.started
-        known = self._known.get(key)
+        known, last, at_s = self._known.get(key), None, 0.0
+        if known is not None and _is_silent(known.span) and known.span.rpartition("/")[0] != _try(target):
+            last, at_s = known.last, known.at_s  # somebody between it and the root speaks now, for another run
+            self._end(known)
+            known = None
         if known is None:
             span = f"{_try(target)}/pid-{process.pid}-{process.started}"
             if process.pid == target.pid:
@@ -175,6 +180,8 @@ class Meter:
             if len(span.encode()) > _MOST_ID:
                 return None
             known = self._known[key] = _Known(target.name, span)
+            known.last, known.at_s = last, at_s
+        known.owner = target.name
         if _is_silent(known.span) and process.name != known.name:
             words = command(process.pid, self._proc) or [process.name]
             attrs = {

@@ -9,6 +9,7 @@ from vedette.model import PURGED, Value, above
 from vedette.query import logs, series, table
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
+from vedette.query.usage import Use, is_silent, use
 from vedette.query.where import parse
 from vedette.store import (
     Both,
@@ -296,8 +297,13 @@ class RunView:
         return self._see(of_runs(self._store, [self.id]).get(self.id, []))
 
     def processes(self) -> list[Seen]:
-        """Return the processes that took part, the oldest first, each in its own state."""
-        return self._see(self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1])
+        """Return the processes that spoke, the oldest first, each in its own state; `usage` knows others, too."""
+        rows = self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1]
+        return self._see([row for row in rows if not is_silent(row.id)])
+
+    def usage(self) -> list[Use]:
+        """Return what each of its processes used, also of those that do not speak, as numpy arrays by resource."""
+        return use(self._store, self.id)
 
     def refused(self) -> dict[str, int]:
         """Return how many of its points were over a limit, and so are not kept, by the setting that says it."""

@@ -1,0 +1,85 @@
+"""draw what the processes of a run used: CPU, memory, reads and writes, threads, GPUs
+examples:
+  vedette usage brisk-otter-417
+  vedette usage brisk-otter-417 --html usage.html
+  vedette usage 2pg66 --json | jq '.processes[].peak.memory_bytes'
+"""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.errors import NotFoundError, VedetteError
+from vedette.query import usage
+from vedette.query.runs import RunView
+from vedette.query.runs import view as find_view
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("--html", metavar="FILE", help="write one page that needs no network instead; - is stdout")
+    parser.add_argument("--json", action="store_true", help="as JSON, with every sample")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the usage of a run."""
+    store = open_home(args.settings)
+    view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
+    uses, marks = view.usage(), usage.marks(store, view.id)
+    if args.json:
+        hosts = usage.hosts(store, view.id)
+        print_json({
+            "run": view.id,
+            "processes": [_as_dict(one) for one in uses],
+            "hosts": [_as_dict(one) for one in hosts],
+            "marks": [{"t": t, "text": text} for t, text in marks],
+        })  # fmt: skip
+        return 0
+    if not uses:
+        raise NotFoundError(usage.why_none(store, view.id))
+    hosts = usage.hosts(store, view.id)
+    if args.html:
+        _write(args.html, view, uses, hosts, marks)
+        return 0
+    from rich.console import Console
+
+    from vedette.views.usage import draw, prepare, width_for
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    draw(prepare(uses, hosts, marks, width_for(console)), console)
+    return 0
+
+
+def _write(
+    path: str, view: RunView, uses: list[usage.Use], hosts: list[usage.Use], marks: list[tuple[int, str]]
+) -> None:
+    from vedette.views.usage_page import page
+
+    text = page(view, uses, hosts, marks)
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise VedetteError(f"{path} cannot be written: {error.strerror}") from None
+    print(os.path.abspath(path))
+
+
+def _as_dict(one: usage.Use) -> dict[str, Any]:
+    return {
+        "process": one.process,
+        "pid": one.pid,
+        "parent_pid": one.parent_pid,
+        "name": one.name,
+        "host": one.host,
+        "start_t": one.start_t,
+        "end_t": one.end_t,
+        "mean": {name: float(value.mean()) for name, (_, value) in one.series.items()},
+        "peak": {name: float(value.max()) for name, (_, value) in one.series.items()},
+        "series": {name: {"t": t.tolist(), "value": value.tolist()} for name, (t, value) in one.series.items()},
+    }

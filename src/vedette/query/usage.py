@@ -1,0 +1,215 @@
+"""What the processes of a run used, as the hub measured it: CPU, memory, reads and writes, threads, GPUs."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from vedette.model import KINDS
+from vedette.store import Compare, EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow
+from vedette.wire import Newest
+
+_ENDS = KINDS["process"].ends
+_SUMMED = ("cpu_percent", "memory_bytes", "gpu_memory_bytes")
+
+Curve = tuple[NDArray[np.int64], NDArray[Any]]  # times in nanoseconds, and values
+
+
+class Use(Struct, frozen=True, eq=False):
+    """What one process used. `series` is by resource, in the order of time; pid 0 is a whole host."""
+
+    process: str
+    pid: int
+    name: str
+    host: str
+    parent_pid: int
+    start_t: int | None
+    end_t: int | None
+    series: dict[str, Curve]
+
+
+def is_silent(span: str) -> bool:
+    """Tell whether a process has no spool of its own: only the hub speaks of it."""
+    return span.rpartition("/")[2].startswith("pid-")
+
+
+def use(store: Reader, run: str) -> list[Use]:
+    """Return what the processes of a run used, the oldest first; those that were never measured are left out.
+
+    A process that began to speak only after it was first seen is one, under the span that it speaks as. GPU memory is
+    the sum over GPUs.
+    """
+    rows = store.spans(SpanQuery(prefix=run + "/"))
+    ends = {row.id: row.end_t for row in rows if row.kind == "try"}
+    processes = sorted((row for row in rows if row.kind == "process"), key=lambda row: (row.start_t or 0, row.id))
+    same = _same(store, run, processes)
+    curves: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
+    series = _series(store, [row.id for row in processes])
+    points = store.points([row.id for row in series])
+    for found in series:
+        curves[same.get(found.span, found.span)][found.name].append(points[found.id])
+    return [_use(row, curves[row.id], ends) for row in processes if row.id in curves]
+
+
+def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
+    """Return the span that a process speaks as, by the one that it had before it spoke."""
+    speaking: dict[tuple[Any, Any, Any], str] = {
+        (row.origin.host, row.origin.pid, row.origin.started): row.origin.process for row in store.origins([run])
+    }
+    known = {row.id for row in processes}
+    found = {}
+    for row in processes:
+        if is_silent(row.id):
+            started = row.id.rpartition("-")[2]
+            key = row.attrs.get("host"), row.attrs.get("pid"), int(started) if started.isdigit() else 0
+            spoken = speaking.get(key)
+            if spoken is not None and spoken in known:
+                found[row.id] = spoken
+    return found
+
+
+def _series(store: Reader, spans: Sequence[str]) -> list[SeriesRow]:
+    return store.series(spans) if spans else []
+
+
+def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, int | None]) -> Use:
+    pid, parent = row.attrs.get("pid"), row.attrs.get("ppid")
+    ended = row.end_t
+    if ended is None and is_silent(row.id):  # who watched it was gone when it ended
+        ended = ends.get(row.parent)
+    return Use(
+        row.id,
+        pid if isinstance(pid, int) else 0,
+        _label(row),
+        str(row.attrs.get("host", "")),
+        parent if isinstance(parent, int) else 0,
+        row.start_t,
+        ended,
+        {name: _add_up(parts) for name, parts in sorted(curves.items())},
+    )
+
+
+def _label(row: SpanRow) -> str:
+    """Return what a process is called: its program, and the script where that is an interpreter."""
+    argv = row.attrs.get("argv")
+    words = [str(word) for word in argv] if isinstance(argv, list) else []
+    if not words:
+        return row.name
+    program = words[0].rpartition("/")[2].lstrip("-")
+    if program.startswith("python"):
+        for word, following in itertools.pairwise([*words[1:], ""]):
+            if word in ("-m", "-c"):
+                return f"python {word} {following.strip().partition(chr(10))[0][:40]}".rstrip()
+            if not word.startswith("-"):
+                return word.rpartition("/")[2] or program
+    return program or row.name
+
+
+def _add_up(parts: list[Points]) -> Curve:
+    """Make one curve of several: by time, what was measured at the same moment is added."""
+    t = np.concatenate([part.t for part in parts])
+    value = np.concatenate([part.value.astype(np.float64) for part in parts])
+    moments, at = np.unique(t, return_inverse=True)
+    return moments, np.bincount(at, weights=value, minlength=len(moments))
+
+
+def hosts(store: Reader, run: str) -> list[Use]:
+    """Return what the hosts of a run used in its time, each GPU as a series `gpu_percent gpu=0`, and so on."""
+    within = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
+    names = {str(row.attrs.get("host")) for row in within if row.kind == "process"}
+    begun = min((row.start_t for row in within if row.start_t is not None), default=0)
+    ended = [row.end_t for row in within if row.kind == "try"]
+    until = max((t for t in ended if t is not None), default=1 << 62) if None not in ended else 1 << 62
+    found = []
+    for row in store.spans(SpanQuery(kind="host"))[::-1]:
+        if row.name not in names:
+            continue
+        series = _series(store, [row.id])
+        points = store.points([one.id for one in series])
+        curves: dict[str, Curve] = {}
+        for one in series:
+            t, value = _add_up([points[one.id]])
+            here = (t >= begun) & (t <= until)
+            if here.any():
+                key = one.name + "".join(f" {tag}={text}" for tag, text in one.tags.items())
+                curves[key] = t[here], value[here]
+        if curves:
+            found.append(Use(row.id, 0, row.name, row.name, 0, row.start_t, row.end_t, curves))
+    return found
+
+
+def marks(store: Reader, run: str) -> list[tuple[int, str]]:
+    """Return the marks of a run, the oldest first: when, and what it says."""
+    found = []
+    for event in store.events(EventQuery(run, kinds=("mark",))):
+        labels = event.attrs.get("labels")
+        said = ", ".join(str(label) for label in labels) if isinstance(labels, list) and not event.text else event.text
+        found.append((event.t, said))
+    return sorted(found)
+
+
+def latest(store: Reader, runs: Sequence[str], fresh: Iterable[Newest] = ()) -> dict[str, dict[str, float]]:
+    """Return what the living processes of each run use by the newest that is known, added up.
+
+    `fresh`: points that wait in the hub. A run of which nothing was measured, or nobody lives, is left out.
+    `gpu_percent` is the sum over the GPUs that its processes have memory on: 100 is one GPU.
+    """
+    living = {row.id: (run, str(row.attrs.get("host", ""))) for run in runs for row in _living(store, run)}
+    at_hosts = {row.id: row.name for row in store.spans(SpanQuery(kind="host", only=()))}
+    newest: dict[tuple[str, str, str], tuple[int, float]] = {}  # by span, name and GPU
+    wanted = [*living, *at_hosts]
+    kept = ((row.span, row.name, row.tags, row.last_t, row.last) for row in _series(store, wanted))
+    waiting = ((point.span, point.name, point.tags, point.t, point.value) for point in fresh)
+    for span, name, tags, t, value in (*kept, *waiting):
+        if t is None or value is None or (span not in living and span not in at_hosts):
+            continue
+        key = span, name, tags.get("gpu", "")
+        if key not in newest or newest[key][0] <= t:
+            newest[key] = t, float(value)
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    gpus: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for (span, name, gpu), (_, value) in newest.items():
+        if span in living and name in _SUMMED:
+            run, host = living[span]
+            sums[run][name] += value
+            if gpu:
+                gpus[run].add((host, gpu))
+    for (span, name, gpu), (_, value) in newest.items():
+        if name == "gpu_percent" and span in at_hosts:
+            for run, used in gpus.items():
+                if (at_hosts[span], gpu) in used:
+                    sums[run][name] += value
+    return {run: dict(values) for run, values in sums.items()}
+
+
+def _living(store: Reader, run: str) -> list[SpanRow]:
+    rows = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
+    over = {row.id for row in rows if row.kind == "try" and row.end_t is not None}
+    return [row for row in rows if row.kind == "process" and row.state not in _ENDS and row.parent not in over]
+
+
+def why_none(store: Reader, run: str) -> str:
+    """Say why nothing was measured of a run, and what to do."""
+    rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
+    if not rows:
+        return f"run {run} has no process yet, so there is nothing to measure: look again when it has begun"
+    wishes = [row.attrs.get("usage_s") for row in rows if not is_silent(row.id)]
+    if not any(wishes):
+        return (
+            f"run {run} was not measured, since its usage is off: init(usage=True), or usage.enable = true in"
+            " vedette.toml, turns it on for the next one"
+        )
+    return (
+        f"run {run} was not measured: it was over before the hub could look at it, or no hub was there;"
+        " `vedette doctor` tells how the hub is"
+    )
+
+
+def runs_alive(store: Reader) -> list[str]:
+    """Return the runs that have not ended."""
+    rows = store.spans(SpanQuery(kind="run", where=Compare("state", "=", "running"), only=()))
+    return [row.id for row in rows]
