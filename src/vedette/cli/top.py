@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise VedetteError("--interval takes seconds, from 0.2 to 3600")
     condition(args.where)
     watched = _Watched(args.settings)
-    if args.once or args.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if args.once or args.json or not _has_terminal():
         return _once(args, watched)
     from vedette.views.top.app import ENDED, Top
     from vedette.views.top.feed import Asked
@@ -52,6 +52,11 @@ def run(args: argparse.Namespace) -> int:
     shown = Top(watched, asked=asked, interval_s=args.interval, lost_after_s=args.settings.lost_after_s)
     shown.run()
     return shown.return_code or 0
+
+
+def _has_terminal() -> bool:
+    """Tell whether a screen can be shown; textual draws on stderr."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 class _Watched:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 _LEVELS = "▁▂▃▄▅▆▇█"
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def spark(values: Sequence[float], width: int) -> str:
@@ -35,9 +34,9 @@ def bar(fraction: float | None, width: int) -> str:
     if width <= 0:
         return ""
     if fraction is None or not math.isfinite(fraction):
-        return "·" * width
-    eighths = math.floor(max(0.0, min(1.0, fraction)) * width * 8)
+        return "─" * width
+    halves = math.floor(max(0.0, min(1.0, fraction)) * width * 2)
     if fraction < 1:
-        eighths = min(eighths, width * 8 - 1)
-    whole, rest = divmod(eighths, 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
+        halves = min(halves, width * 2 - 1)
+    whole, half = divmod(halves, 2)
+    return ("━" * whole + "╸" * half).ljust(width, "─")

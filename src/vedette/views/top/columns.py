@@ -73,9 +73,12 @@ def layout(width: int, rows: Sequence[dict[str, Cell]]) -> list[tuple[Column, in
         least = min(column.least, max(needed[column.key], cell_len(column.title)))
         if column.key in ("bar", "trend", "line"):
             least = column.least
-        if left >= least + 1:
-            widths[column.key] = least
-            left -= least + 1
+        if column.key == "name":
+            least = min(needed["name"], max(column.least, width // 5))
+        if left < least + 1:
+            break
+        widths[column.key] = least
+        left -= least + 1
     left += 1  # none behind the last
     for column in sorted(_COLUMNS, key=lambda column: _ORDER.index(column.key)):
         if column.key in widths and column.key not in ("bar", "trend", "line"):

@@ -16,7 +16,7 @@ COLOURS = {
     "running": "$text-primary", "done": "$text-success", "failed": "bold $text-error", "cancelled": "$text-warning",
     "lost": "bold $text-accent",
 }  # fmt: skip
-_DIM = "$text-muted"
+_DIM = "$foreground 60%"
 _SKEWED_S = 0.5  # what is worth a word
 _SILENT_S = 15.0
 _MOST_HOSTS = 4  # a screen has other things to show
@@ -25,7 +25,8 @@ _MOST_HOSTS = 4  # a screen has other things to show
 def hosts(lines: Sequence[HostLine], width: int) -> Content:
     """Return the hosts, a line each; of many, those with the most to do."""
     shown = sorted(lines, key=lambda line: (line.link != "here", -line.processes, line.name))
-    rows = [_host(line, width) for line in shown[:_MOST_HOSTS]]
+    wide = min(20, max(8, width // 5), max((len(line.name) for line in shown[:_MOST_HOSTS]), default=0))
+    rows = [_host(line, width, wide) for line in shown[:_MOST_HOSTS]]
     if len(shown) > _MOST_HOSTS:
         more = shown[_MOST_HOSTS:]
         text = f"and {len(more)} hosts more, with {_count(sum(line.processes for line in more), 'process')}"
@@ -33,8 +34,8 @@ def hosts(lines: Sequence[HostLine], width: int) -> Content:
     return Content("\n").join(rows)
 
 
-def _host(line: HostLine, width: int) -> Content:
-    name = fit(clean(line.name, one_line=True), min(20, max(8, width // 5)))
+def _host(line: HostLine, width: int, wide: int) -> Content:
+    name = fit(clean(line.name, one_line=True), wide)
     parts: list[tuple[str, str] | str] = [(name, "bold")]
     parts.append(f"  {_count(line.runs, 'run')}, {_count(line.processes, 'process')}")
     if line.link == "cut":

@@ -113,7 +113,7 @@ class RunTable(ScrollView, can_focus=True):
     def _paint(self, name: str) -> Style:
         if name not in _STYLES:
             return Style.null()
-        style = self.get_component_rich_style(f"runs--{name}", partial=True)
+        style = self.get_component_rich_style(f"runs--{name}")
         return Style(color=style.color, bold=style.bold)
 
     def _reveal(self) -> None:
