@@ -25,6 +25,7 @@ PARTS = {
     "power-cut": ("power_cut", "cuts"),
     "remove": ("remove", "runs that are removed"),
     "sync": ("sync", "rounds"),
+    "top": ("top", "seconds"),
 }
 
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0.2 <= args.interval <= 3600:
         raise VedetteError("--interval takes seconds, from 0.2 to 3600")
     condition(args.where)
-    watched = _Watched(args.settings)
+    watched = Watched(args.settings)
     if args.once or args.json or not _has_terminal():
         return _once(args, watched)
     from vedette.views.top.app import ENDED, Top
@@ -59,7 +59,7 @@ def _has_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-class _Watched:
+class Watched:
     """A home, as the screen's feed asks for it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -102,7 +102,7 @@ class _Watched:
         tell(self._home, run, _GRACE_S)
 
 
-def _once(args: argparse.Namespace, watched: _Watched) -> int:
+def _once(args: argparse.Namespace, watched: Watched) -> int:
     from vedette.views.top.columns import cells, ordered  # without a screen, no textual
 
     try:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -196,7 +196,9 @@ def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[Span
     only = ("project",)
     rows = store.spans(SpanQuery(kind="run", where=Both((current, *fits)), only=only))
     if ended:
-        found = store.spans(SpanQuery(kind="run", where=Both(fits), limit=ended, only=only))
+        found = store.spans(
+            SpanQuery(kind="run", where=Both((Not(Compare("end", "=", None)), *fits)), limit=ended, only=only)
+        )
         shown = {row.id for row in rows}
         rows = [*rows, *(row for row in found if row.id not in shown)]
         rows.sort(key=lambda row: (row.start_t or 0, row.id), reverse=True)
@@ -210,11 +212,12 @@ def _read(store: Reader, run: str, about: Known) -> None:
         running = [bar for bar in bars if bar.state == "running"]
         # The oldest that runs is the outermost: what it holds began later.
         about.bar = running[0] if running else bars[-1] if bars else None
-        about.hosts = list(dict.fromkeys(row.origin.host for row in store.origins([run]) if row.origin.host))
-        about.processes = defaultdict(int)
-        for row in store.spans(SpanQuery(prefix=run + "/", only=("host",))):
-            if row.kind == "process" and row.end_t is None:
-                about.processes[str(row.attrs.get("host") or "")] += 1
+        processes = [
+            (row, str(row.attrs.get("host") or ""))
+            for row in store.spans(SpanQuery(kind="process", prefix=run + "/", only=("host",)))
+        ]
+        about.hosts = list(dict.fromkeys(host for _, host in reversed(processes) if host))
+        about.processes = Counter(host for row, host in processes if row.end_t is None)
     if "events" in about.stale:
         lines = store.events(EventQuery(run, kinds=_LINE_KINDS, last=1))
         about.event = lines[-1] if lines else None

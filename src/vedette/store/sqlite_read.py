@@ -80,7 +80,9 @@ class SqliteReader:
         values: list[Any] = []
         for column in ("kind", "parent", "name"):
             if wanted := getattr(query, column):
-                terms.append(f"{column} = ?")
+                # A family is small; the index by kind would lead through all spans of that kind: + forbids it.
+                near = column == "kind" and (query.prefix or query.parent or query.parents)
+                terms.append(f"{'+' if near else ''}{column} = ?")
                 values.append(wanted)
         if query.parents:
             terms.append("parent IN (SELECT value FROM json_each(?))")

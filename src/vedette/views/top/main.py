@@ -33,14 +33,14 @@ class MainScreen(Screen[None]):
     MainScreen #filter { display: none; height: 1; border: none; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "app.help", "help", key_display="?"),
+        Binding("q", "app.leave", "leave"),
         Binding("slash", "filter", "filter", key_display="/"),
         Binding("s", "sort", "sort"),
         Binding("a", "app.all", "all"),
         Binding("l", "app.open_logs", "logs"),
         Binding("m", "app.metric", "metric"),
         Binding("x", "app.stop_run", "stop"),
-        Binding("question_mark", "app.help", "help", key_display="?"),
-        Binding("q", "app.leave", "leave"),
         Binding("escape", "clear", "clear", show=False),
     ]
 

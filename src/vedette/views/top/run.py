@@ -32,13 +32,13 @@ class RunScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
+        Binding("slash", "search", "search", key_display="/"),
+        Binding("x", "app.stop_run", "stop"),
+        Binding("q", "app.leave", "leave"),
         Binding("1,l", "tab('logs')", "logs"),
         Binding("2,p", "tab('progress')", "progress"),
         Binding("3,u", "tab('usage')", "usage"),
         Binding("4,c", "tab('config')", "config"),
-        Binding("slash", "search", "search", key_display="/"),
-        Binding("x", "app.stop_run", "stop"),
-        Binding("q", "app.leave", "leave"),
     ]
 
     def __init__(self, line: RunLine, tab: str, opened: int) -> None:
@@ -76,6 +76,8 @@ class RunScreen(Screen[None]):
         if look.closeup is None:
             return
         self._look = look
+        for line in look.overview.runs if look.overview is not None else ():
+            self.line = line if line.id == self.line.id else self.line
         self.query_one(LogView).add(look.closeup.events)
         self._draw()
 
