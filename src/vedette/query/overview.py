@@ -90,6 +90,7 @@ class Overview(Struct, frozen=True):
     hosts: list[HostLine]
     alive: int
     ended: int  # that are shown
+    is_new: bool = False  # no run was ever here
 
 
 class Known(Struct):
@@ -187,7 +188,9 @@ def overview(
         lines.append(_line(store, view, about, metric, waiting[row.id], trails, used.get(row.id, {})))
     lines.sort(key=lambda line: not line.alive)  # stable: the newest first within
     alive = sum(line.alive for line in lines)
-    return Overview(lines, _hosts(store, lines, known, origins, fresh, health, here, now), alive, len(lines) - alive)
+    hosts = _hosts(store, lines, known, origins, fresh, health, here, now)
+    is_new = not lines and not store.spans(SpanQuery(kind="run", limit=1, only=()))
+    return Overview(lines, hosts, alive, len(lines) - alive, is_new)
 
 
 def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[SpanRow]:

@@ -30,7 +30,7 @@ HELP = (
 _BOX = """
     align: center middle;
     & > .box {
-        width: auto; max-width: 95%; height: auto; max-height: 90%;
+        width: auto; max-width: 95%; height: auto; max-height: 90%; scrollbar-size-vertical: 1;
         border: round $primary; padding: 0 1; background: $surface;
     }
 """
@@ -61,7 +61,7 @@ class Confirm(ModalScreen[bool]):
 class Help(ModalScreen[None]):
     """Says what the keys do."""
 
-    DEFAULT_CSS = f"Help {{ {_BOX} }}"
+    DEFAULT_CSS = f"Help {{ {_BOX} }} Help > .box {{ width: 86; }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "close", "back")]
 
     def compose(self) -> ComposeResult:
@@ -78,7 +78,11 @@ class Help(ModalScreen[None]):
 class Choose(ModalScreen[str | None]):
     """Has one of several names chosen."""
 
-    DEFAULT_CSS = f"Choose {{ {_BOX} }} Choose OptionList {{ border: none; max-height: 20; min-width: 24; }}"
+    DEFAULT_CSS = f"""
+    Choose {{ {_BOX} }}
+    Choose > .box {{ width: 40; }}
+    Choose OptionList, Choose OptionList:focus {{ border: none; padding: 0; max-height: 20; }}
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", "back"),
         Binding("j", "down", "down", show=False),

@@ -243,9 +243,9 @@ class Feed:
         pause_s = _AGAIN_S[0]
         met = False
         while not self._closed:
-            if not self._home.has_hub() and not self._alive and self.looks:
+            if not self.looks or (not self._home.has_hub() and not self._alive):
                 self._say("")  # nobody needs one; the next run brings its own
-                time.sleep(1.0)
+                time.sleep(_LEAST_S)
                 continue
             try:
                 for change in self._home.follow():

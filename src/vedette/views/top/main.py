@@ -72,17 +72,19 @@ class MainScreen(Screen[None]):
             return
         seen = look.overview
         table, empty = self.query_one(RunTable), self.query_one("#empty", Static)
-        if seen is not None:
+        if seen is not None and not look.mistake:
             self.query_one("#hosts", Static).update(paint.hosts(seen.hosts, self.size.width or 80))
             table.show(ordered(seen.runs, self._sort))
-        said = self._why_empty(look, seen)
-        empty.display, table.display = bool(said), not said
-        empty.update(Content(said))
+        if not look.mistake:
+            said = self._why_empty(look, seen)
+            empty.display, table.display = bool(said), not said
+            empty.update(Content(said))
+            self.query_one("#hosts", Static).display = seen is not None and bool(seen.hosts)
         self.query_one("#status", Static).update(self._status(look, seen))
 
     @staticmethod
     def _why_empty(look: Look, seen: Overview | None) -> str:
-        if seen is None:
+        if seen is None or seen.is_new:
             return _NOTHING
         if seen.runs:
             return ""
@@ -90,16 +92,12 @@ class MainScreen(Screen[None]):
             return "No run fits the filter: / changes it, esc takes it away" + (
                 "." if look.asked.ended else ", a looks among those that ended long ago, too."
             )
-        return (
-            _NOTHING
-            if look.asked.ended
-            else "Nothing is running, and nothing has ended just now: a shows what ended before."
-        )
+        return "Nothing is running, and nothing has ended just now: a shows what ended before."
 
     def _status(self, look: Look, seen: Overview | None) -> Content:
         parts: list[tuple[str, str] | str] = []
         if look.mistake:
-            parts.append((clean(look.mistake, one_line=True) + "  ", "bold $text-error"))
+            parts.append((clean(look.mistake, one_line=True).replace("--where ", "") + "  ", "bold $text-error"))
         if look.trouble:
             parts.append((clean(look.trouble, one_line=True) + "  ", "bold $text-warning"))
         if seen is not None:

@@ -134,7 +134,7 @@ def processes(near: CloseUp, width: int) -> Content:
     host_width = max(4, min(16, max(len(line.host) for line in near.processes)))
     left = width - 2 - name_width - host_width - 9 - sum(size_ + 1 for *_, size_ in used)
     trend = max(0, min(32, left - 2))
-    if trend < 6:
+    if trend < 6 or not any(line.trends for line in near.processes):
         trend = 0
     head = "  " + " ".join(
         [fit("PROCESS", name_width), fit("HOST", host_width), fit("PID", 7, right=True)]
