@@ -146,7 +146,7 @@ def test_a_metric_that_was_never_sealed(store, make):
 
 
 def test_what_it_uses(store, make):
-    """CPU and memory are those of the processes that live, by the newest that is known; GPUs those they have memory on."""
+    """CPU and memory are those of the processes that live, by the newest known; GPUs those they have memory on."""
     living(make, "a")
     make.facts("a", Span("host-camp-1", BORN, "up", kind="host", name="camp", attrs={"cpus": 4, "memory_bytes": 1000}))
     make.points("a/1/o", "cpu_percent", [10.0, 20.0])

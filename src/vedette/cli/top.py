@@ -80,9 +80,10 @@ class Watched:
 
     def newest(self) -> list[wire.Newest]:
         """Return the points that wait in the hub."""
-        from vedette.app import newest
+        from vedette.app import ask
 
-        return newest(self._home)
+        answer = ask(self._home, wire.AskLatest())
+        return answer.points if isinstance(answer, wire.Latest) else []
 
     def health(self) -> wire.Health | None:
         """Return how the hub is."""

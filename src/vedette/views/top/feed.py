@@ -130,7 +130,7 @@ class Feed:
         while not self._closed:
             asked, urgent, changes = self._take()
             now = time.monotonic()
-            full_at = looked_at + (self._interval_s if self._alive or changes else _QUIET_S)
+            full_at = looked_at + (_QUIET_S if self._is_quiet and not changes else self._interval_s)
             full = urgent or now >= full_at
             if full or self._concerns(changes, asked):
                 looked_at = now if full else looked_at
@@ -144,6 +144,11 @@ class Feed:
             self._wake.clear()
             if not self._urgent:
                 time.sleep(_LEAST_S)
+
+    @property
+    def _is_quiet(self) -> bool:
+        last = self._last
+        return last is not None and last.overview is not None and not self._alive and not last.trouble
 
     def _take(self) -> tuple[Asked, bool, list[Change]]:
         with self._lock:
@@ -189,7 +194,6 @@ class Feed:
     def _see(self, asked: Asked, *, full: bool) -> Look:
         if self._store is None:
             self._store, self._behind = self._home.open(up_to_date=self.looks == 0)
-        trouble = self._trouble or self._behind
         if full or self._last is None or self._last.overview is None:
             self._ask_hub()
             seen = overview(
@@ -215,7 +219,7 @@ class Feed:
             with self._lock:
                 if near.events and self._asked.opened == asked.opened:
                     self._after = near.events[-1].id
-        return Look(asked, seen, near, trouble=trouble)
+        return Look(asked, seen, near, trouble=self._trouble or self._behind)
 
     def _ask_hub(self) -> None:
         """Get what the store has not; a hub that is not there is not waited for."""
@@ -223,7 +227,7 @@ class Feed:
         if not self._home.has_hub():
             self._fresh, self._health = [], None
             return
-        with contextlib.suppress(HubError):
+        try:
             self._fresh = []
             self._fresh = self._home.newest()
             self._trails.take(self._fresh)
@@ -231,6 +235,8 @@ class Feed:
             if now - self._health_at >= _HEALTH_S:
                 self._health_at = now
                 self._health = self._home.health()
+        except HubError as error:
+            self._behind = f"{error}; what you see may be behind"
 
     def _shut(self) -> None:
         if self._store is not None:
