@@ -240,3 +240,13 @@ def test_an_empty_store(store, make):
     assert overview(store).is_new
     make.run("a")
     assert not overview(store, "nobody", now=LATER).is_new
+
+
+def test_a_filter_changes_no_host(store, make):
+    """A host is as busy as it is, whatever is shown."""
+    living(make, "a")
+    living(make, "b")
+    seen = overview(store, "nobody", now=NOW)
+
+    assert (seen.runs, seen.alive) == ([], 0)
+    assert [(host.name, host.runs, host.processes) for host in seen.hosts] == [("camp", 2, 2)]

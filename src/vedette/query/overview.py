@@ -171,6 +171,9 @@ def overview(
     now = time.time_ns() if now is None else now
     known = {} if known is None else known
     rows = _rows(store, condition(where), ended, now)
+    fitting = {row.id for row in rows}
+    if where:  # a host is as busy as it is, whatever is shown
+        rows += [row for row in _rows(store, None, 0, now) if row.id not in fitting]
     open_ones = [row.id for row in rows if row.end_t is None]
     origins = store.origins(open_ones) if open_ones else []
     heard = signs(store, open_ones) if open_ones else {}
@@ -186,11 +189,12 @@ def overview(
             _read(store, row.id, about)
         view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
         lines.append(_line(store, view, about, metric, waiting[row.id], trails, used.get(row.id, {})))
-    lines.sort(key=lambda line: not line.alive)  # stable: the newest first within
-    alive = sum(line.alive for line in lines)
     hosts = _hosts(store, lines, known, origins, fresh, health, here, now)
+    shown = [line for line in lines if line.id in fitting]
+    shown.sort(key=lambda line: not line.alive)  # stable: the newest first within
+    alive = sum(line.alive for line in shown)
     is_new = not lines and not store.spans(SpanQuery(kind="run", limit=1, only=()))
-    return Overview(lines, hosts, alive, len(lines) - alive, is_new)
+    return Overview(shown, hosts, alive, len(shown) - alive, is_new)
 
 
 def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[SpanRow]:

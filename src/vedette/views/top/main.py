@@ -121,7 +121,7 @@ class MainScreen(Screen[None]):
         """Have a filter typed."""
         box = self.query_one("#filter", Input)
         box.display = True
-        box.focus()
+        self.set_focus(box)  # at once: what is typed next is for it
 
     def on_input_submitted(self) -> None:
         """Keep it, and go back to the table."""
@@ -137,4 +137,4 @@ class MainScreen(Screen[None]):
         self._back_to_table()
 
     def _back_to_table(self) -> None:
-        self.query_one(RunTable).focus()
+        self.set_focus(self.query_one(RunTable))

@@ -118,7 +118,7 @@ class RunScreen(Screen[None]):
         self.action_tab("logs")
         box = self.query_one("#search", Input)
         box.display = True
-        box.focus()
+        self.set_focus(box)  # at once: what is typed next is for it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Narrow them as it is typed."""
