@@ -250,3 +250,11 @@ def test_a_filter_changes_no_host(store, make):
 
     assert (seen.runs, seen.alive) == ([], 0)
     assert [(host.name, host.runs, host.processes) for host in seen.hosts] == [("camp", 2, 2)]
+
+
+def test_a_host_that_has_fallen_silent(store, make):
+    """A host whose runs are lost stays for an hour, with nothing that lives there; then it is let go."""
+    living(make, "a", heard_t=NOW - 90 * SECOND)
+
+    assert [(host.name, host.runs, host.silent_s) for host in overview(store, now=NOW).hosts] == [("camp", 0, 90)]
+    assert overview(store, now=NOW + 3600 * SECOND).hosts == []

@@ -32,6 +32,7 @@ from vedette.store import (
 from vedette.wire import Change, Health, Newest
 
 RECENT_S = 600.0  # one that ended so long ago is still shown with the living
+_MISSED_S = 3600.0  # a host that was heard so long ago, and on which something should live, is still shown
 _TREND = 256  # points
 _LINE_KINDS = ("log", "output", "warning", "exception", "mark")
 _MOST_CHARS = 500  # of a line
@@ -316,6 +317,8 @@ def _hosts(
             skews[origin.host] = row.skew_s
         if origin.span in alive:
             runs[origin.host].add(origin.span)
+        elif now - row.heard_t < _MISSED_S * 10**9:
+            runs[origin.host]
     for run in alive:
         for host, count in known[run].processes.items():
             processes[host] += count
