@@ -26,6 +26,7 @@ PARTS = {
     "remove": ("remove", "runs that are removed"),
     "sync": ("sync", "rounds"),
     "top": ("top", "seconds"),
+    "usage": ("usage", "seconds of each"),
 }
 
 

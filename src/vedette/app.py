@@ -82,9 +82,10 @@ def newest(home: Home, prefix: str = "") -> list[wire.Newest]:
 
 def latest(home: Home, runs: list[str] | None = None) -> dict[str, dict[str, float]]:
     """Return what the living processes of runs (None: of all that run) use right now; seals nothing."""
+    fresh = newest(home)  # first: what is sealed meanwhile is then in the store
     store = open_reader(home.store)
     try:
-        return usage.latest(store, usage.runs_alive(store) if runs is None else runs, newest(home))
+        return usage.latest(store, usage.runs_alive(store) if runs is None else runs, fresh)
     finally:
         store.close()
 

@@ -39,6 +39,11 @@ MESSAGES = (
     | st.just(wire.AskHealth())
     | st.builds(wire.Health, INTS, TEXT, st.floats(allow_nan=False), INTS, INTS, st.dictionaries(TEXT, TEXT), TEXT)
     | st.just(wire.Done())
+    | st.builds(wire.AskLatest, TEXT)
+    | st.builds(
+        wire.Latest,
+        st.lists(st.builds(wire.Newest, TEXT, TEXT, st.dictionaries(TEXT, TEXT), INTS, st.floats(allow_nan=False))),
+    )
     | st.builds(wire.Change, st.lists(TEXT), st.lists(TEXT), st.lists(TEXT), st.booleans())
     | st.builds(wire.Refused, TEXT)
 )

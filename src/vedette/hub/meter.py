@@ -135,7 +135,8 @@ class Meter:
         if not wanted:
             return
         self._t = t = max(time.time_ns(), self._t)
-        # The parent of one that is known may be gone. Trees come last, as they are walked first: whose it is, is then known.
+        # Those that are known are roots, too: a parent may be gone. Trees are last, for these are walked first, and
+        # whoever is met in one is then known to be a part of it.
         roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
         roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)

@@ -46,8 +46,8 @@ class Machine(NamedTuple):
 def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") -> Snapshot:
     """Take a snapshot of the processes with these pids and of all that descend from them.
 
-    A tree is seen from its root downward, the last root first. Those in `apart` are left out with their descendants, unless they are roots themselves. `proc` is where the kernel
-    shows its processes.
+    A tree is seen from its root downward, that of the last root first. Those in `apart` are left out with their
+    descendants, unless they are roots themselves. `proc` is where the kernel shows its processes.
     """
     at_s = time.monotonic()
     if not os.path.isdir(os.path.join(proc, "self")) and proc == "/proc":

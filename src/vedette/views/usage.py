@@ -106,6 +106,8 @@ def prepare(uses: Sequence[Use], hosts: Sequence[Use], marks: Sequence[tuple[int
             for key, curve in one.series.items()
             if key.partition(" ")[0] == resource
         ]
+        if not stacked:  # so that in a terminal, where lines are areas, the lower one is not hidden
+            layers.sort(key=lambda layer: float(np.nan_to_num(layer.values).sum()))
         if layers:
             charts.append(Chart(resource, title, unit, layers, stacked))
     shown = [(t, text) for t, text in marks if begin_t <= t <= end_t]
