@@ -28,6 +28,7 @@ PARTS = {
     "power-cut": ("power_cut", "cuts"),
     "remove": ("remove", "runs that are removed"),
     "sync": ("sync", "rounds"),
+    "top": ("top", "seconds"),
     "usage": ("usage", "seconds of each"),
     "console": ("console", "rounds"),
 }

@@ -453,6 +453,12 @@ def lines(store):
         (EventQuery(search="los"), []),
         (EventQuery(last=2), ["out of memory", "below"]),
         (EventQuery("r1", last=1), ["below"]),
+        (EventQuery("r1", last=2), ["loss is nan", "below"]),
+        (EventQuery("r1", kinds=("mark",), last=1), ["epoch one"]),
+        (EventQuery("r1", level=30, last=5), ["loss is nan"]),
+        (EventQuery("r1", search="one", last=1), ["epoch one"]),
+        (EventQuery("r1", after=1, last=9), ["loss is nan", "below"]),
+        (EventQuery("r", last=3), []),
         (EventQuery(last=0), []),
         (EventQuery(level=99), []),
     ],
@@ -751,3 +757,30 @@ def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
     assert store.series() == []
     assert store.marks() == {}
     assert [row.state for row in store.spans(SpanQuery(kind="run"))] == ["done"]
+
+
+def test_the_newest_points_of_a_series(store):
+    """Of many points the newest come, about as many as are asked for, in order, whatever they were kept as."""
+    for number in range(40):
+        start = number * 10
+        store.keep([samples(list(range(start, start + 10)), first=start + 1, t=T + start * US, step=start)])
+    other = samples([5.0], name="acc", who=origin("o2"))
+    store.keep([other])
+    ids = {row.name: row.id for row in store.series()}
+    found = store.recent([*ids.values(), 10**6], 25)
+
+    assert found[ids["loss"]].value.tolist() == list(range(375, 400))
+    assert found[ids["loss"]].step.tolist() == list(range(375, 400))
+    assert found[ids["acc"]].value.tolist() == [5.0]
+    assert len(found[10**6]) == 0
+    assert len(store.recent([ids["loss"]], 10**6)[ids["loss"]]) >= 300
+
+
+def test_a_family_is_found_without_reading_all_of_its_kind(store):
+    """Spans of a kind below one are found among any number of others."""
+    many = [Span(f"r{n:03d}/p", T + n, "running", kind="process", parent=f"r{n:03d}") for n in range(300)]
+    store.keep([facts(*many)])
+
+    assert [row.id for row in store.spans(SpanQuery(kind="process", prefix="r007/"))] == ["r007/p"]
+    assert [row.id for row in store.spans(SpanQuery(kind="process", parent="r008"))] == ["r008/p"]
+    assert store.spans(SpanQuery(kind="run", prefix="r007/")) == []

@@ -30,19 +30,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Stop a run; exit with 1 when it has not ended in time."""
-    from vedette.app import ask
-
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
     home = Home.of(args.settings)
     found = find(open_home(args.settings), args.RUN)
     if found.state not in KINDS["run"].climbing:
         return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
-    told = {"grace_s": args.grace, "by": _user()}
-    command = Command(new_id(8), found.id, "stop", time.time_ns() + _EXPIRES_S * 10**9, told)
-    answer = ask(home, wire.Order(command))
-    if isinstance(answer, wire.Done) and not answer.count:
-        raise HubError(f"no living process of run {found.id} is known here, and no other hub is connected")
+    tell(home, found.id, args.grace)
     if args.no_wait:
         return _report(args, found.id, found.state, "", f"run {found.id} was told to stop")
     deadline = time.monotonic() + args.grace + _MARGIN_S
@@ -57,6 +51,17 @@ def run(args: argparse.Namespace) -> int:
     raise HubError(
         f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"
     )
+
+
+def tell(home: Home, run_id: str, grace_s: float) -> None:
+    """Have a run told to stop; raise HubError when nobody is there to be told."""
+    from vedette.app import ask
+
+    told = {"grace_s": grace_s, "by": _user()}
+    command = Command(new_id(8), run_id, "stop", time.time_ns() + _EXPIRES_S * 10**9, told)
+    answer = ask(home, wire.Order(command))
+    if isinstance(answer, wire.Done) and not answer.count:
+        raise HubError(f"no living process of run {run_id} is known here, and no other hub is connected")
 
 
 def _user() -> str:

@@ -281,6 +281,9 @@ class Reader(Protocol):
     def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
         """Return the same points, by the process that logged them."""
 
+    def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
+        """Return the newest points of these series, about so many of each, for a glance: little else is read."""
+
     def written(self, spans: Sequence[str]) -> dict[str, int]:
         """Return when attributes of these spans were last written: who edits what was read writes at a later time."""
 

@@ -80,7 +80,9 @@ class SqliteReader:
         values: list[Any] = []
         for column in ("kind", "parent", "name"):
             if wanted := getattr(query, column):
-                terms.append(f"{column} = ?")
+                # A family is small; the index by kind would lead through all spans of that kind: + forbids it.
+                near = column == "kind" and (query.prefix or query.parent or query.parents)
+                terms.append(f"{'+' if near else ''}{column} = ?")
                 values.append(wanted)
         if query.parents:
             terms.append("parent IN (SELECT value FROM json_each(?))")
@@ -109,15 +111,22 @@ class SqliteReader:
         """Return events, the oldest first."""
         terms = ["events.id > ?", "level >= ?"]
         values: list[Any] = [query.after, query.level]
-        if query.span:
-            terms.append("(events.span = ? OR (events.span > ? AND events.span < ?))")
-            values += [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
         if query.kinds:
             terms.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
             values += query.kinds
         if query.search:
             terms.append("events.id IN (SELECT rowid FROM events_text WHERE events_text MATCH ?)")
             values.append(" ".join('"' + word.replace('"', '""') + '"' for word in query.search.split()))
+        if query.span:
+            of, parts = "events.span = ?", "events.span > ? AND events.span < ?"
+            bound: list[Any] = [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
+            if query.last is None:
+                terms.append(f"({of} OR ({parts}))")
+            else:  # an index leads to the newest of the span itself: a run may have millions
+                newest = f"SELECT id FROM events WHERE {' AND '.join([*terms, of])} ORDER BY id DESC LIMIT ?"
+                terms.append(f"events.id IN (SELECT id FROM ({newest}) UNION ALL SELECT id FROM events WHERE {parts})")
+                bound = [*values, bound[0], int(query.last), *bound[1:]]
+            values += bound
         order = f"DESC LIMIT {int(query.last)}" if query.last is not None else "ASC"
         rows = self.connection.execute(
             "SELECT events.id, events.span, t, kind, level, text, attrs, coalesce(host, ''), coalesce(pid, 0)"
@@ -179,6 +188,32 @@ class SqliteReader:
             for number, processes in found.items()
         }
 
+    def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
+        """Return the newest points of these series, about so many of each; little else is read."""
+        found: dict[int, Points] = {}
+        for number in series:
+            chosen: list[int] = []
+            left = count
+            for chunk, points in self.connection.execute(
+                "SELECT chunks.id, axes.count FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ?"
+                " ORDER BY axes.last_t DESC LIMIT ?",
+                (number, _MOST_RECENT_CHUNKS),
+            ):
+                if left > 0:
+                    chosen.append(chunk)
+                    left -= points
+            rows = self.connection.execute(
+                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis"
+                " WHERE chunks.id IN (SELECT value FROM json_each(?)) ORDER BY origin, first_n",
+                (json.dumps(chosen),),
+            ).fetchall()
+            parts = [
+                Points(chunks.unpack(step), chunks.unpack(t) * 1000, chunks.unpack(value)) for step, t, value in rows
+            ]
+            points = joined(parts)
+            found[number] = Points(points.step[-count:], points.t[-count:], points.value[-count:])
+        return found
+
     def written(self, spans: Sequence[str]) -> dict[str, int]:
         """Return when attributes of these spans were last written."""
         return dict(
@@ -232,6 +267,7 @@ class SqliteReader:
         return True
 
 
+_MOST_RECENT_CHUNKS = 32
 _CHUNKS_IN_ORDER = "FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ? ORDER BY origin, first_n"
 
 

@@ -1,0 +1,182 @@
+"""watch all runs and hosts on one screen: state, progress, trend, CPU, memory, GPU, last line
+examples:
+  vedette top
+  vedette top --where "project = cifar and metric.loss < 0.5" --metric accuracy
+  vedette top --all
+  vedette top --once
+  vedette top --json | jq '.runs[] | select(.alive) | .name'
+
+keys: up down j k choose, enter opens a run, l its lines, / filters, s sorts, a shows what ended long ago,
+m chooses the metric, x stops a run (it asks before), t light or dark, ? help, esc back, q leaves
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+
+from vedette import kernel, wire
+from vedette.cli.output import print_json, table
+from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.home import Home
+from vedette.query.overview import RECENT_S, Overview, condition, overview
+from vedette.settings import Settings
+from vedette.store import Reader
+from vedette.store.sqlite import open_reader
+
+_GRACE_S = 10.0
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("--where", default="", help="only runs for which this holds, or whose name has these words")
+    parser.add_argument("-a", "--all", action="store_true", help="the newest runs that ended long ago, too")
+    parser.add_argument("--metric", default="", help="the series to draw, where a run has it (default: a loss)")
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks (default 1)")
+    parser.add_argument("--once", action="store_true", help="print it once, as text, and leave")
+    parser.add_argument("--json", action="store_true", help="print it once, as JSON, and leave")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show what runs; without a terminal, once."""
+    if not 0.2 <= args.interval <= 3600:
+        raise VedetteError("--interval takes seconds, from 0.2 to 3600")
+    condition(args.where)
+    watched = Watched(args.settings)
+    if args.once or args.json or not _has_terminal():
+        return _once(args, watched)
+    from vedette.views.top.app import ENDED, Top
+    from vedette.views.top.feed import Asked
+
+    asked = Asked(where=args.where, ended=ENDED if args.all else 0, metric=args.metric)
+    shown = Top(watched, asked=asked, interval_s=args.interval, lost_after_s=args.settings.lost_after_s)
+    shown.run()
+    return shown.return_code or 0
+
+
+def _has_terminal() -> bool:
+    """Tell whether a screen can be shown; textual draws on stderr."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+class Watched:
+    """A home, as the screen's feed asks for it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.host = kernel.host()
+        self._home = Home.of(settings)
+
+    def open(self, *, up_to_date: bool) -> tuple[Reader, str]:
+        """Open the store; `up_to_date`: with all that was logged until now, where a hub can be had."""
+        from vedette.app import open_store
+
+        return open_store(self._home) if up_to_date else (open_reader(self._home.store), "")
+
+    def follow(self) -> Iterator[wire.Change]:
+        """Yield what changes until the hub goes away."""
+        from vedette.app import follow
+
+        return follow(self._home, "")
+
+    def newest(self) -> list[wire.Newest]:
+        """Return the points that wait in the hub."""
+        from vedette.app import ask
+
+        answer = ask(self._home, wire.AskLatest())
+        return answer.points if isinstance(answer, wire.Latest) else []
+
+    def health(self) -> wire.Health | None:
+        """Return how the hub is."""
+        from vedette.app import ask
+
+        answer = ask(self._home, wire.AskHealth())
+        return answer if isinstance(answer, wire.Health) else None
+
+    def has_hub(self) -> bool:
+        """Tell whether a hub lives."""
+        return self._home.hub_pid() is not None
+
+    def stop(self, run: str) -> None:
+        """Have a run stopped."""
+        from vedette.cli.stop import tell
+
+        tell(self._home, run, _GRACE_S)
+
+
+def _once(args: argparse.Namespace, watched: Watched) -> int:
+    from vedette.views.top.columns import cells, ordered  # without a screen, no textual
+
+    try:
+        store, warning = watched.open(up_to_date=True)
+    except NotFoundError:
+        if args.json:
+            print_json({"runs": [], "hosts": [], "alive": 0, "ended": 0})
+        else:
+            print("nothing has been logged to this home yet: `vedette run -- CMD` or vedette.init() begins a run")
+        return 0
+    if warning:
+        sys.stderr.write(f"vedette: {warning}\n")
+    health, fresh = None, []
+    try:
+        fresh = watched.newest()
+        health = watched.health()
+    except HubError:
+        pass
+    seen = overview(
+        store,
+        args.where,
+        ended=200 if args.all else 0,
+        metric=args.metric,
+        fresh=fresh,
+        health=health,
+        here=watched.host,
+        lost_after_s=args.settings.lost_after_s,
+    )
+    if args.json:
+        print_json(_plain(seen))
+        return 0
+    _print_hosts(seen)
+    if not seen.runs:
+        fits = "that fits " if args.where else ""
+        print(f"no run {fits}is alive or ended in the last {RECENT_S / 60:.0f} minutes; --all shows more")
+        return 0
+    now = time.time_ns()
+    rows = [cells(line, now) for line in ordered(seen.runs, "newest")]
+    keys = ["state", "name", "project", "host", "age", "bar", "left", "metric", "last", "cpu", "memory", "gpu", "line"]
+    shown = [key for key in keys if key in ("state", "name", "age") or any(row[key].text for row in rows)]
+    titles = {"bar": "PROGRESS", "last": "VALUE", "line": "LAST LINE"}
+    headers = [titles.get(key, key.upper()) for key in shown]
+    table(
+        headers,
+        [[row[key].text for key in shown] for row in rows],
+        right=["AGE", "PROGRESS", "LEFT", "VALUE", "CPU", "MEMORY", "GPU"],
+        shrink=["LAST LINE", "NAME", "PROJECT", "HOST"],
+        drop=["PROJECT", "METRIC", "HOST", "GPU", "LEFT", "VALUE", "MEMORY", "CPU", "LAST LINE"],
+    )
+    return 0
+
+
+def _print_hosts(seen: Overview) -> None:
+    from vedette.views.top.columns import short_size
+
+    rows = []
+    for host in seen.hosts:
+        gpus = ", ".join(f"{gpu}: {told.get('gpu_percent', 0):.0f}%" for gpu, told in host.gpus.items())
+        cpu = "" if host.cpu_percent is None else f"{host.cpu_percent:.0f}%"
+        memory = "" if host.memory_bytes is None else short_size(host.memory_bytes)
+        skew = "" if host.skew_s is None else f"{host.skew_s:+.1f}s"
+        rows.append([host.name, str(host.runs), str(host.processes), cpu, memory, gpus, host.link, skew])
+    if rows:
+        headers = ["HOST", "RUNS", "PROCESSES", "CPU", "MEMORY", "GPU", "LINK", "CLOCK"]
+        table(headers, rows, right=headers[1:5], drop=["CLOCK", "GPU", "LINK"])
+        print()
+
+
+def _plain(seen: Overview) -> object:
+    import msgspec
+
+    shown = msgspec.to_builtins(seen)
+    for line, row in zip(seen.runs, shown["runs"], strict=True):
+        if line.bar is not None:
+            row["bar"] |= {"fraction": line.bar.fraction, "eta_s": line.bar.eta_s(time.time_ns())}
+    return shown

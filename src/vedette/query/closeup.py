@@ -1,0 +1,99 @@
+"""One run from nearby: its newest lines, its bars, what its processes use, and all that it was told."""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from vedette.fold import flatten
+from vedette.model import Value
+from vedette.query.progress import Bar, bars
+from vedette.query.runs import RunView, view
+from vedette.query.silence import LOST_AFTER_S
+from vedette.store import EventQuery, EventRow, Reader, SpanQuery, SpanRow
+from vedette.wire import Newest
+
+_MOST_PROCESSES = 200
+_TREND = 128
+_CURVES = ("cpu_percent", "memory_bytes")
+
+
+class ProcessLine(Struct, frozen=True):
+    """A process, in a line; `values` are the newest by resource, GPUs added up."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    state: str
+    cause: str
+    values: dict[str, float]
+    trends: dict[str, list[float]]
+
+
+class CloseUp(Struct, frozen=True):
+    """A run, with what is new of its lines since the last look."""
+
+    run: RunView
+    events: list[EventRow]
+    bars: list[Bar]
+    processes: list[ProcessLine]  # those that live first
+    hidden: int  # processes more than are shown
+    config: dict[str, Value]
+    values: dict[str, float]  # the newest of each series
+
+
+def closeup(
+    store: Reader,
+    run: str,
+    *,
+    after: int = 0,
+    last: int = 2000,
+    fresh: Sequence[Newest] = (),
+    now: int | None = None,
+    lost_after_s: float = LOST_AFTER_S,
+) -> CloseUp:
+    """Look at a run, by its id; of the lines after an id, the last so many. Raise NotFoundError when it is gone."""
+    now = time.time_ns() if now is None else now
+    seen = view(store, run, now=now, lost_after_s=lost_after_s)
+    events = store.events(EventQuery(run, after, last=last))
+    rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
+    rows.sort(key=lambda row: (row.end_t is not None, row.start_t or 0, row.id))
+    values = {name: float(value) for name, value in store.last_values([run]).get(run, {}).items()}
+    values |= {point.name: float(point.value) for point in fresh if point.span == run and not point.tags}
+    processes = _processes(store, rows[:_MOST_PROCESSES], fresh)
+    hidden = max(0, len(rows) - _MOST_PROCESSES)
+    return CloseUp(seen, events, bars(store, run), processes, hidden, flatten(seen.config), values)
+
+
+def _processes(store: Reader, rows: Sequence[SpanRow], fresh: Sequence[Newest]) -> list[ProcessLine]:
+    newest: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    trends: dict[str, dict[str, list[float]]] = defaultdict(dict)
+    spans = [row.id for row in rows]
+    series = store.series(spans) if spans else []
+    for one in series:
+        if one.last is not None:
+            newest[one.span][one.name, one.tags.get("gpu", "")] = float(one.last)
+    drawn = {one.id: one for one in series if one.name in _CURVES and not one.tags}
+    for number, points in store.recent(list(drawn), _TREND).items():
+        trends[drawn[number].span][drawn[number].name] = points.value.astype(np.float64).tolist()
+    wanted = set(spans)
+    for point in fresh:
+        if point.span in wanted:
+            newest[point.span][point.name, point.tags.get("gpu", "")] = float(point.value)
+    found = []
+    for row in rows:
+        sums: dict[str, float] = defaultdict(float)
+        for (name, _), value in newest[row.id].items():
+            sums[name] += value
+        pid = row.attrs.get("pid")
+        host = str(row.attrs.get("host") or "")
+        found.append(
+            ProcessLine(
+                row.id, row.name, host, pid if isinstance(pid, int) else 0, row.state, row.cause,
+                dict(sums) if row.end_t is None else {}, trends[row.id],
+            )
+        )  # fmt: skip
+    return found

@@ -1,0 +1,363 @@
+"""Everything at a glance: the runs of a home and its hosts, a line each, as `vedette top` shows them."""
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, field
+
+from vedette.model import PURGED, above
+from vedette.query import progress, usage
+from vedette.query.progress import Bar
+from vedette.query.runs import Family, RunView
+from vedette.query.silence import LOST, LOST_AFTER_S, signs
+from vedette.query.where import FAMILIES, parse
+from vedette.store import (
+    Both,
+    Compare,
+    Either,
+    EventQuery,
+    EventRow,
+    Not,
+    OriginRow,
+    Reader,
+    SeriesRow,
+    SpanQuery,
+    SpanRow,
+    Where,
+)
+from vedette.wire import Change, Health, Newest
+
+RECENT_S = 600.0  # one that ended so long ago is still shown with the living
+_MISSED_S = 3600.0  # a host that was heard so long ago, and on which something should live, is still shown
+_TREND = 256  # points
+_LINE_KINDS = ("log", "output", "warning", "exception", "mark")
+_MOST_CHARS = 500  # of a line
+_OPERATOR = re.compile(r"[=<>~()]")
+_SHOWN = Both((Not(Compare("removed", "=", True)), Not(Compare("state", "=", PURGED))))
+
+
+class RunLine(Struct, frozen=True):
+    """A run, in a line. None is what is not known."""
+
+    id: str
+    name: str
+    project: str
+    state: str
+    cause: str
+    alive: bool
+    hosts: list[str]
+    processes: int  # that live
+    start_t: int | None
+    end_t: int | None
+    duration_s: float | None
+    silent_s: float | None
+    bar: Bar | None  # the outermost that runs, else the newest
+    metric: str
+    metrics: list[str]
+    trend: list[float]
+    last: float | None
+    cpu_percent: float | None
+    memory_bytes: float | None
+    gpu_percent: float | None
+    gpu_memory_bytes: float | None
+    line: str
+    level: int
+
+
+class HostLine(Struct, frozen=True):
+    """A host, in a line. None is what is not known."""
+
+    name: str
+    runs: int  # that live
+    processes: int
+    cpus: int | None
+    cpu_percent: float | None
+    memory_bytes: float | None
+    memory_total_bytes: float | None
+    gpus: dict[str, dict[str, float]]  # by GPU: gpu_percent, gpu_memory_bytes, gpu_power_w, gpu_temperature_c
+    skew_s: float | None
+    link: str  # here, linked, cut (it should be linked, and is not), or nothing where nobody can tell
+    silent_s: float | None
+
+
+class Overview(Struct, frozen=True):
+    """All lines: runs that live first, then the newest."""
+
+    runs: list[RunLine]
+    hosts: list[HostLine]
+    alive: int
+    ended: int  # that are shown
+    is_new: bool = False  # no run was ever here
+
+
+class Known(Struct):
+    """What need not be read again of a run as long as nothing of it has changed."""
+
+    bar: Bar | None = None
+    event: EventRow | None = None
+    series: list[SeriesRow] = []
+    trends: dict[str, list[tuple[int, float]]] = {}
+    hosts: list[str] = []
+    processes: dict[str, int] = {}  # that live, by host
+    stale: set[str] = field(default_factory=lambda: {"spans", "events", "points"})
+
+
+def forget(known: Mapping[str, Known], change: Change) -> None:
+    """Have what has changed be read again."""
+    for what in ("spans", "events", "points"):
+        for span in getattr(change, what):
+            for name in above(span):
+                if (about := known.get(name)) is not None and (what != "points" or name == span):
+                    about.stale.add(what)
+
+
+class Trails:
+    """The newest points of some series, gathered look by look while they wait to be sealed."""
+
+    def __init__(self) -> None:
+        self._points: dict[tuple[str, str], list[tuple[int, float]]] = {}
+
+    def watch(self, wanted: Iterable[tuple[str, str]]) -> None:
+        """Gather for these (span, name), and for no others."""
+        self._points = {key: self._points.get(key, []) for key in wanted}
+
+    def take(self, points: Iterable[Newest]) -> None:
+        """Take note of what is newest now."""
+        for point in points:
+            trail = self._points.get((point.span, point.name)) if not point.tags else None
+            if trail is not None and (not trail or trail[-1][0] < point.t):
+                trail.append((point.t, float(point.value)))
+                del trail[:-_TREND]
+
+    def after(self, span: str, name: str, t: int) -> list[tuple[int, float]]:
+        """Return what was gathered after a time."""
+        return [point for point in self._points.get((span, name), []) if point[0] > t]
+
+
+def condition(text: str) -> Where | None:
+    """Read a filter: an expression, or words that name, project or id must contain; raise WhereError on a mistake."""
+    words = text.split()
+    if not words:
+        return None
+    if _OPERATOR.search(text) or any(word.startswith(FAMILIES) for word in words):
+        return parse(text)
+    fields = ("name", "project", "id")
+    return Both(tuple(Either(tuple(Compare(field, "~", word) for field in fields)) for word in words))
+
+
+def overview(
+    store: Reader,
+    where: str = "",
+    *,
+    ended: int = 0,
+    metric: str = "",
+    fresh: Sequence[Newest] = (),
+    trails: Trails | None = None,
+    health: Health | None = None,
+    here: str = "",
+    known: dict[str, Known] | None = None,
+    now: int | None = None,
+    lost_after_s: float = LOST_AFTER_S,
+) -> Overview:
+    """Return the runs that fit and live, or have ended just now, and of the others the newest so many (`ended`).
+
+    `metric`: which series to show, where a run has it. `fresh`: points that wait in the hub; `trails`: those that
+    waited before. `health`: of the hub, whose host is `here`. `known`: what an earlier call has left there is not read
+    again; who calls has what has changed forgotten.
+    """
+    now = time.time_ns() if now is None else now
+    known = {} if known is None else known
+    rows = _rows(store, condition(where), ended, now)
+    fitting = {row.id for row in rows}
+    if where:  # a host is as busy as it is, whatever is shown
+        rows += [row for row in _rows(store, None, 0, now) if row.id not in fitting]
+    open_ones = [row.id for row in rows if row.end_t is None]
+    origins = store.origins(open_ones) if open_ones else []
+    heard = signs(store, open_ones) if open_ones else {}
+    used = usage.latest(store, open_ones, fresh) if open_ones else {}
+    waiting: dict[str, dict[str, Newest]] = defaultdict(dict)
+    for point in fresh:
+        if not point.tags:
+            waiting[point.span][point.name] = point
+    lines = []
+    for row in rows:
+        about = known.setdefault(row.id, Known())
+        if about.stale:
+            _read(store, row.id, about)
+        view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
+        lines.append(_line(store, view, about, metric, waiting[row.id], trails, used.get(row.id, {})))
+    hosts = _hosts(store, lines, known, origins, fresh, health, here, now)
+    shown = [line for line in lines if line.id in fitting]
+    shown.sort(key=lambda line: not line.alive)  # stable: the newest first within
+    alive = sum(line.alive for line in shown)
+    is_new = not lines and not store.spans(SpanQuery(kind="run", limit=1, only=()))
+    return Overview(shown, hosts, alive, len(shown) - alive, is_new)
+
+
+def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[SpanRow]:
+    fits: tuple[Where, ...] = (_SHOWN,) if where is None else (_SHOWN, where)
+    current = Either((Compare("end", "=", None), Compare("end", ">", now / 1e9 - RECENT_S)))
+    only = ("project",)
+    rows = store.spans(SpanQuery(kind="run", where=Both((current, *fits)), only=only))
+    if ended:
+        found = store.spans(
+            SpanQuery(kind="run", where=Both((Not(Compare("end", "=", None)), *fits)), limit=ended, only=only)
+        )
+        shown = {row.id for row in rows}
+        rows = [*rows, *(row for row in found if row.id not in shown)]
+        rows.sort(key=lambda row: (row.start_t or 0, row.id), reverse=True)
+    family = Family(store)
+    return [row for row in rows if not family.hides(row)]
+
+
+def _read(store: Reader, run: str, about: Known) -> None:
+    if "spans" in about.stale:
+        bars = progress.bars(store, run)
+        running = [bar for bar in bars if bar.state == "running"]
+        # The oldest that runs is the outermost: what it holds began later.
+        about.bar = running[0] if running else bars[-1] if bars else None
+        processes = [
+            (row, str(row.attrs.get("host") or ""))
+            for row in store.spans(SpanQuery(kind="process", prefix=run + "/", only=("host",)))
+        ]
+        about.hosts = list(dict.fromkeys(host for _, host in reversed(processes) if host))
+        about.processes = Counter(host for row, host in processes if row.end_t is None)
+    if "events" in about.stale:
+        lines = store.events(EventQuery(run, kinds=_LINE_KINDS, last=1))
+        about.event = lines[-1] if lines else None
+    if "points" in about.stale:
+        about.series = [one for one in store.series([run]) if not one.tags]
+        about.trends = {}
+    about.stale = set()
+
+
+def _line(
+    store: Reader,
+    view: RunView,
+    about: Known,
+    metric: str,
+    waiting: Mapping[str, Newest],
+    trails: Trails | None,
+    used: Mapping[str, float],
+) -> RunLine:
+    kept = {one.name: one for one in about.series}
+    metrics = [*kept, *(name for name in waiting if name not in kept)]
+    chosen = _choose(metrics, metric)
+    if chosen in kept and chosen not in about.trends:
+        points = store.recent([kept[chosen].id], _TREND)[kept[chosen].id]
+        about.trends[chosen] = list(zip(points.t.tolist(), points.value.astype(np.float64).tolist(), strict=True))
+    trend = about.trends.get(chosen, [])
+    sealed_t = max((t for t, _ in trend), default=0)
+    trend = [*trend, *(trails.after(view.id, chosen, sealed_t) if trails is not None else [])]
+    newest = waiting.get(chosen)
+    if newest is not None and newest.t > max((t for t, _ in trend), default=0):
+        trend.append((newest.t, float(newest.value)))
+    alive = view.end_t is None and view.state != LOST
+    event = about.event
+    return RunLine(
+        id=view.id,
+        name=view.name,
+        project=view.project,
+        state=view.state,
+        cause=view.cause,
+        alive=alive,
+        hosts=about.hosts,
+        processes=sum(about.processes.values()) if view.end_t is None else 0,
+        start_t=view.start_t,
+        end_t=view.end_t,
+        duration_s=view.duration_s,
+        silent_s=view.silent_s,
+        bar=about.bar,
+        metric=chosen,
+        metrics=sorted(metrics),
+        trend=[value for _, value in trend[-_TREND:]],
+        last=trend[-1][1] if trend else None,
+        cpu_percent=used.get("cpu_percent"),
+        memory_bytes=used.get("memory_bytes"),
+        gpu_percent=used.get("gpu_percent"),
+        gpu_memory_bytes=used.get("gpu_memory_bytes"),
+        line=event.text[:_MOST_CHARS] if event else "",
+        level=event.level if event else 0,
+    )
+
+
+def _choose(metrics: Sequence[str], wanted: str) -> str:
+    """Return the series to show: the one that is wanted, else a loss, else the first."""
+    if wanted in metrics:
+        return wanted
+    losses = sorted((name for name in metrics if "loss" in name.lower()), key=lambda name: (name != "loss", len(name)))
+    return losses[0] if losses else metrics[0] if metrics else ""
+
+
+def _hosts(
+    store: Reader,
+    lines: Sequence[RunLine],
+    known: Mapping[str, Known],
+    origins: Sequence[OriginRow],
+    fresh: Sequence[Newest],
+    health: Health | None,
+    here: str,
+    now: int,
+) -> list[HostLine]:
+    """Return the hosts on which something lives, that are linked, and the one that is here."""
+    linked = dict(health.links) if health is not None else {}
+    alive = {line.id for line in lines if line.alive}
+    runs: dict[str, set[str]] = defaultdict(set)
+    processes: dict[str, int] = defaultdict(int)
+    heard: dict[str, int] = defaultdict(int)
+    skews: dict[str, float] = {}
+    for row in origins:
+        origin = row.origin
+        heard[origin.host] = max(heard[origin.host], row.heard_t)
+        if row.skew_s is not None:
+            skews[origin.host] = row.skew_s
+        if origin.span in alive:
+            runs[origin.host].add(origin.span)
+        elif now - row.heard_t < _MISSED_S * 10**9:
+            runs[origin.host]
+    for run in alive:
+        for host, count in known[run].processes.items():
+            processes[host] += count
+    spans: dict[str, SpanRow] = {}
+    for span in reversed(store.spans(SpanQuery(kind="host"))):
+        spans[span.name] = span  # the newest boot
+    names = [name for name in dict.fromkeys([here, *linked, *runs]) if name and (name in spans or name in runs)]
+    numbers = _numbers(store, [spans[name].id for name in names if name in spans], fresh)
+    found = []
+    for name in names:
+        attrs: Mapping[str, Any] = spans[name].attrs if name in spans else {}
+        values = numbers.get(spans[name].id, {}) if name in spans else {}
+        plain = values.get("", {})
+        link = "here" if name == here else "linked" if name in linked else "cut" if health is not None else ""
+        found.append(
+            HostLine(
+                name=name,
+                runs=len(runs[name]),
+                processes=processes[name],
+                cpus=attrs.get("cpus"),
+                cpu_percent=plain.get("cpu_percent"),
+                memory_bytes=plain.get("memory_bytes"),
+                memory_total_bytes=attrs.get("memory_bytes"),
+                gpus={gpu: told for gpu, told in sorted(values.items()) if gpu},
+                skew_s=linked.get(name) if linked.get(name) is not None else skews.get(name),
+                link=link,
+                silent_s=max(0, now - heard[name]) / 1e9 if heard[name] else None,
+            )
+        )
+    return found
+
+
+def _numbers(store: Reader, spans: Sequence[str], fresh: Sequence[Newest]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the newest values of spans, by GPU ('' for those without) and name."""
+    found: dict[str, dict[str, dict[str, float]]] = {span: defaultdict(dict) for span in spans}
+    for row in store.series(spans) if spans else []:
+        if row.last is not None:
+            found[row.span][row.tags.get("gpu", "")][row.name] = float(row.last)
+    for point in fresh:
+        if point.span in found:
+            found[point.span][point.tags.get("gpu", "")][point.name] = float(point.value)
+    return found

@@ -1,0 +1,146 @@
+"""The program behind `vedette top`: which screen is shown, what its keys do, and what it asks of its feed."""
+
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import Input
+
+from vedette.errors import VedetteError
+from vedette.query.overview import RunLine
+from vedette.views.text import clean
+from vedette.views.top.dialogs import Choose, Confirm, Help
+from vedette.views.top.feed import Asked, Feed, Home, Look
+from vedette.views.top.main import MainScreen
+from vedette.views.top.run import RunScreen
+from vedette.views.top.table import RunTable
+
+ENDED = 200  # of the runs that ended long ago, so many
+
+
+class Looked(Message):
+    """The feed has seen something."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.look = look
+
+
+class Top(App[None]):
+    """All runs and hosts of a home."""
+
+    TITLE = "vedette top"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t", "light", "light or dark", show=False),
+        Binding("ctrl+c", "leave", "leave", show=False, priority=True),
+    ]
+
+    def __init__(
+        self, home: Home, *, asked: Asked | None = None, interval_s: float = 1.0, lost_after_s: float = 60.0
+    ) -> None:
+        super().__init__()
+        asked = asked or Asked()
+        self._home = home
+        self.main = MainScreen(asked.where)
+        self.feed = Feed(
+            home,
+            lambda look: self.post_message(Looked(look)),
+            asked=asked,
+            interval_s=interval_s,
+            lost_after_s=lost_after_s,
+        )
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.push_screen(self.main)
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        """Look no more."""
+        self.feed.close()
+
+    def on_looked(self, message: Looked) -> None:
+        """Show what was seen."""
+        look = message.look
+        for screen in self.screen_stack:
+            if isinstance(screen, RunScreen) or screen is self.main:
+                screen.show(look)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter as it is typed."""
+        if event.input.id == "filter":
+            self.feed.ask(where=event.value)
+
+    def on_run_table_opened(self, message: RunTable.Opened) -> None:
+        """Open a run."""
+        self._open(message.line, "logs")
+
+    def _open(self, line: RunLine, tab: str) -> None:
+        opened = self.feed.asked.opened + 1
+        self.push_screen(RunScreen(line, tab, opened), lambda _: self.feed.ask(run=""))
+        self.feed.ask(run=line.id, opened=opened)
+
+    def _chosen(self) -> RunLine | None:
+        if isinstance(self.screen, RunScreen):
+            return self.screen.line
+        return self.main.query_one(RunTable).chosen
+
+    def action_open_logs(self) -> None:
+        """Open the lines of the run that is chosen."""
+        if (line := self._chosen()) is not None:
+            self._open(line, "logs")
+
+    def action_all(self) -> None:
+        """Show those that ended long ago, or no longer."""
+        self.feed.ask(ended=0 if self.feed.asked.ended else ENDED)
+
+    def action_metric(self) -> None:
+        """Have the metric chosen that is drawn."""
+        line = self._chosen()
+        if line is None or not line.metrics:
+            self.notify("this run has no metric yet", markup=False)
+            return
+
+        def take(name: str | None) -> None:
+            if name is not None:
+                self.feed.ask(metric=name)
+
+        self.push_screen(Choose("metric", line.metrics, line.metric), take)
+
+    def action_stop_run(self) -> None:
+        """Stop a run, if that is confirmed."""
+        line = self._chosen()
+        if line is None:
+            return
+        name = clean(line.name or line.id, one_line=True)
+        if line.end_t is not None:
+            self.notify(f"{name} has ended already", markup=False)
+            return
+
+        def answer(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(lambda: self._stop(line.id, name), thread=True)
+
+        self.push_screen(Confirm(f"stop {name}?"), answer)
+
+    def _stop(self, run: str, name: str) -> None:
+        try:
+            self._home.stop(run)
+        except VedetteError as error:
+            self.call_from_thread(self.notify, clean(str(error), one_line=True), severity="error", markup=False)
+        else:
+            self.call_from_thread(self.notify, f"{name} was told to stop", markup=False)
+
+    def action_light(self) -> None:
+        """Change between light and dark."""
+        self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
+
+    def action_help(self) -> None:
+        """Say what the keys do."""
+        self.push_screen(Help())
+
+    def action_leave(self) -> None:
+        """Leave."""
+        self.exit()

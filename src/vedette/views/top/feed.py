@@ -1,0 +1,279 @@
+"""What feeds the screen: threads that read the store and listen to the hub, so that the screen never waits."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from vedette.errors import HubError, NotFoundError, VedetteError, WhereError
+from vedette.query.closeup import CloseUp, closeup
+from vedette.query.overview import Known, Overview, Trails, forget, overview
+from vedette.store import Reader
+from vedette.wire import Change, Health, Newest
+
+_LEAST_S = 0.2  # between two looks, whatever happens
+_HEALTH_S = 5.0
+_AGAIN_S = (0.2, 5.0)  # between two tries to find the hub: the first, and the longest
+_QUIET_S = 10.0  # between two looks at a home where nothing lives and nothing changes
+_LEAVE_S = 1.0
+
+
+class Home(Protocol):
+    """What a home gives to who watches it; each call may take its time, and all but `open` may raise HubError."""
+
+    host: str
+
+    def open(self, *, up_to_date: bool) -> tuple[Reader, str]:
+        """Open the store, and say in a sentence what is wrong, if anything; raise NotFoundError when there is none."""
+
+    def follow(self) -> Iterator[Change]:
+        """Yield what changes until the hub goes away."""
+
+    def newest(self) -> list[Newest]:
+        """Return the points that wait in the hub."""
+
+    def health(self) -> Health | None:
+        """Return how the hub is."""
+
+    def has_hub(self) -> bool:
+        """Tell whether a hub lives."""
+
+    def stop(self, run: str) -> None:
+        """Have a run stopped."""
+
+
+class Asked(Struct, frozen=True):
+    """What the screen wants to see."""
+
+    where: str = ""
+    ended: int = 0
+    metric: str = ""
+    run: str = ""  # the one that is looked at from nearby
+    opened: int = 0  # how often one was: a new screen wants its lines from the first
+
+
+class Look(Struct, frozen=True):
+    """What was seen at one look."""
+
+    asked: Asked
+    overview: Overview | None  # None: nothing has been logged here yet
+    closeup: CloseUp | None = None
+    mistake: str = ""  # in what was asked
+    trouble: str = ""  # with the hub
+
+
+class Feed:
+    """Looks when something has changed, and hands out what it sees; `close` ends it."""
+
+    def __init__(
+        self, home: Home, show: Callable[[Look], object], *, asked: Asked, interval_s: float, lost_after_s: float
+    ) -> None:
+        """`show` is called in a thread of the feed."""
+        self.looks = 0
+        self._home = home
+        self._show = show
+        self._asked = asked
+        self._interval_s = interval_s
+        self._lost_after_s = lost_after_s
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self._changes: list[Change] = []
+        self._urgent = True  # somebody waits for an answer
+        self._trouble = ""
+        self._alive = 0
+        self._store: Reader | None = None
+        self._behind = ""
+        self._known: dict[str, Known] = {}
+        self._trails = Trails()
+        self._fresh: list[Newest] = []
+        self._health: Health | None = None
+        self._health_at = 0.0
+        self._fresh_at = 0.0
+        self._after = 0
+        self._last: Look | None = None
+        self._threads = [
+            threading.Thread(target=act, daemon=True) for act in (self._keep_looking, self._keep_following)
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def ask(self, **wanted: str | int) -> None:
+        """Want something else to be seen, at once."""
+        with self._lock:
+            if wanted.get("opened", self._asked.opened) != self._asked.opened:
+                self._after = 0
+            self._asked = replace(self._asked, **wanted)
+            self._urgent = True
+        self._wake.set()
+
+    @property
+    def asked(self) -> Asked:
+        """What is wanted now."""
+        return self._asked
+
+    def close(self) -> None:
+        """End; a thread that waits for the hub is left to the end of the program."""
+        self._closed = True
+        self._wake.set()
+        self._threads[0].join(_LEAVE_S)
+
+    def _keep_looking(self) -> None:
+        looked_at = 0.0
+        while not self._closed:
+            asked, urgent, changes = self._take()
+            now = time.monotonic()
+            full_at = looked_at + (_QUIET_S if self._is_quiet and not changes else self._interval_s)
+            full = urgent or now >= full_at
+            if full or self._concerns(changes, asked):
+                looked_at = now if full else looked_at
+                for change in changes:
+                    self._forget(change)
+                self._look(asked, full=full)
+            else:
+                with self._lock:
+                    self._changes[:0] = changes
+            self._wake.wait(max(_LEAST_S, min(full_at - time.monotonic(), self._interval_s)))
+            self._wake.clear()
+            if not self._urgent:
+                time.sleep(_LEAST_S)
+
+    @property
+    def _is_quiet(self) -> bool:
+        last = self._last
+        return last is not None and last.overview is not None and not self._alive and not last.trouble
+
+    def _take(self) -> tuple[Asked, bool, list[Change]]:
+        with self._lock:
+            asked, urgent, changes = self._asked, self._urgent, self._changes
+            self._urgent, self._changes = False, []
+        return asked, urgent, changes
+
+    @staticmethod
+    def _concerns(changes: list[Change], asked: Asked) -> bool:
+        run = asked.run
+        return bool(run) and any(
+            change.missed or any(span == run or span.startswith(run + "/") for span in (*change.spans, *change.events))
+            for change in changes
+        )
+
+    def _forget(self, change: Change) -> None:
+        if change.missed:
+            self._known.clear()
+        else:
+            forget(self._known, change)
+
+    def _look(self, asked: Asked, *, full: bool) -> None:
+        try:
+            look = self._see(asked, full=full)
+        except WhereError as error:
+            look = Look(asked, self._last.overview if self._last else None, mistake=str(error), trouble=self._trouble)
+        except NotFoundError as error:
+            if asked.run and self._store is not None:
+                look = Look(asked, self._last.overview if self._last else None, mistake=str(error))
+            else:
+                look = Look(asked, None, trouble=self._trouble)
+        except Exception as error:  # a store that is being replaced, say: the screen stays, and says so
+            self._shut()
+            look = Look(
+                asked, self._last.overview if self._last else None, trouble=f"the store cannot be read: {error}"
+            )
+        self._last = look
+        self._alive = look.overview.alive if look.overview is not None else 0
+        self.looks += 1
+        if not self._closed:
+            self._show(look)
+
+    def _see(self, asked: Asked, *, full: bool) -> Look:
+        if self._store is None:
+            self._store, self._behind = self._home.open(up_to_date=self.looks == 0)
+        if full or self._last is None or self._last.overview is None:
+            self._ask_hub()
+            seen = overview(
+                self._store,
+                asked.where,
+                ended=asked.ended,
+                metric=asked.metric,
+                fresh=self._fresh,
+                trails=self._trails,
+                health=self._health,
+                here=self._home.host,
+                known=self._known,
+                lost_after_s=self._lost_after_s,
+            )
+            self._trails.watch((line.id, line.metric) for line in seen.runs if line.alive and line.metric)
+        else:
+            seen = self._last.overview
+        near = None
+        if asked.run:
+            near = closeup(
+                self._store, asked.run, after=self._after, fresh=self._fresh, lost_after_s=self._lost_after_s
+            )
+            with self._lock:
+                if near.events and self._asked.opened == asked.opened:
+                    self._after = near.events[-1].id
+        return Look(asked, seen, near, trouble=self._trouble or self._behind)
+
+    def _ask_hub(self) -> None:
+        """Get what the store has not; a hub that is not there is not waited for."""
+        now = time.monotonic()
+        if not self._home.has_hub():
+            self._fresh, self._health = [], None
+            return
+        try:
+            self._fresh = []
+            self._fresh = self._home.newest()
+            self._trails.take(self._fresh)
+            self._behind = ""
+            if now - self._health_at >= _HEALTH_S:
+                self._health_at = now
+                self._health = self._home.health()
+        except HubError as error:
+            self._behind = f"{error}; what you see may be behind"
+
+    def _shut(self) -> None:
+        if self._store is not None:
+            with contextlib.suppress(Exception):
+                self._store.close()
+        self._store = None
+        self._known.clear()
+
+    def _keep_following(self) -> None:
+        pause_s = _AGAIN_S[0]
+        met = False
+        while not self._closed:
+            if not self.looks or (not self._home.has_hub() and not self._alive):
+                self._say("")  # nobody needs one; the next run brings its own
+                time.sleep(_LEAST_S)
+                continue
+            try:
+                for change in self._home.follow():
+                    pause_s = _AGAIN_S[0]
+                    if self._trouble or not met:
+                        change = Change(missed=True)  # noqa: PLW2901 - what happened meanwhile is not known
+                    met = True
+                    self._say("")
+                    with self._lock:
+                        self._changes.append(change)
+                    self._wake.set()
+                    if self._closed:
+                        return
+                self._say("the hub has left; looking for another")
+            except VedetteError as error:
+                self._say(f"{error}; trying again")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_S[1])
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._trouble = trouble
+            with self._lock:
+                self._urgent = True
+            self._wake.set()

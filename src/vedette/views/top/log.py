@@ -1,0 +1,145 @@
+"""The lines of a run: wrapped to the width, followed as they come, narrowed to those that hold a text."""
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar
+
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from vedette.store import EventRow
+from vedette.views.text import clean
+
+_MOST = 5000  # events that are kept
+_MOST_ROWS = 200  # of one event
+_HEAD = 11  # cells: the time, and a letter
+_LETTERS = {10: "d", 20: " ", 30: "w", 40: "e", 50: "c"}
+
+
+class LogView(ScrollView, can_focus=True):
+    """Shows events, and follows them as long as its end is in sight."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{name}" for name in ("dim", "warning", "error", "mark", "found")}
+    DEFAULT_CSS = """
+    LogView { height: 1fr; background: $background; scrollbar-size-vertical: 1; overflow-x: hidden; }
+    LogView > .log--dim { color: $text-muted; }
+    LogView > .log--warning { color: $text-warning; }
+    LogView > .log--error { color: $text-error; }
+    LogView > .log--mark { color: $text-secondary; }
+    LogView > .log--found { background: $warning 40%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up", "up", show=False),
+        Binding("j", "scroll_down", "down", show=False),
+        Binding("g", "scroll_home", "first", show=False),
+        Binding("G,f", "follow", "follow"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events: deque[EventRow] = deque(maxlen=_MOST)
+        self._rows: list[tuple[str, str, str]] = []  # head, text, style
+        self._search = ""
+        self._width = 0
+        self.passed = 0  # events that are not kept here any more
+
+    @property
+    def is_following(self) -> bool:
+        """Whether its end is in sight."""
+        return self.scroll_offset.y >= self.max_scroll_y
+
+    def add(self, events: Iterable[EventRow]) -> None:
+        """Show more."""
+        new = list(events)
+        if not new:
+            return
+        self.passed += max(0, len(self._events) + len(new) - _MOST)
+        self._events.extend(new)
+        if len(self._rows) > 4 * _MOST:  # what the oldest took is given back now and then
+            self._wrap()
+        else:
+            self._rows += [row for event in new for row in self._rows_of(event)]
+            self._fit(following=self.is_following)
+
+    def search(self, text: str) -> None:
+        """Show only events that hold this text, in any case; all when it is empty."""
+        self._search = text.lower()
+        self._wrap()
+
+    def on_resize(self, _: Resize) -> None:
+        """Wrap anew where the width is another."""
+        if self.size.width != self._width:
+            self._wrap()
+
+    def _wrap(self) -> None:
+        following = self.is_following
+        self._width = self.size.width
+        self._rows = [row for event in self._events for row in self._rows_of(event)]
+        self._fit(following=following)
+
+    def _fit(self, *, following: bool) -> None:
+        self.virtual_size = Size(self.size.width, len(self._rows))
+        if following:
+            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+        self.refresh()
+
+    def _rows_of(self, event: EventRow) -> list[tuple[str, str, str]]:
+        text = clean(event.text).expandtabs().rstrip("\n")
+        told = event.attrs.get("exception")
+        if isinstance(told, str):
+            text = f"{text}\n{clean(told).expandtabs()}".strip("\n")
+        if self._search and self._search not in text.lower():
+            return []
+        style = "error" if event.level >= 40 else "warning" if event.level >= 30 else ""
+        if not style:
+            style = "mark" if event.kind == "mark" else "dim" if event.level < 20 else ""
+        room = max(10, self.size.width - _HEAD)
+        at = datetime.fromtimestamp(event.t / 1e9).astimezone().strftime("%H:%M:%S")
+        letter = "▸" if event.kind == "mark" else _LETTERS.get(event.level // 10 * 10, " ")
+        rows: list[tuple[str, str, str]] = []
+        for line in text.split("\n"):
+            for piece in [line] if cell_len(line) <= room else chop_cells(line, room):
+                rows.append((" " * _HEAD if rows else f"{at} {letter} ", piece, style))
+                if len(rows) >= _MOST_ROWS:
+                    return [*rows, (" " * _HEAD, "(and more: vedette logs shows it whole)", "dim")]
+        return rows
+
+    def render_line(self, y: int) -> Strip:
+        """Draw a row."""
+        place = y + self.scroll_offset.y
+        base, width = self.rich_style, self.size.width
+        if not 0 <= place < len(self._rows):
+            if place == 0 and y == 0:
+                said = "no line holds this" if self._search else "nothing has been said yet"
+                return Strip([Segment(said, base + self.get_component_rich_style("log--dim"))]).adjust_cell_length(
+                    width, base
+                )
+            return Strip.blank(width, base)
+        head, text, name = self._rows[place]
+        dim = self.get_component_rich_style("log--dim")
+        style = base + self.get_component_rich_style(f"log--{name}") if name else base
+        segments = [Segment(head, base + dim), *self._pieces(text, style)]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _pieces(self, text: str, style: Style) -> list[Segment]:
+        low = text.lower()
+        if not self._search or len(low) != len(text):
+            return [Segment(text, style)]
+        found = style + self.get_component_rich_style("log--found")
+        pieces = []
+        at = 0
+        while (hit := low.find(self._search, at)) >= 0:
+            pieces += [Segment(text[at:hit], style), Segment(text[hit : hit + len(self._search)], found)]
+            at = hit + len(self._search)
+        return [piece for piece in [*pieces, Segment(text[at:], style)] if piece.text]
+
+    def action_follow(self) -> None:
+        """Go to the end, and stay there."""
+        self.scroll_end(animate=False)
