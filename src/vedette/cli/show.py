@@ -171,12 +171,17 @@ def _bar_dict(bar: Bar) -> dict[str, object]:
 
 def _print_trouble(view: RunView, elsewhere: set[str]) -> None:
     """Show the worst that happened, and of that the last, unless it is shown elsewhere."""
-    wrong = [event for event in view.logs(level=30) if not any(event.text.strip() in text for text in elsewhere)]
-    if wrong:
-        worst = max(wrong, key=lambda event: (event.level, event.id))
-        print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}; the worst:")
-        print("\n".join("  " + line for line in clean(worst.text).rstrip().splitlines()[-12:]))
-        print(f"see them all: vedette logs {view.id} --level warning")
+    wrong = view.logs(level=30)
+    if not wrong:
+        return
+    print(f"\n{len(wrong)} {'warning or error' if len(wrong) == 1 else 'warnings and errors'}", end="")
+    worst = max(wrong, key=lambda event: (event.level, event.id))
+    if any(worst.text.strip() in text for text in elsewhere):
+        print(f": vedette logs {view.id} --level warning")
+        return
+    print("; the worst:")
+    print("\n".join("  " + line for line in clean(worst.text).rstrip().splitlines()[-12:]))
+    print(f"see them all: vedette logs {view.id} --level warning")
 
 
 def _series_table(series: list[SeriesRow]) -> None:
