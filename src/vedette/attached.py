@@ -83,6 +83,11 @@ class Attached:
         atexit.register(self._asking.close)
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is there, and has not failed."""
+        return not self._down
+
     def leave_alone(self, bars: set[str], occupied: Callable[[], bool]) -> None:
         """Show none of these bars, which are drawn by whoever moves them, and nothing at all while it is `occupied`."""
         self._board.drawn = bars

@@ -286,3 +286,26 @@ def test_asked_without_a_console(tty, script):
         screen.type("hunter2", "Enter")
         shown = screen.wait_for("got yes 7")
         assert "hunter2" not in "\n".join(shown)
+
+
+def test_a_logger_that_nobody_set_up_is_shown_by_the_console(tty, script, step):
+    """Where `logging` would print by itself, in its own form, the console does instead; a user's own format stays."""
+    screen = tty()
+    screen.run(
+        script("""
+        import logging
+        logging.warning("by itself")
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("MINE %(message)s"))
+        logging.getLogger("own").addHandler(handler)
+        logging.getLogger("own").propagate = False
+        logging.getLogger("own").warning("by my handler")
+        wait("go")
+    """)
+    )
+    screen.wait_for("MINE by my handler")
+    shown = "\n".join(screen.wait_for("by itself"))
+    assert "WARNING:root" not in shown
+    assert shown.count("by itself") == shown.count("by my handler") == 1
+    step("go")
+    screen.wait_for("done in")

@@ -13,6 +13,7 @@ import threading
 import traceback
 from typing import Any
 
+from vedette.client import screen
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import compose, holds_rich, sound, spell
@@ -28,6 +29,7 @@ class _Thread(threading.local):
 
     granted: tuple[logging.Logger, int] | None = None  # a record that we alone have asked for is about to be made
     depth = 0
+    tidied = False  # a record is being handled that a console shows
     warned = False  # a warning is being shown, which is on record already
 
 
@@ -122,16 +124,21 @@ def _call_handlers(original: Any) -> Any:
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
         journal = _journal
         alone = _ALONE in record.__dict__
-        if journal is not None:
-            _take(journal, self, record, alone)
+        tidied = journal is not None and _take(journal, self, record, alone) and screen.tidies()
         if not alone:
-            original(self, record)
+            before, _here.tidied = _here.tidied, tidied
+            try:
+                original(self, record)
+            finally:
+                _here.tidied = before
 
     return call_handlers
 
 
 def _handle(original: Any) -> Any:
     def handle(self: logging.Handler, record: logging.LogRecord) -> Any:
+        if _here.tidied and _is_default(self):
+            return False
         before = hush(_journal is not None)
         try:
             return original(self, record)
@@ -159,10 +166,10 @@ def _get_message(original: Any) -> Any:
     return get_message
 
 
-def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, alone: bool) -> None:
-    """Take a record down; never raise."""
+def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, alone: bool) -> bool:
+    """Take a record down, and tell whether that was done; never raise."""
     if _here.depth >= _MOST_DEPTH:
-        return
+        return False
     _here.depth += 1
     try:
         level = record.levelno
@@ -174,11 +181,13 @@ def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, a
             if not alone and _printed(logger, level):
                 attrs["printed"] = True
             journal.event("log", text, int(level), attrs)
+            return True
     except Exception as error:
         let_through(error)
         swallow(error, "the record of a log message")
     finally:
         _here.depth -= 1
+    return False
 
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:
@@ -222,16 +231,28 @@ def _exception(record: logging.LogRecord) -> str:
 
 def _printed(logger: logging.Logger, level: int) -> bool:
     """Tell whether a handler of the user's is about to show a record in the terminal."""
-    found = False
+    found, tidied = False, screen.tidies()
     one: logging.Logger | None = logger
     while one is not None:
         for handler in one.handlers:
             found = True
-            if level >= handler.level and _shows(handler):
+            if level >= handler.level and _shows(handler) and not (tidied and _is_default(handler)):
                 return True
         one = one.parent if one.propagate else None
     last = logging.lastResort
-    return not found and last is not None and level >= last.level
+    return not found and not tidied and last is not None and level >= last.level
+
+
+def _is_default(handler: logging.Handler) -> bool:
+    """Tell whether a handler is one that `logging` makes by itself, which a console takes the place of.
+
+    It is that of last resort, or that of `basicConfig` with its own format: the console's lines say more.
+    """
+    if handler is logging.lastResort:
+        return True
+    form = getattr(handler.formatter, "_fmt", None)
+    plain = type(handler) is logging.StreamHandler and type(handler.formatter) is logging.Formatter
+    return plain and form == logging.BASIC_FORMAT and _shows(handler) and not handler.filters
 
 
 def _shows(handler: logging.Handler) -> bool:

@@ -19,6 +19,8 @@ from vedette.settings import Settings
 class Console(Protocol):
     """What a console inside a run's own process can do."""
 
+    alive: bool  # it has not failed
+
     def around(self, stream: TextIO, text: str) -> AbstractContextManager[None]:
         """Make room while the program prints a text, and put everything back behind it."""
 
@@ -70,6 +72,11 @@ def begin(run: Run, settings: Settings) -> None:
 def is_on() -> bool:
     """Tell whether a console is drawn by this process."""
     return _console is not None
+
+
+def tidies() -> bool:
+    """Tell whether a console shows what is logged here, in its own way: this process's, or that of its parent."""
+    return _of_parent or (_console is not None and _console.alive)
 
 
 def after_fork() -> None:
