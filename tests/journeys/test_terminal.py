@@ -16,17 +16,15 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO TERMINAL WAS TRIED:
 # Controlled by the files that a test makes: nothing here depends on how fast anything is.
 SCRIPT = """
     import os, sys, time, vedette
-    from vedette.model import Span
     run = vedette.init(name="brisk-otter-417")
     journal = run._journal
+    bars = {}
     def bar(ident, total, msg):
-        attrs = {"total": total, "msg": [msg]}
-        span = Span(f"{run.id}/p-{ident}", journal.now(), "running", kind="progress", parent=run.id, attrs=attrs)
-        journal._keep(span)
+        bars[ident] = run.progress(total, msg)
     def at(ident, done):
-        journal._keep(Span(f"{run.id}/p-{ident}", journal.now(), at=float(done)))
+        bars[ident].update(done)
     def end(ident, state="done", cause=""):
-        journal._keep(Span(f"{run.id}/p-{ident}", journal.now(), state, cause))
+        bars[ident]._end(state, cause)
     def say(text, level=20, **attrs):
         journal.event("log", text, level, {"file": os.path.abspath(__file__), "line": 12, "pid": os.getpid(), **attrs})
     def wait(name):
