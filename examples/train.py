@@ -3,6 +3,7 @@
 python examples/train.py [LEARNING_RATE] [--die]
 """
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -41,7 +42,7 @@ def worker(number: int, rate: float):
     points, labels = make_data(number + 1)
     weights = np.zeros((FEATURES, CLASSES))
     log_loss = vedette.series(f"worker {number}/loss")
-    for step in range(STEPS):
+    for step in vedette.track(range(STEPS), f"worker {number}"):
         loss, _, slope = gradient(weights, points, labels)
         weights -= rate * slope
         log_loss(loss, step)
@@ -60,12 +61,13 @@ def main():
     points, labels = make_data(seed=99, count=2000)
     test_points, test_labels = make_data(seed=100)
     weights = np.zeros((FEATURES, CLASSES))
-    for step in range(STEPS):
+    for step in vedette.track(range(STEPS), "training"):
         loss, accuracy, slope = gradient(weights, points, labels)
         weights -= rate * slope
         run.log({"loss": loss, "accuracy": accuracy}, step=step)
         if step % 100 == 0:
             run.mark("checkpoint", step)
+            logging.info("step %d: loss %.3f, accuracy %.2f", step, loss, accuracy)
         if step == STEPS // 2 and "--die" in sys.argv:
             os.kill(os.getpid(), signal.SIGKILL)  # what an out-of-memory killer does
     for process in workers:

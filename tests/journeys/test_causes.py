@@ -106,7 +106,7 @@ def test_sigkill(home, job, launched):
 
     run = ended(home)
     assert (run.state, run.cause) == (
-        "failed", "killed by SIGKILL: by kill -9 or a scheduler; there is no sign of want of memory",
+        "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_want_of_memory_in_words(short, text):
         (0, {15: "ada"}, [], ("done", "")),
         (15, {15: "ada"}, [], ("cancelled", "killed by SIGTERM: sent by ada")),
         (2, {}, [], ("cancelled", "killed by SIGINT: Ctrl-C")),
-        (9, {}, [], ("failed", "killed by SIGKILL: by kill -9, a scheduler, or the kernel for want of memory")),
+        (9, {}, [], ("failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel for want of memory")),
         (25, {}, [], ("failed", "killed by SIGXFSZ: its limit of a file's size (ulimit -f) was reached")),
         (11, {}, STACKS.splitlines(), ("failed", "killed by SIGSEGV in train.py:12 (step)")),
         (11 | 0x80, {}, [], ("failed", "killed by SIGSEGV")),

@@ -16,8 +16,8 @@ _MEANINGS = {
     signal.SIGHUP: "its terminal was closed",
     signal.SIGINT: "Ctrl-C",
 }
-UNSEEN_KILL = "by kill -9, a scheduler, or the kernel for want of memory"
-NO_SHORTAGE = "by kill -9 or a scheduler; there is no sign of want of memory"
+UNSEEN_KILL = "kill -9, a scheduler, or the kernel for want of memory"
+NO_SHORTAGE = "kill -9 or a scheduler; there is no sign of want of memory"
 _EXITS = {
     126: "exit code 126: what it should run cannot be executed",
     127: "exit code 127: a command was not found",
