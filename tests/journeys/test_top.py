@@ -75,7 +75,7 @@ def test_a_session_in_a_terminal(home, start):
 def test_the_hub_is_killed_under_the_screen(home, start):
     """In a real terminal too, the table outlives the hub, and goes on with the next one."""
     start(LIVING, "brisk-otter-417").stdout.readline()
-    with opened(home) as shown:
+    with opened(home, 220) as shown:
         shown.wait_for("brisk-otter-417")
         for _ in range(2):
             end_hub(home)
