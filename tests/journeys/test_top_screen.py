@@ -56,7 +56,7 @@ def camp(start: Any, home: Home) -> Any:
     return first, run
 
 
-def drive(act: Act, *, size: tuple[int, int] = (150, 30), interval_s: float = 0.3, **asked: Any) -> Top:
+def drive(act: Act, *, size: tuple[int, int] = (220, 30), interval_s: float = 0.3, **asked: Any) -> Top:
     """Open the screen, let it act, leave."""
     shown = Top(Watched(load({})), asked=Asked(**asked), interval_s=interval_s)
 

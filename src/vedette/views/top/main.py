@@ -68,7 +68,7 @@ class MainScreen(Screen[None]):
     def show(self, look: Look) -> None:
         """Show what was seen."""
         self._look = look
-        if not self.is_mounted:
+        if not self.query("#status"):  # it is not laid out yet, or not any more
             return
         seen = look.overview
         table, empty = self.query_one(RunTable), self.query_one("#empty", Static)

@@ -47,6 +47,8 @@ class RunScreen(Screen[None]):
         self._tab = tab
         self._opened = opened
         self._look: Look | None = None
+        self._early: list[Look] = []  # seen before there was anything to show it on
+        self._is_laid_out = False
 
     def compose(self) -> ComposeResult:
         """Lay it out."""
@@ -62,12 +64,19 @@ class RunScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Give the keys to what is shown."""
+        """Give the keys to what is shown, and show what has come before."""
         self._focus()
+        self._is_laid_out = True
+        early, self._early = self._early, []
+        for look in early:
+            self.show(look)
 
     def show(self, look: Look) -> None:
         """Show what was seen."""
-        if look.asked.opened != self._opened:
+        if look.asked.opened != self._opened or not self.is_attached:
+            return
+        if not self._is_laid_out:
+            self._early.append(look)
             return
         note = self.query_one("#note", Static)
         said = look.mistake or look.trouble
@@ -111,11 +120,12 @@ class RunScreen(Screen[None]):
     def _focus(self) -> None:
         active = self.query_one(TabbedContent).active or self._tab
         pane = self.query_one(f"#{active}", TabPane)
-        pane.query_one(LogView if active == "logs" else VerticalScroll).focus()
+        # At once: a focus that comes later would take the keys from who has them by then.
+        self.set_focus(pane.query_one(LogView if active == "logs" else VerticalScroll))
 
     def action_search(self) -> None:
         """Narrow the lines."""
-        self.action_tab("logs")
+        self.query_one(TabbedContent).active = "logs"
         box = self.query_one("#search", Input)
         box.display = True
         self.set_focus(box)  # at once: what is typed next is for it
@@ -126,7 +136,7 @@ class RunScreen(Screen[None]):
 
     def on_input_submitted(self) -> None:
         """Keep it, and go back to the lines."""
-        self.query_one(LogView).focus()
+        self.set_focus(self.query_one(LogView))
 
     def action_back(self) -> None:
         """Leave the search, or else the run."""
