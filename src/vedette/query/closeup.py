@@ -58,7 +58,7 @@ def closeup(
     """Look at a run, by its id; of the lines after an id, the last so many. Raise NotFoundError when it is gone."""
     now = time.time_ns() if now is None else now
     seen = view(store, run, now=now, lost_after_s=lost_after_s)
-    events = store.events(EventQuery(run, after, last=last))
+    events = sorted(store.events(EventQuery(run, after, last=last)), key=lambda event: event.t)
     rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
     rows.sort(key=lambda row: (row.end_t is not None, row.start_t or 0, row.id))
     values = {name: float(value) for name, value in store.last_values([run]).get(run, {}).items()}

@@ -218,7 +218,7 @@ class Feed:
             )
             with self._lock:
                 if near.events and self._asked.opened == asked.opened:
-                    self._after = near.events[-1].id
+                    self._after = max(event.id for event in near.events)
         return Look(asked, seen, near, trouble=self._trouble or self._behind)
 
     def _ask_hub(self) -> None:
