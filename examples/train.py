@@ -13,6 +13,7 @@ import numpy as np
 
 import vedette
 
+log = logging.getLogger("train")
 STEPS, WORKERS, FEATURES, CLASSES = 300, 3, 20, 4
 
 
@@ -67,7 +68,7 @@ def main():
         run.log({"loss": loss, "accuracy": accuracy}, step=step)
         if step % 100 == 0:
             run.mark("checkpoint", step)
-            logging.info("step %d: loss %.3f, accuracy %.2f", step, loss, accuracy)
+            log.info("step %d: loss %.3f, accuracy %.2f", step, loss, accuracy)
         if step == STEPS // 2 and "--die" in sys.argv:
             os.kill(os.getpid(), signal.SIGKILL)  # what an out-of-memory killer does
     for process in workers:
