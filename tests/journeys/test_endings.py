@@ -83,6 +83,32 @@ def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, start):
     assert "script0.py" in stacks.text
 
 
+def test_what_the_program_sets_for_its_death_stands(home, finish):
+    """A handler of SIGTERM and a faulthandler that are set after `init` outlive forks and the run."""
+    code, out, err = finish("""
+        import faulthandler, os, signal, sys, vedette
+        vedette.init()
+        got = []
+        signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+        faulthandler.enable(sys.stderr)
+        if not (child := os.fork()):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(10 * faulthandler.is_enabled() + len(got))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        vedette.finish()
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(faulthandler.is_enabled(), got)
+        faulthandler.disable()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        vedette.init()
+        print(faulthandler.is_enabled())
+        vedette.finish()
+        print(faulthandler.is_enabled())
+    """)
+
+    assert (code, out.split("\n")) == (0, ["11", "True [1]", "True", "False", ""]), err
+
+
 def test_ctrl_c_cancels(home, start):
     """Ctrl-C makes the run cancelled."""
     job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
