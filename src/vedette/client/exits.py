@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from vedette.client import screen, streams
 from vedette.client.guard import swallow
-from vedette.client.quiet import hushed
+from vedette.client.quiet import here
 from vedette.client.run import Run, account
 
 _open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
@@ -109,14 +109,20 @@ def _hook_exceptions() -> None:
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"thread": args.thread.name if args.thread else ""})
-        with hushed():
+        before, here.on = here.on, True
+        try:
             previous_in_thread(args)
+        finally:
+            here.on = before
 
     def hook_unraisable(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"unraisable": True})
-        with hushed():
+        before, here.on = here.on, True
+        try:
             previous_unraisable(args)
+        finally:
+            here.on = before
 
     sys.excepthook = hook
     threading.excepthook = hook_in_thread

@@ -3,11 +3,10 @@
 import warnings
 from typing import Any
 
-from vedette.client import logs
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound, spell
-from vedette.client.quiet import hushed
+from vedette.client.quiet import here
 
 _journal: Journal | None = None
 _original: Any = None
@@ -40,12 +39,12 @@ def _show(original: Any) -> Any:
             original(message, category, filename, lineno, file, line)
             return
         _take(_journal, message, category, filename, lineno)
-        before = logs.shows_warnings(True)
+        on, warned = here.on, here.warned
+        here.on = here.warned = True
         try:
-            with hushed():
-                original(message, category, filename, lineno, file, line)
+            original(message, category, filename, lineno, file, line)
         finally:
-            logs.shows_warnings(before)
+            here.on, here.warned = on, warned
 
     return showwarning
 

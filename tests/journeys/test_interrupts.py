@@ -1,0 +1,130 @@
+"""Ctrl-C may come at any moment, inside our own code too: the program goes on as it likes, and so does the record."""
+
+import collections
+import re
+
+from .conftest import read_runs
+
+EVERYWHERE = """
+    import logging, os, sys, threading, warnings
+    import vedette
+
+    run = vedette.init(name="interrupted")
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+    warnings.simplefilter("always")
+    bar = run.progress(None, "bar")
+    logger = logging.getLogger("x")
+    count = 0
+
+    def bars():
+        with run.progress(3, "short") as short:
+            short.advance(1, "renamed")
+            short.update(2)
+
+    acts = {
+        "print": lambda: print("interrupted"),
+        "log": lambda: logger.info("interrupted %s", object()),
+        "warn": lambda: warnings.warn("interrupted"),
+        "number": lambda: run.log({"a": 1.0}),
+        "mark": lambda: run.mark("interrupted"),
+        "bars": bars,
+    }
+
+    def probe():
+        global count
+        count += 1
+        print(f"print {count}.")
+        logger.info("log %d.", count)
+        warnings.warn(f"warning {count}.")
+        run.mark(f"mark {count}.")
+        bar.advance()
+
+    # An interrupt comes in where a function is entered, and where a call into C returns.
+    def interrupt(after):
+        left = after
+        def look(frame, event, _):
+            nonlocal left
+            if event in ("call", "c_return") and "/vedette/" in frame.f_code.co_filename:
+                left -= 1
+                if not left:
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt
+        return look
+
+    BREAK
+    places = 0
+    for act in acts.values():
+        act()  # what is imported late is imported now
+        for after in range(1, 2000):
+            try:
+                sys.setprofile(interrupt(after))
+                act()
+                sys.setprofile(None)
+                break
+            except KeyboardInterrupt:
+                places += 1
+            probe()
+            other = threading.Thread(target=probe, daemon=True)
+            other.start()
+            other.join(20)
+            if other.is_alive():
+                os.write(2, b"another thread hangs")
+                os._exit(1)
+    sys.stderr.write(f"{places} {count}")
+"""
+
+
+def lost(home):
+    """Return what the record lacks or has twice of all that was said after an interrupt."""
+    [run] = read_runs(home)
+    kinds = {"print": "output", "log": "log", "warning": "warning", "mark": "mark"}
+    texts = {kind: " ".join(event.text for event in run.logs(kind=kind)) for kind in kinds.values()}
+    # a print that was interrupted leaves its line open, in the terminal too: look inside the lines
+    said = {
+        kind: collections.Counter(re.findall(r"(?:print|log|warning|mark) \d+\.", text)) for kind, text in texts.items()
+    }
+    count = len(said["mark"])
+    wrong = [
+        f"{word} {number}."
+        for word, kind in kinds.items()
+        for number in range(1, count + 1)
+        if said[kind][f"{word} {number}."] != 1
+    ]
+    [bar] = [bar for bar in run.progress() if bar.name == "bar"]
+    return wrong + ([f"bar at {bar.done}, not {count}"] if bar.done != count else [])
+
+
+def test_an_interrupt_anywhere_leaves_the_record_whole(finish, home):
+    """KeyboardInterrupt at each of hundreds of places inside our code: all that is said after it is there, once."""
+    code, _, err = finish(EVERYWHERE.replace("BREAK", ""), timeout=120)
+
+    assert code == 0, err
+    places, count = map(int, err.split()[-2:])
+    assert places > 100
+    assert count == 2 * places
+    assert lost(home) == []
+
+
+BROKEN = """
+    from vedette.client import quiet
+    def hush(on):
+        quiet.here.on = on
+    def handle(self, record, original=logging.Handler.handle):
+        hush(True)
+        try:
+            return original(self, record)
+        finally:
+            hush(False)
+    hush.__globals__["hush"] = hush
+    handle.__code__ = handle.__code__.replace(co_filename="/vedette/")
+    hush.__code__ = hush.__code__.replace(co_filename="/vedette/")
+    logging.Handler.handle = handle
+"""
+
+
+def test_the_check_of_interrupts_sees_what_is_lost(finish, home):
+    """The positive control: where a thread is hushed and heard again by a call, an interrupt silences it for good."""
+    code, _, err = finish(EVERYWHERE.replace("BREAK", BROKEN.strip()), timeout=120)
+
+    assert code == 0, err
+    assert any(word.startswith("print") for word in lost(home))
