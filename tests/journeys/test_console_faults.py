@@ -77,7 +77,7 @@ def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
     assert process.communicate(timeout=60)[0] == "worked\n"
     assert process.returncode == 0
     [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
-    assert len(run.logs()) == 50
+    assert len(run.logs(kind="log")) == 50
 
 
 def test_the_terminal_is_stopped(on_a_pty, home):
@@ -91,7 +91,7 @@ def test_the_terminal_is_stopped(on_a_pty, home):
     assert process.communicate(timeout=60)[0] == "worked\n"
     assert process.returncode == 0
     [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
-    assert len(run.logs()) == 2000
+    assert len(run.logs(kind="log")) == 2000
 
 
 def test_without_a_hub(on_a_pty, home, tmp_path):
