@@ -1,12 +1,18 @@
 """Ctrl-C may come at any moment, inside our own code too: the program goes on as it likes, and so does the record."""
 
 import collections
+import os
+import pty
 import re
+import textwrap
+import threading
+
+import pytest
 
 from .conftest import read_runs
 
 EVERYWHERE = """
-    import logging, os, sys, threading, warnings
+    import logging, os, re, sys, threading, warnings
     import vedette
 
     run = vedette.init(name="interrupted")
@@ -44,7 +50,7 @@ EVERYWHERE = """
         left = after
         def look(frame, event, _):
             nonlocal left
-            if event in ("call", "c_return") and "/vedette/" in frame.f_code.co_filename:
+            if event in ("call", "c_return") and re.search("/vedette/|contextlib", frame.f_code.co_filename):
                 left -= 1
                 if not left:
                     sys.setprofile(None)
@@ -61,16 +67,16 @@ EVERYWHERE = """
                 act()
                 sys.setprofile(None)
                 break
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # while it is handled, all that it came through is still there
                 places += 1
-            probe()
-            other = threading.Thread(target=probe, daemon=True)
-            other.start()
-            other.join(20)
-            if other.is_alive():
-                os.write(2, b"another thread hangs")
-                os._exit(1)
-    sys.stderr.write(f"{places} {count}")
+                probe()
+                other = threading.Thread(target=probe, daemon=True)
+                other.start()
+                other.join(20)
+                if other.is_alive():
+                    os.write(2, b"another thread hangs")
+                    os._exit(1)
+    sys.stderr.write(f"PLACES {places} {count}\\n")
 """
 
 
@@ -94,15 +100,44 @@ def lost(home):
     return wrong + ([f"bar at {bar.done}, not {count}"] if bar.done != count else [])
 
 
-def test_an_interrupt_anywhere_leaves_the_record_whole(finish, home):
+@pytest.fixture
+def finish_on_a_terminal(finish):
+    """Run a script to its end with its output on a terminal, where a console is; return as `finish` does."""
+
+    def run(code):
+        ours, theirs = pty.openpty()
+        shown = bytearray()
+        reader = threading.Thread(target=lambda: [shown.extend(part) for part in iter(lambda: read(ours), b"")])
+        reader.start()
+        # `finish` makes pipes of its own: the script itself takes the terminal in their place
+        take = f"import os; os.dup2({theirs}, 1); os.dup2({theirs}, 2); os.close({theirs})\n"
+        done = finish(take + textwrap.dedent(code), timeout=120, pass_fds=[theirs], environ={"TERM": "xterm"})
+        os.close(theirs)
+        reader.join()
+        os.close(ours)
+        return done[0], "", shown.decode()
+
+    return run
+
+
+def read(fd):
+    try:
+        return os.read(fd, 1 << 16)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("where", ["finish", "finish_on_a_terminal"])
+def test_an_interrupt_anywhere_leaves_the_record_whole(request, home, where):
     """KeyboardInterrupt at each of hundreds of places inside our code: all that is said after it is there, once."""
-    code, _, err = finish(EVERYWHERE.replace("BREAK", ""), timeout=120)
+    code, _, err = request.getfixturevalue(where)(EVERYWHERE.replace("BREAK", ""))
 
     assert code == 0, err
-    places, count = map(int, err.split()[-2:])
+    places, count = map(int, re.findall(r"PLACES (\d+) (\d+)", err)[0])
     assert places > 100
     assert count == 2 * places
     assert lost(home) == []
+    assert ("`vedette watch" in err) == (where == "finish_on_a_terminal")
 
 
 BROKEN = """
