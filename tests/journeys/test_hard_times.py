@@ -338,3 +338,39 @@ def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
     assert len(runs) == 40
     assert {run.state for run in runs} == {"done"}
     assert sum(len(run.history("x")) for run in runs) == 2000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "vedette.ask('x?', timeout_s=20)",
+        "vedette.init()",
+        "list(vedette.track(Slow()))",
+        "vedette.Progress.new(Slow())",
+    ],
+)
+def test_a_users_own_timeout_gets_out_of_everything(home, finish, call):
+    """What a signal handler raises while we wait, or while code of the user's runs inside ours, reaches the user."""
+    code, out, err = finish(
+        f"""
+        import os, signal, time, vedette
+        class Late(Exception): pass
+        class Slow:
+            def __len__(self): return time.sleep(20)
+            __float__ = __len__
+            def __iter__(self): return iter([])
+        def ring(*_): raise Late
+        def slow_finish(self, *_): time.sleep(20)
+        run = vedette.init()
+        type(run).finish = slow_finish  # the second init ends the first one
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            {call}
+        except Late:
+            print("late", flush=True)
+        os._exit(0)
+        """
+    )
+
+    assert (code, out) == (0, "late\n"), err

@@ -44,6 +44,7 @@ def init(
             said["console.mode"] = "on" if console else "off"
         _current = _init(project, experiment, name, config, tags, notes, said, resume)
     except Exception as error:
+        guard.let_through(error)
         guard.swallow(error, "init()")
         _current = OffRun(config)
     return _current
@@ -101,6 +102,7 @@ def _listen(run: Run, chosen: settings.Settings) -> None:
     try:
         listen(run, chosen)
     except Exception as error:
+        guard.let_through(error)
         guard.swallow(error, "listening to logs and output")
 
 

@@ -72,6 +72,7 @@ class Progress:
             run = current.current() if run is None else run
             return run.progress(total, msg) or OffProgress()
         except Exception as error:
+            guard.let_through(error)
             guard.swallow(error, "Progress.new()")
             return OffProgress()
 
@@ -152,6 +153,7 @@ class Progress:
             else:
                 self._fail(error)
         except Exception as trouble:
+            guard.let_through(trouble)
             guard.swallow(trouble, "the end of a bar")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -283,7 +285,7 @@ class Trackers:
 
     def leave(self) -> None:
         """The process ends: say how far those are that had no room to keep it."""
-        for tracker in self.known.values():
+        for tracker in list(self.known.values()):  # other threads may begin bars meanwhile
             if tracker._slot is None and (tracker._added or tracker._at is not None):
                 self.journal.tell(tracker.id, at=tracker._at, add=tracker._added)
 
@@ -304,7 +306,8 @@ def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) 
     if total is None:
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except Exception:
+        except Exception as error:
+            guard.let_through(error)
             total = None
     progress = Progress.new(total, msg)
     advance = progress.advance
@@ -349,7 +352,8 @@ def _run_of(run: str, attempt: str, home: str) -> Any:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except Exception:  # whatever a stranger's __float__ raises
+    except Exception as error:  # whatever a stranger's __float__ raises
+        guard.let_through(error)
         return None
     return number if math.isfinite(number) else None
 
