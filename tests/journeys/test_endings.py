@@ -176,3 +176,19 @@ def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, finish, ending, s
 
     runs = eventually(lambda: (r := read_runs(home)) and all(run.end_t for run in r) and r)[1:]
     assert [(run.state, run.cause) for run in runs] == [(state, cause)] * 5
+
+
+def test_sys_exit_in_a_thread_ends_the_thread_alone(home, finish):
+    """What a thread hands to sys.exit is not the exit code of the program."""
+    code, _, err = finish("""
+        import sys, threading, vedette
+        vedette.init()
+        thread = threading.Thread(target=sys.exit, args=(3,))
+        thread.start()
+        thread.join()
+    """)
+
+    assert code == 0, err
+    [run] = read_runs(home)
+    assert run.state == "done"
+    assert "exit_code" not in run.processes()[0].attrs

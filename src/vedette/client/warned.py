@@ -17,7 +17,7 @@ def install(journal: Journal) -> None:
     """Take down what `warnings` shows, for this journal."""
     global _journal, _original, _ours
     _journal = journal
-    if _ours is None:
+    if _ours is None or warnings.showwarning is _original:  # the end of a `catch_warnings` has taken it away
         _original = warnings.showwarning
         _ours = warnings.showwarning = _show(_original)
 
