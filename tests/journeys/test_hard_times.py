@@ -271,6 +271,21 @@ def test_a_home_that_was_removed_belongs_to_a_new_hub(home, finish):
     assert run.history("x").value.tolist() == [2.0]
 
 
+def test_a_hub_whose_home_was_removed_leaves_the_new_ones_door_open(home, finish):
+    """A hub that ends after its home was removed and made anew does not take the socket of the hub there away."""
+    finish("import vedette\nvedette.log({'x': 1})")
+    old = eventually(home.hub_pid)
+    os.kill(old, signal.SIGSTOP)
+    eventually(lambda: subprocess.run(["rm", "-rf", home.root], check=False).returncode == 0)
+    finish("import vedette\nvedette.init(name='second').log({'x': 2.0})")
+    eventually(lambda: os.path.exists(home.socket))
+    os.kill(old, signal.SIGCONT)
+    eventually(lambda: not os.path.exists(f"/proc/{old}"))
+
+    assert os.path.exists(home.socket)
+    assert [run.name for run in read_runs(home)] == ["second"]
+
+
 def test_a_users_own_timeout_is_the_users(home, finish):
     """An exception that a signal handler raises inside `log` reaches the user; what had returned is there, once."""
     code, out, err = finish(
