@@ -163,3 +163,37 @@ def test_the_check_of_interrupts_sees_what_is_lost(finish, home):
 
     assert code == 0, err
     assert any(word.startswith("print") for word in lost(home))
+
+
+LOCKS = """
+    import os, signal, sys, threading, time
+    import vedette
+
+    run = vedette.init(name="locked")
+    bars = [run.progress(None, str(number)) for number in range(3)]
+    acts = {
+        "print": (lambda: print("x", flush=True), lambda: print("y", flush=True)),
+        "end": (bars[0].complete, bars[0].advance),
+        "name": (lambda: bars[1].advance(1, "another"), bars[1].advance),
+        "new": (lambda: run.progress(3, "new"), bars[2].advance),
+    }
+    told = os.dup(2)
+    signal.alarm(20)
+    for name, (theirs, handled) in acts.items():
+        other = threading.Thread(target=theirs)
+        with run._journal._lock:  # a signal comes while this thread says something, and another thread is at it too
+            other.start()
+            other.join(0.2)
+            handled()
+        other.join()
+    os.write(told, b"FINE")
+"""
+
+
+@pytest.mark.parametrize("where", ["finish", "finish_on_a_terminal"])
+def test_a_signal_handler_waits_for_no_thread_that_waits_for_its_own(request, home, where):
+    """A handler may print, and move bars, while the thread that it interrupts and another one both say something."""
+    code, _, err = request.getfixturevalue(where)(LOCKS)
+
+    assert code == 0, err
+    assert "FINE" in err

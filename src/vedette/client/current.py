@@ -89,9 +89,9 @@ def _init(
         chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
-    _listen(run, chosen)
     if not above:  # else the terminal is that of the process which began the run above
         screen.begin(run, chosen)
+    _listen(run, chosen)  # outside of the console's lock: who takes a line down may have to wait for the journal's
     return run
 
 
