@@ -12,13 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TextIO
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TextIO
 
 from vedette import kernel
 from vedette.app import Follower, answer
-from vedette.client import ask
-from vedette.client.guard import say_once
+from vedette.client import ask, guard
 from vedette.client.run import Run
 from vedette.errors import VedetteError
 from vedette.home import Home
@@ -57,6 +56,7 @@ class Attached:
         self._born = time.monotonic()
         self._own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)
         self._screen: Tty | Pipe = open_screen(stream, raw=beside)
+        self._lock = self._screen.area.lock if isinstance(self._screen, Tty) else threading.RLock()
         self._board = Board(self._screen.look)
         self._asking = Asking(Keys(os.devnull) if beside else Keys(), self._answer)
         self._board.typed = self._asking.row
@@ -96,30 +96,43 @@ class Attached:
 
     # What the program prints.
 
-    @contextmanager
-    def around(self, stream: TextIO, text: str) -> Iterator[None]:
-        """Make room while the program prints a text, and put everything back behind it."""
+    def lock_for(self, stream: TextIO) -> AbstractContextManager[Any] | None:
+        """Return what is to be held while the program prints on a stream; None: it goes elsewhere."""
         here = self._here.get(id(stream))
         if here is None:
             here = self._here[id(stream)] = _same_terminal(stream, self._stream)
         if self._down or not here or not isinstance(self._screen, Tty):
-            yield
-            return
+            return None
+        return self._lock
+
+    def make_room(self, text: str) -> None:
+        """Take everything away that a text would be printed over."""
         try:
-            self._drain()
-            around = self._screen.area.around(text)
-            around.__enter__()
+            if not self._down and isinstance(self._screen, Tty):
+                self._drain()
+                self._screen.area.make_room(text)
         except Exception as error:
+            guard.let_through(error)
             self._fail(error)
-            yield
-            return
+
+    def go_on(self, text: str) -> None:
+        """Put everything back behind a text that was printed."""
         try:
-            yield
-        finally:
+            if not self._down and isinstance(self._screen, Tty):
+                self._screen.area.go_on(text)
+        except Exception as error:
+            guard.let_through(error)
+            self._fail(error)
+
+    @contextmanager
+    def around(self, stream: TextIO, text: str) -> Iterator[None]:
+        """Make room while a command prints a text, and put everything back behind it."""
+        with self.lock_for(stream) or nullcontext():
+            self.make_room(text)
             try:
-                around.__exit__(None, None, None)
-            except Exception as error:
-                self._fail(error)
+                yield
+            finally:
+                self.go_on(text)
 
     def forget(self) -> None:
         """Do nothing any more: this is the child of a fork."""
@@ -134,6 +147,8 @@ class Attached:
         atexit.unregister(self._asking.close)
         self._down = True
         if self._thread.is_alive():  # its terminal is stopped, by Ctrl-S: no more of it
+            return ""
+        if isinstance(self._screen, Tty) and self._screen.area.is_gone:
             return ""
         return run_end(name, state, cause, time.monotonic() - self._born, self._screen.look)
 
@@ -185,7 +200,7 @@ class Attached:
         """Show what this process has said."""
         if not self._own and not self._first:
             return
-        with self._locked():  # so that no line comes before an older one
+        with self._lock:  # so that no line comes before an older one
             lines, self._first = self._first, []
             while self._own:
                 event = self._own.popleft()
@@ -197,14 +212,6 @@ class Attached:
                     lines += self._board.events([row])
             self._show(lines)
             self._board.ask([*self._own_questions.values(), *self._other_questions])
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        if isinstance(self._screen, Tty):
-            with self._screen.area.lock:
-                yield
-        else:
-            yield
 
     def _show(self, lines: list[str]) -> None:
         if lines and not self._down:
@@ -231,7 +238,7 @@ class Attached:
         self._other_questions = [item for item in news.questions if item.process != self._process]
         news.questions = [*self._own_questions.values(), *self._other_questions]
         news.events = [event for event in others if shown_in_process(event, self._host)]
-        with self._locked():
+        with self._lock:
             self._show(late + self._board.take(news))
 
     def _open(self) -> None:
@@ -256,7 +263,9 @@ class Attached:
             self._screen.close()
         except Exception:  # the terminal itself may be what failed
             return
-        say_once(f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it")
+        guard.say_once(
+            f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it"
+        )
 
 
 def _same_terminal(one: TextIO, other: TextIO) -> bool:

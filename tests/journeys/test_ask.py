@@ -19,11 +19,12 @@ from .conftest import eventually, read_runs
 
 SECRET = "Tr0ub4dor-und-3-Kamele"
 ASKING = """
-    import sys, vedette
+    import os, sys, vedette
     run = vedette.init(project="p")
     print(run.id, flush=True)
     answer = vedette.ask("What is it?", password=True, timeout_s=float(sys.argv[1]))
-    print("none" if answer is None else "got " + str(len(answer)) + " " + answer[::-1], flush=True)
+    said = "none" if answer is None else "got " + str(len(answer)) + " " + answer[::-1]
+    os.write(1, (said + "\\n").encode())  # what is printed would be on record
 """
 
 

@@ -77,7 +77,7 @@ def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
     assert process.communicate(timeout=60)[0] == "worked\n"
     assert process.returncode == 0
     [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
-    assert len(run.logs()) == 50
+    assert len(run.logs(kind="log")) == 50
 
 
 def test_the_terminal_is_stopped(on_a_pty, home):
@@ -91,7 +91,7 @@ def test_the_terminal_is_stopped(on_a_pty, home):
     assert process.communicate(timeout=60)[0] == "worked\n"
     assert process.returncode == 0
     [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
-    assert len(run.logs()) == 2000
+    assert len(run.logs(kind="log")) == 2000
 
 
 def test_without_a_hub(on_a_pty, home, tmp_path):
@@ -108,6 +108,49 @@ def test_without_a_hub(on_a_pty, home, tmp_path):
     assert process.wait(30) == 3
     assert re.search(r"INFO\s+\S* hello", shown)
     assert shown.index("hello") < shown.index("printed") < shown.index("exit code 3")
+
+
+def test_a_file_is_not_drawn_on(on_a_pty, home, tmp_path):
+    """A program that leads its stderr into a file finds there what it writes, and nothing of the console."""
+    process, fd = on_a_pty("""
+        bar = run.progress(10, "bar")
+        bar.advance()
+        say("shown")
+        time.sleep(0.5)
+        file = os.open(os.path.join(os.environ["STEPS"], "err"), os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, 2)
+        for _ in range(8):
+            bar.advance()
+            say("not shown")
+            print("mine", file=sys.stderr)
+            time.sleep(0.1)
+        print("worked")
+    """)
+
+    assert process.communicate(timeout=60)[0] == "worked\n"
+    assert process.returncode == 0
+    shown = read_all(fd)
+    assert "shown" in shown
+    lines = (tmp_path / "err").read_text().splitlines()
+    assert lines[:8] == ["mine"] * 8
+    assert "\x1b" not in "".join(lines)
+
+
+def test_what_is_printed_elsewhere_is_flushed_as_ever(on_a_pty, home):
+    """Beside a console too, a full disk behind stdout is found out when the buffer is written, not by each print."""
+    process, fd = on_a_pty(
+        """
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+        for _ in range(10): print("into a buffer")
+        os.write(2, b"worked")
+        os._exit(0)
+    """,
+        PYTHONUNBUFFERED="",
+    )
+
+    shown = read_all(fd)
+    assert process.wait(30) == 0, shown
+    assert "worked" in shown
 
 
 def test_two_runs_in_one_process(on_a_pty, home):

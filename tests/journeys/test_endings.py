@@ -83,6 +83,32 @@ def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, start):
     assert "script0.py" in stacks.text
 
 
+def test_what_the_program_sets_for_its_death_stands(home, finish):
+    """A handler of SIGTERM and a faulthandler that are set after `init` outlive forks and the run."""
+    code, out, err = finish("""
+        import faulthandler, os, signal, sys, vedette
+        vedette.init()
+        got = []
+        signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+        faulthandler.enable(sys.stderr)
+        if not (child := os.fork()):
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(10 * faulthandler.is_enabled() + len(got))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        vedette.finish()
+        os.kill(os.getpid(), signal.SIGTERM)
+        print(faulthandler.is_enabled(), got)
+        faulthandler.disable()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        vedette.init()
+        print(faulthandler.is_enabled())
+        vedette.finish()
+        print(faulthandler.is_enabled())
+    """)
+
+    assert (code, out.split("\n")) == (0, ["11", "True [1]", "True", "False", ""]), err
+
+
 def test_ctrl_c_cancels(home, start):
     """Ctrl-C makes the run cancelled."""
     job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
@@ -150,3 +176,19 @@ def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, finish, ending, s
 
     runs = eventually(lambda: (r := read_runs(home)) and all(run.end_t for run in r) and r)[1:]
     assert [(run.state, run.cause) for run in runs] == [(state, cause)] * 5
+
+
+def test_sys_exit_in_a_thread_ends_the_thread_alone(home, finish):
+    """What a thread hands to sys.exit is not the exit code of the program."""
+    code, _, err = finish("""
+        import sys, threading, vedette
+        vedette.init()
+        thread = threading.Thread(target=sys.exit, args=(3,))
+        thread.start()
+        thread.join()
+    """)
+
+    assert code == 0, err
+    [run] = read_runs(home)
+    assert run.state == "done"
+    assert "exit_code" not in run.processes()[0].attrs

@@ -271,6 +271,21 @@ def test_a_home_that_was_removed_belongs_to_a_new_hub(home, finish):
     assert run.history("x").value.tolist() == [2.0]
 
 
+def test_a_hub_whose_home_was_removed_leaves_the_new_ones_door_open(home, finish):
+    """A hub that ends after its home was removed and made anew does not take the socket of the hub there away."""
+    finish("import vedette\nvedette.log({'x': 1})")
+    old = eventually(home.hub_pid)
+    os.kill(old, signal.SIGSTOP)
+    eventually(lambda: subprocess.run(["rm", "-rf", home.root], check=False).returncode == 0)
+    finish("import vedette\nvedette.init(name='second').log({'x': 2.0})")
+    eventually(lambda: os.path.exists(home.socket))
+    os.kill(old, signal.SIGCONT)
+    eventually(lambda: not os.path.exists(f"/proc/{old}"))
+
+    assert os.path.exists(home.socket)
+    assert [run.name for run in read_runs(home)] == ["second"]
+
+
 def test_a_users_own_timeout_is_the_users(home, finish):
     """An exception that a signal handler raises inside `log` reaches the user; what had returned is there, once."""
     code, out, err = finish(
@@ -338,3 +353,39 @@ def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
     assert len(runs) == 40
     assert {run.state for run in runs} == {"done"}
     assert sum(len(run.history("x")) for run in runs) == 2000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "vedette.ask('x?', timeout_s=20)",
+        "vedette.init()",
+        "list(vedette.track(Slow()))",
+        "vedette.Progress.new(Slow())",
+    ],
+)
+def test_a_users_own_timeout_gets_out_of_everything(home, finish, call):
+    """What a signal handler raises while we wait, or while code of the user's runs inside ours, reaches the user."""
+    code, out, err = finish(
+        f"""
+        import os, signal, time, vedette
+        class Late(Exception): pass
+        class Slow:
+            def __len__(self): return time.sleep(20)
+            __float__ = __len__
+            def __iter__(self): return iter([])
+        def ring(*_): raise Late
+        def slow_finish(self, *_): time.sleep(20)
+        run = vedette.init()
+        type(run).finish = slow_finish  # the second init ends the first one
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            {call}
+        except Late:
+            print("late", flush=True)
+        os._exit(0)
+        """
+    )
+
+    assert (code, out) == (0, "late\n"), err

@@ -517,3 +517,15 @@ def test_the_check_of_what_is_put_back_sees_a_leftover(home):
     logs._originals[logging.Handler, "handle"] = ours
     logs.remove()
     assert logging.Handler.handle is original
+
+
+def test_warnings_are_heard_after_a_run_in_catch_warnings(home):
+    """A run that began inside `catch_warnings`, which takes our hook away at its end, leaves later runs their ears."""
+    with warnings.catch_warnings():
+        vedette.init(name="inside")
+    vedette.finish()
+    vedette.init(name="later")
+    warnings.warn_explicit("heard", UserWarning, "file.py", 1)
+    vedette.finish()
+
+    assert texts(read_runs(home)[-1].logs(kind="warning")) == ["heard"]

@@ -12,7 +12,7 @@ from typing import Any, Self
 from vedette import wire
 from vedette.client import screen
 from vedette.client.current import current
-from vedette.client.guard import say_once, swallow
+from vedette.client.guard import let_through, say_once, swallow
 from vedette.client.journal import Journal
 from vedette.client.off import OffRun
 from vedette.client.values import text_of
@@ -36,6 +36,7 @@ def ask(prompt: str, password: bool = False, timeout_s: float | None = None) -> 
                 return _from_terminal_alone(terminal, deadline)
         return _Asking(run._journal, text, bool(password)).wait(deadline)  # noqa: SLF001 - the run's own inside
     except Exception as error:
+        let_through(error)
         swallow(error, "ask()")
         return None
 

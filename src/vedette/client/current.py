@@ -44,6 +44,7 @@ def init(
             said["console.mode"] = "on" if console else "off"
         _current = _init(project, experiment, name, config, tags, notes, said, resume)
     except Exception as error:
+        guard.let_through(error)
         guard.swallow(error, "init()")
         _current = OffRun(config)
     return _current
@@ -88,9 +89,9 @@ def _init(
         chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
-    _listen(run, chosen)
     if not above:  # else the terminal is that of the process which began the run above
         screen.begin(run, chosen)
+    _listen(run, chosen)  # outside of the console's lock: who takes a line down may have to wait for the journal's
     return run
 
 
@@ -101,6 +102,7 @@ def _listen(run: Run, chosen: settings.Settings) -> None:
     try:
         listen(run, chosen)
     except Exception as error:
+        guard.let_through(error)
         guard.swallow(error, "listening to logs and output")
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from vedette.client import screen, streams
 from vedette.client.guard import swallow
-from vedette.client.quiet import hushed
+from vedette.client.quiet import here
 from vedette.client.run import Run, account
 
 _open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
@@ -43,14 +43,15 @@ def _hook_exit() -> None:
     @functools.wraps(leave)
     def leave_with(status: Any = None, /) -> NoReturn:
         global _exit_code
-        _exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
+        if threading.current_thread() is threading.main_thread():  # elsewhere it ends the thread alone
+            _exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
         leave(status)
 
     sys.exit = leave_with
 
 
 def _each(doing: str, act: Any) -> None:
-    for run in _open:
+    for run in _open.copy():  # it leaves the list when it ends
         try:
             act(run)
         except Exception as error:
@@ -103,20 +104,28 @@ def _hook_exceptions() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         with screen.held():  # how it ended is the last line
-            _each("the record of an exception", lambda run: run._fail(error))
-            previous(kind, error, trace)
+            try:
+                _each("the record of an exception", lambda run: run._fail(error))
+            finally:  # whatever interrupts us, the traceback is shown
+                previous(kind, error, trace)
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"thread": args.thread.name if args.thread else ""})
-        with hushed():
+        before, here.on = here.on, True
+        try:
             previous_in_thread(args)
+        finally:
+            here.on = before
 
     def hook_unraisable(args: Any) -> None:
         if args.exc_value is not None:
             _tell(args.exc_value, {"unraisable": True})
-        with hushed():
+        before, here.on = here.on, True
+        try:
             previous_unraisable(args)
+        finally:
+            here.on = before
 
     sys.excepthook = hook
     threading.excepthook = hook_in_thread

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from vedette.client.quiet import hush
+from vedette.client.quiet import here
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,13 +20,13 @@ def say_once(text: str) -> None:
     if text in _said or len(_said) > 1000:
         return
     _said.add(text)
-    before = hush(True)
+    before, here.on = here.on, True
     try:
         sys.stderr.write(f"vedette: {text}\n")
     except Exception:
         return
     finally:
-        hush(before)
+        here.on = before
 
 
 def swallow(error: BaseException, doing: str) -> None:

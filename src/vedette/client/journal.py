@@ -4,21 +4,20 @@ Everything is made when the first record asks for it, in a fork child too: there
 another origin, and the first record brings the announcement of the process with it.
 """
 
-import faulthandler
 import getpass
 import os
 import platform
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
 from vedette import kernel, wire
 from vedette.client.guard import say_once, swallow
+from vedette.client.stacks import Stacks
 from vedette.home import Home
 from vedette.model import Event, Fact, Origin, Span, Value, new_id
 from vedette.settings import Settings
@@ -47,8 +46,7 @@ class Journal:
         self._t = 0
         self._announced = False
         self._told_lost = 0
-        self._stacks: TextIO | None = None
-        self._tells_crash = False  # it was us who enabled faulthandler
+        self._stacks = Stacks()
         cap = settings.spool
         self.spool = Spool(home.spool, self._make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
         self.spool.on_roll = self._rolled
@@ -90,7 +88,7 @@ class Journal:
         self._announced = False
         self._told_lost = 0
         self.spool.renew()
-        self._stop_watching_for_death()  # the stacks are the parent's; this process has its own once it speaks
+        self._stacks.leave()  # they are the parent's; this process has its own once it speaks
 
     def now(self) -> int:
         """Return the time; within this journal it never falls."""
@@ -122,8 +120,9 @@ class Journal:
         with self._lock:
             event = Event(self.run, self.now(), kind, level, text, attrs or {})
             self._keep(event)
-        if self.tap is not None:
-            self.tap(event)
+        tap = self.tap  # its console may go at any moment
+        if tap is not None:
+            tap(event)
 
     def _keep(self, fact: Fact) -> None:
         if fact.t > self.wake_at and self._announced:
@@ -161,34 +160,8 @@ class Journal:
         }
         name = f"{'main' if self.main else 'child'} {os.getpid()}"
         self.begin(self.process, "process", name, self.try_id, "running", attrs)
-        self._watch_for_death()
+        self._stacks.watch(self.spool.directory)
         self.on_announce()
-
-    def _watch_for_death(self) -> None:
-        """Have stacks written when SIGTERM comes or the program crashes, in C: a handler in Python would delay death.
-
-        Who handles SIGTERM, or has crashes reported elsewhere, is left to it.
-        """
-        terminable = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        self._tells_crash = not faulthandler.is_enabled()
-        if not terminable and not self._tells_crash:
-            return
-        try:
-            self._stacks = open(os.path.join(self.spool.directory, "stacks"), "w")  # noqa: SIM115 - open until death
-            if terminable:
-                faulthandler.register(signal.SIGTERM, file=self._stacks, all_threads=True, chain=True)
-            if self._tells_crash:
-                faulthandler.enable(file=self._stacks, all_threads=True)
-        except (OSError, ValueError, RuntimeError, AttributeError):
-            self._stacks = None
-
-    def _stop_watching_for_death(self) -> None:
-        if self._stacks is not None:
-            faulthandler.unregister(signal.SIGTERM)
-            if self._tells_crash:
-                faulthandler.disable()
-            self._stacks.close()
-            self._stacks = None
 
     def tell_losses(self) -> None:
         """Put what had to be dropped on record, once there is room for it."""
@@ -212,7 +185,7 @@ class Journal:
         if self._announced:
             self.tell_losses()
             self.spool.close()
-            self._stop_watching_for_death()
+            self._stacks.leave()
         if self.spool.lost:
             say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
 

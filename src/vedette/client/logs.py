@@ -17,7 +17,7 @@ from vedette.client import screen
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import compose, holds_rich, sound, spell
-from vedette.client.quiet import hush
+from vedette.client.quiet import here as quiet
 
 _ALONE = "_vedette_alone"  # on a record that the user's handlers would not have got without us
 _MOST_NAME = 1000
@@ -30,7 +30,6 @@ class _Thread(threading.local):
     granted: tuple[logging.Logger, int] | None = None  # a record that we alone have asked for is about to be made
     depth = 0
     tidied = False  # a record is being handled that a console shows
-    warned = False  # a warning is being shown, which is on record already
 
 
 _here = _Thread()
@@ -59,12 +58,6 @@ def remove() -> None:
         if owner.__dict__.get(name) is ours:
             setattr(owner, name, original)
             del _originals[owner, name]
-
-
-def shows_warnings(on: bool) -> bool:
-    """Say whether this thread is showing a warning that is on record; return what held before."""
-    before, _here.warned = _here.warned, on
-    return before
 
 
 def _replace(owner: type, name: str, make: Any) -> None:
@@ -139,11 +132,11 @@ def _handle(original: Any) -> Any:
     def handle(self: logging.Handler, record: logging.LogRecord) -> Any:
         if _here.tidied and _is_default(self):
             return False
-        before = hush(_journal is not None)
+        before, quiet.on = quiet.on, _journal is not None
         try:
             return original(self, record)
         finally:
-            hush(before)
+            quiet.on = before
 
     return handle
 
@@ -192,7 +185,7 @@ def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, a
 
 def _told_elsewhere(record: logging.LogRecord) -> bool:
     """Tell whether a record is on record by another word: of a worker that made it, or as a warning."""
-    if _here.warned and record.name == "py.warnings":
+    if quiet.warned and record.name == "py.warnings":
         return True
     return record.process not in (None, os.getpid()) and record.processName not in (None, "MainProcess")
 

@@ -56,7 +56,9 @@ class Progress:
         """Start from nothing, as each process does."""
         self._added = 0.0  # by this process
         self._at: float | None = None  # where it said that it is, without what it added
-        self._lock = threading.RLock()  # a signal handler may advance while its own thread does
+        # A signal handler may advance while its own thread does. And that thread may hold any other lock of ours, so
+        # that nobody waits for another one while it holds this.
+        self._lock = threading.RLock()
         self._slot: Slot | None = None
         self._numbers: Numbers | None = None
         self._place = 0  # of `add` among the numbers
@@ -72,6 +74,7 @@ class Progress:
             run = current.current() if run is None else run
             return run.progress(total, msg) or OffProgress()
         except Exception as error:
+            guard.let_through(error)
             guard.swallow(error, "Progress.new()")
             return OffProgress()
 
@@ -98,11 +101,12 @@ class Progress:
         if number is None or number < 0:
             guard.say_once(f"advance({text_of(step)[:50]}): a bar goes on by a number from 0 on; turned away")
         else:
+            self._attach()
             with self._lock:
-                self._attach()
-                self._added += number
-                if self._numbers is not None:
-                    self._numbers[self._place] = self._added
+                if not self.is_finished:
+                    self._added += number
+                    if self._numbers is not None:
+                        self._numbers[self._place] = self._added
         if msg is not None:
             self._call(msg)
 
@@ -115,10 +119,10 @@ class Progress:
         if number is None:
             guard.say_once(f"update({text_of(completed)[:50]}): a bar is at a number; turned away")
         else:
+            self._attach()
             with self._lock:
-                self._attach()
                 at = number - self._added
-                if at > (self._at or 0.0):
+                if at > (self._at or 0.0) and not self.is_finished:
                     self._at = at
                     if self._numbers is not None:
                         self._numbers[self._place - 1] = at
@@ -152,6 +156,7 @@ class Progress:
             else:
                 self._fail(error)
         except Exception as trouble:
+            guard.let_through(trouble)
             guard.swallow(trouble, "the end of a bar")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -171,31 +176,39 @@ class Progress:
         try:
             if not self._made_here:
                 journal.tell(self.id, add=self._added)  # so that it is known where to look
-            self._slot = trackers.slot(self)
+            slot = trackers.slot(self)
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             guard.say_once(f"how far a bar is cannot be kept just now ({error.strerror or error}); tried again")
             return
-        self._numbers, self._place = self._slot.numbers, self._slot.place + 1
-        self._numbers[self._place] = self._added
-        if self._at is not None:
-            self._numbers[self._place - 1] = self._at
+        if not self._settle(slot):
+            trackers.gauges.give_back(slot)
+
+    def _settle(self, slot: Slot) -> bool:
+        """Move into a slot; tell whether it was needed: another thread may have found one meanwhile."""
+        with self._lock:
+            if self._slot is not None or self.is_finished:
+                return False
+            slot.numbers[slot.place + 1] = self._added
+            if self._at is not None:
+                slot.numbers[slot.place] = self._at
+            self._slot, self._numbers, self._place = slot, slot.numbers, slot.place + 1
+            return True
 
     def _detach(self) -> bool:
         """Say how far it is in a record, and give its slot to others; tell whether that could be done just now."""
-        if self._slot is None or not self._lock.acquire(blocking=False):
-            return False
-        try:
-            slot, spool = self._slot, self._trackers.journal.spool
-            lost = spool.lost
-            self._trackers.journal.tell(self.id, at=self._at, add=self._added)
-            if slot is None or spool.lost > lost:
-                return False
+        with self._lock:
+            slot, at, added = self._slot, self._at, self._added
             self._slot = self._numbers = None
-            self._trackers.gauges.give_back(slot)
-            return True
-        finally:
-            self._lock.release()
+        if slot is None:
+            return False
+        spool = self._trackers.journal.spool
+        lost = spool.lost
+        self._trackers.journal.tell(self.id, at=at, add=added)
+        if spool.lost > lost and self._settle(slot):
+            return False
+        self._trackers.gauges.give_back(slot)
+        return True
 
     def _call(self, msg: Message) -> None:
         words = _words(msg)
@@ -210,15 +223,13 @@ class Progress:
             self.is_finished = True
             self._numbers = None
             slot, self._slot = self._slot, None
-            spool = self._trackers.journal.spool
-            lost = spool.lost
-            attrs: dict[str, Value] = {"complete": True} if complete else {}
-            self._trackers.journal.tell(
-                self.id, state=state, cause=cause[:1000], at=self._at, add=self._added, attrs=attrs
-            )
-            if slot is not None and spool.lost == lost:  # else the slot alone knows how far it was
-                self._trackers.gauges.give_back(slot)
-            self._trackers.known.pop(self.id, None)
+        spool = self._trackers.journal.spool
+        lost = spool.lost
+        attrs: dict[str, Value] = {"complete": True} if complete else {}
+        self._trackers.journal.tell(self.id, state=state, cause=cause[:1000], at=self._at, add=self._added, attrs=attrs)
+        if slot is not None and spool.lost == lost:  # else the slot alone knows how far it was
+            self._trackers.gauges.give_back(slot)
+        self._trackers.known.pop(self.id, None)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt):
@@ -254,8 +265,7 @@ class Trackers:
             add=0.0,
         )  # fmt: skip
         self.known[tracker.id] = tracker
-        with tracker._lock:
-            tracker._attach()
+        tracker._attach()
         return tracker
 
     def join(self, id_: str, maker: str, total: float | None, msg: list[str]) -> Progress:
@@ -283,7 +293,7 @@ class Trackers:
 
     def leave(self) -> None:
         """The process ends: say how far those are that had no room to keep it."""
-        for tracker in self.known.values():
+        for tracker in list(self.known.values()):  # other threads may begin bars meanwhile
             if tracker._slot is None and (tracker._added or tracker._at is not None):
                 self.journal.tell(tracker.id, at=tracker._at, add=tracker._added)
 
@@ -304,7 +314,8 @@ def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) 
     if total is None:
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except Exception:
+        except Exception as error:
+            guard.let_through(error)
             total = None
     progress = Progress.new(total, msg)
     advance = progress.advance
@@ -349,7 +360,8 @@ def _run_of(run: str, attempt: str, home: str) -> Any:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except Exception:  # whatever a stranger's __float__ raises
+    except Exception as error:  # whatever a stranger's __float__ raises
+        guard.let_through(error)
         return None
     return number if math.isfinite(number) else None
 

@@ -249,6 +249,7 @@ class Run:
             else:
                 self._fail(error)
         except Exception as trouble:
+            guard.let_through(trouble)
             guard.swallow(trouble, "the end of the run")
 
     def __repr__(self) -> str:

@@ -21,8 +21,14 @@ class Console(Protocol):
 
     alive: bool  # it has not failed
 
-    def around(self, stream: TextIO, text: str) -> AbstractContextManager[None]:
-        """Make room while the program prints a text, and put everything back behind it."""
+    def lock_for(self, stream: TextIO) -> AbstractContextManager[Any] | None:
+        """Return what is to be held while the program prints on a stream; None: it goes elsewhere."""
+
+    def make_room(self, text: str) -> None:
+        """Take everything away that a text would be printed over."""
+
+    def go_on(self, text: str) -> None:
+        """Put everything back behind a text that was printed."""
 
     def close(self, name: str, state: str, cause: str) -> str:
         """Go away, within 2 s; return the last line to be shown."""
@@ -139,12 +145,19 @@ def _wrap(stream: Any) -> None:
                 _make_room(stream)
             if console is None or getattr(_here, "inside", False) or not args or not isinstance(args[0], str):
                 return original(*args, **named)
+            lock = console.lock_for(stream)
+            if lock is None:
+                return original(*args, **named)
             _here.inside = True
             try:
-                with console.around(stream, args[0]):
-                    written = original(*args, **named)
-                    if "\n" in args[0]:
-                        stream.flush()
+                with lock:  # in C, where no interrupt can come in: one in a context manager's code would leave it held
+                    try:
+                        console.make_room(args[0])
+                        written = original(*args, **named)
+                        if "\n" in args[0]:
+                            stream.flush()
+                    finally:
+                        console.go_on(args[0])
                 return written
             finally:
                 _here.inside = False

@@ -14,7 +14,7 @@ from typing import Any
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
-from vedette.client.quiet import is_hushed
+from vedette.client.quiet import here as quiet
 from vedette.sources.output import MAX_LINE, Lines, colourless
 
 
@@ -92,7 +92,7 @@ class Tee:
                 written = original(*args, **named)
             finally:
                 _here.in_text = before
-            if args and not before and not is_hushed():
+            if args and not before and not quiet.on:
                 self.take(args[0])
             return written
 
@@ -101,7 +101,7 @@ class Tee:
     def _tee_bytes(self, original: Any) -> Any:
         def write(*args: Any, **named: Any) -> Any:
             written = original(*args, **named)
-            if args and not _here.in_text and not is_hushed():
+            if args and not _here.in_text and not quiet.on:
                 self._take_bytes(args[0])
             return written
 

@@ -3,11 +3,10 @@
 import warnings
 from typing import Any
 
-from vedette.client import logs
 from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound, spell
-from vedette.client.quiet import hushed
+from vedette.client.quiet import here
 
 _journal: Journal | None = None
 _original: Any = None
@@ -18,7 +17,7 @@ def install(journal: Journal) -> None:
     """Take down what `warnings` shows, for this journal."""
     global _journal, _original, _ours
     _journal = journal
-    if _ours is None:
+    if _ours is None or warnings.showwarning is _original:  # the end of a `catch_warnings` has taken it away
         _original = warnings.showwarning
         _ours = warnings.showwarning = _show(_original)
 
@@ -40,12 +39,12 @@ def _show(original: Any) -> Any:
             original(message, category, filename, lineno, file, line)
             return
         _take(_journal, message, category, filename, lineno)
-        before = logs.shows_warnings(True)
+        on, warned = here.on, here.warned
+        here.on = here.warned = True
         try:
-            with hushed():
-                original(message, category, filename, lineno, file, line)
+            original(message, category, filename, lineno, file, line)
         finally:
-            logs.shows_warnings(before)
+            here.on, here.warned = on, warned
 
     return showwarning
 

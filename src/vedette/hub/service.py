@@ -176,9 +176,10 @@ class _Service:
             listener.close()
         for task in self._relaying:
             task.cancel()
-        for name in (self._home.socket, *([self._home.connect] if self._listen is not None else [])):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
+        if self._home.holds(self._lock):  # else what lies there is another hub's
+            for name in (self._home.socket, *([self._home.connect] if self._listen is not None else [])):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name)
         keeping.join()
 
     async def _open(self, listener: Listener, listen: Listening, *, quiet: bool) -> None:

@@ -5,13 +5,13 @@ back. So whatever else writes to the terminal, a child or C code, comes out wher
 disturb, and a process that is killed leaves no hidden cursor behind.
 """
 
+import errno
 import os
 import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 # The rest of this line, and then from the next one on: who is told to clear a whole screen may put it into its history.
 _CLEAR_BELOW = "\x1b[K\n\x1b[J\x1b[A"
@@ -32,6 +32,7 @@ class Area:
         self.lock = threading.RLock()  # a signal's handler may print while we do
         self.occupied: Callable[[], bool] = lambda: False  # a program has the whole screen to itself
         self._fd = fd
+        self._terminal = _identity(fd)
         self._encoding = encoding or "utf-8"
         self._clock = clock
         self._line_end = "\r\n" if raw else "\n"
@@ -42,6 +43,14 @@ class Area:
         self._quiet_until = 0.0  # it draws itself: keep out of its way
         self._held: list[str] = []  # lines that wait for the open one to end
         self._held_since = 0.0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the program leads its output elsewhere by now."""
+        try:
+            return _identity(self._fd) != self._terminal
+        except OSError:
+            return True
 
     @property
     def size(self) -> tuple[int, int]:
@@ -69,21 +78,19 @@ class Area:
             if changed or self._held or bool(rows) != bool(self._drawn):
                 self._print(draw=True)
 
-    @contextmanager
-    def around(self, text: str) -> Iterator[None]:
-        """Make room while the program itself prints a text here, as it is."""
-        with self.lock:
-            if "\x1b" in text and _MOVES.search(text):
-                self._quiet_until = self._clock() + _YIELD_S
-            if self._drawn or self._held:
-                self._print(hide=True)
-            try:
-                yield
-            finally:
-                if text:
-                    self._open_line = not text.endswith("\n")
-                if self._rows or self._held:
-                    self._print()
+    def make_room(self, text: str) -> None:
+        """Take away what is below: the program itself prints a text here, as it is. Who calls this has the lock."""
+        if "\x1b" in text and _MOVES.search(text):
+            self._quiet_until = self._clock() + _YIELD_S
+        if self._drawn or self._held:
+            self._print(hide=True)
+
+    def go_on(self, text: str) -> None:
+        """Put everything back: a text has been printed."""
+        if text:
+            self._open_line = not text.endswith("\n")
+        if self._rows or self._held:
+            self._print()
 
     def close(self) -> None:
         """Take what is below away; lines that waited come out."""
@@ -119,9 +126,16 @@ class Area:
         return [line + "\n" for line in lines]
 
     def _write(self, text: str) -> None:
+        if text and self.is_gone:
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
         data = memoryview(text.replace("\n", self._line_end).encode(self._encoding, "replace"))
         while data:
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
                 select.select([], [self._fd], [], 1.0)
+
+
+def _identity(fd: int) -> tuple[int, int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino, found.st_rdev
