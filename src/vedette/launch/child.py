@@ -17,6 +17,7 @@ class Plumbing(NamedTuple):
     given: dict[int, int]  # the command's descriptors 0, 1 and 2, where they are not ours
     master: int | None  # our end of its terminal
     own_session: bool  # it is in a session of its own, whose terminal this is
+    slave: int | None = None  # its end: ours as well while it lives, as it may let go of it and come back
 
 
 def lay(*, capture: bool) -> Plumbing:
@@ -30,7 +31,7 @@ def lay(*, capture: bool) -> Plumbing:
         return Plumbing([], {}, None, own_session=False)
     terminals = [fd for fd in (1, 2) if os.isatty(fd)]
     streams, given = [], {}
-    master = None
+    master = slave = None
     own_session = bool(terminals) and os.isatty(0) and terminal.in_foreground(0)
     if terminals:
         master, slave = os.openpty()
@@ -49,18 +50,18 @@ def lay(*, capture: bool) -> Plumbing:
         if fd == 1 and 2 not in given and _is_open(2) and os.path.sameopenfile(1, 2):
             given[2] = given[1]
         streams.append(Stream(_NAMES[fd], source, fd))
-    return Plumbing(streams, given, master, own_session)
+    return Plumbing(streams, given, master, own_session, slave)
 
 
 _NAMES = {1: "stdout", 2: "stderr"}
 
 
 def _is_open(fd: int) -> bool:
+    """Tell whether a descriptor was open when we came: what we have put in the place of one is not passed on."""
     try:
-        os.fstat(fd)
+        return os.get_inheritable(fd)
     except OSError:
         return False
-    return True
 
 
 def start(
@@ -77,7 +78,7 @@ def start(
     if pid == 0:
         _become(argv, environ, plumbing, mask, telling, me if bound else 0)
     os.close(telling)
-    for fd in set(plumbing.given.values()):
+    for fd in set(plumbing.given.values()) - {plumbing.slave}:
         os.close(fd)
     with open(told, "rb") as file:
         word = file.read()
