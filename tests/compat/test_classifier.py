@@ -207,8 +207,8 @@ def test_every_setting_of_the_original_is_known():
     """Each of them can be given; what has no meaning here is said to have none."""
     chosen = Chosen()
     for section, keys in KNOWN.items():
-        for key in keys:
-            chosen.add(section, f"{key}: 7")
+        for key, (default, _) in keys.items():
+            chosen.add(section, f"{key}: {str(default).lower() if isinstance(default, bool) else 7}")
     assert "Monitor retry_max" in chosen.meaningless()
     assert chosen.environ()["VEDETTE_USAGE_INTERVAL_S"] == "7"
     with pytest.raises(SettingError):
