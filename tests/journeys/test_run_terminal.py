@@ -303,3 +303,21 @@ def test_a_command_that_lets_go_of_its_terminal_lives_on(home, screen, tmp_path)
     assert (said, code) == (b"back\r\n", 5)
     assert log.read_text() == "in the file\n"
     assert output(ended(home)) == ["back"]
+
+
+def test_a_pipeline_in_a_terminal(home, screen):
+    """`vedette run -- cmd | other`: what the other writes to the terminal looks as ever, and Ctrl-C ends them all."""
+    script = "echo ready >&2; echo one; echo two; read x; echo $x; sleep 30"
+    shell = screen(*run_command("sh", "-c", script), redirect="| tee /dev/null")
+    shell.until("ready")
+    shell.until("two")
+    shell.type("typed\n")
+    shell.until("typed\r\ntyped\r\n")
+    before = shell.said
+    shell.type("\x03")
+    shell.end()
+
+    assert b"one\r\ntwo\r\n" in before
+    assert b"ready\r\n" in before
+    assert ended(home).state == "cancelled"
+    assert sorted(output(ended(home))) == ["one", "ready", "two", "typed"]

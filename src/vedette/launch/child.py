@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
@@ -24,15 +25,17 @@ def lay(*, capture: bool) -> Plumbing:
     """Make what the command prints to: a terminal where ours is one, else a pipe; what is no terminal stays none.
 
     With our stdin a terminal in whose foreground we are, the command gets a session of its own, and keys go there as
-    they are typed. Else it stays in ours, where the terminal's own signals reach it. Where both its streams go to one
-    place they share one way, so that their order is kept.
+    they are typed. Else it stays in ours, where the terminal's own signals reach it; so it does in a pipeline, as a
+    terminal in raw mode would be of no use to those who write to it, or read keys, behind us. Where both its streams
+    go to one place they share one way, so that their order is kept.
     """
     if not capture:
         return Plumbing([], {}, None, own_session=False)
     terminals = [fd for fd in (1, 2) if os.isatty(fd)]
     streams, given = [], {}
     master = slave = None
-    own_session = bool(terminals) and os.isatty(0) and terminal.in_foreground(0)
+    alone = not any(_is_pipe(fd) for fd in (1, 2))
+    own_session = bool(terminals) and alone and os.isatty(0) and terminal.in_foreground(0)
     if terminals:
         master, slave = os.openpty()
         given.update(dict.fromkeys(terminals, slave))
@@ -62,6 +65,14 @@ def _is_open(fd: int) -> bool:
         return os.get_inheritable(fd)
     except OSError:
         return False
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def start(
