@@ -135,6 +135,23 @@ def test_exceptions_are_seen_and_taken_down(home, tmp_path):
     assert (the_run(home).state, the_run(home).cause) == ("failed", "ValueError: bad")
 
 
+@pytest.mark.parametrize(
+    ("code", "exit_code", "state", "cause"),
+    [
+        ("import sys; sys.exit(0)", 0, "done", ""),
+        ("import sys; sys.exit(3)", 3, "failed", "exit code 3"),
+        ("raise ValueError('bad')", 1, "failed", "ValueError: bad"),
+    ],
+)
+def test_an_analysis_leaves_the_end_as_it_is(home, tmp_path, code, exit_code, state, cause):
+    """A script whose usage is drawn ends as it would without, and its exception is on record."""
+    done = classifier(tmp_path, code, "-analysis", "monitor.Usage")
+
+    assert done.returncode == exit_code
+    assert (the_run(home).state, the_run(home).cause) == (state, cause)
+    assert [event.kind for event in the_run(home).logs()].count("exception") == code.startswith("raise")
+
+
 @pytest.mark.parametrize("address", ["port", "name"])
 def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
     """A server by hand takes in a call that is told its address, and shows it."""
@@ -168,6 +185,9 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
         (("-setting", "monitor.Usage", "intervall: 1"), "did you mean 'interval'?"),
         (("-setting", "monitor.Usage", "true"), "takes KEY: VALUE"),
         (("-setting", "monitor.Usage", "{enable: "), "is not YAML"),
+        (("-setting", "monitor.Usage", "interval: often"), "usage.interval_s has a bad value"),
+        (("-setting", "Monitor", "enable: [1, 2]"), "is true or false"),
+        (("-setting", "IO", "output: '{nothing}'"), "takes {main} and {timestamp}"),
         (("-setting", "Monitor"), "takes KEY: VALUE"),
         (("-analysis", "monitor.Use"), "did you mean 'monitor.Usage'?"),
         (("-nothing",), "there is no option"),
@@ -187,8 +207,8 @@ def test_every_setting_of_the_original_is_known():
     """Each of them can be given; what has no meaning here is said to have none."""
     chosen = Chosen()
     for section, keys in KNOWN.items():
-        for key in keys:
-            chosen.add(section, f"{key}: 7")
+        for key, (default, _) in keys.items():
+            chosen.add(section, f"{key}: {str(default).lower() if isinstance(default, bool) else 7}")
     assert "Monitor retry_max" in chosen.meaningless()
     assert chosen.environ()["VEDETTE_USAGE_INTERVAL_S"] == "7"
     with pytest.raises(SettingError):

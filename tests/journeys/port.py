@@ -24,7 +24,7 @@ from vedette.hub import address
 # What one may say who has been let in, and what one who has introduced itself.
 FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
-    | wire.Marks | wire.Kept | wire.Clock | wire.Order
+    | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
 )  # fmt: skip
 FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done
 

@@ -1,8 +1,11 @@
 """Questions to the user: asked in any process, answered from anywhere, and the answer is kept nowhere."""
 
+import contextlib
+import hashlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +14,10 @@ import time
 import pytest
 
 from tests.conftest import end_hub
+from vedette import wire
+from vedette.app import ask
 from vedette.home import Home
+from vedette.model import Command
 from vedette.query.questions import waiting
 from vedette.store.sqlite import open_reader
 
@@ -19,12 +25,11 @@ from .conftest import eventually, read_runs
 
 SECRET = "Tr0ub4dor-und-3-Kamele"
 ASKING = """
-    import os, sys, vedette
+    import hashlib, sys, vedette
     run = vedette.init(project="p")
     print(run.id, flush=True)
     answer = vedette.ask("What is it?", password=True, timeout_s=float(sys.argv[1]))
-    said = "none" if answer is None else "got " + str(len(answer)) + " " + answer[::-1]
-    os.write(1, (said + "\\n").encode())  # what is printed would be on record
+    print("none" if answer is None else "got " + hashlib.sha256(answer.encode()).hexdigest(), flush=True)
 """
 
 
@@ -39,6 +44,11 @@ def vedette(*args, home, **kwargs):
         check=False,
         **kwargs,
     )
+
+
+def got(answer):
+    """Return what a process prints that got an answer: what it prints is on record, so it is not the answer."""
+    return f"got {hashlib.sha256(answer.encode()).hexdigest()}\n"
 
 
 def open_questions(home):
@@ -82,7 +92,7 @@ def test_answered_from_another_process(home, start):
     done = vedette("answer", run, home=home, input=SECRET + "\n")
 
     assert (done.returncode, done.stdout) == (0, "answered\n"), done.stderr
-    assert asking.communicate(timeout=20)[0] == f"got {len(SECRET)} {SECRET[::-1]}\n"
+    assert asking.communicate(timeout=20)[0] == got(SECRET)
     read_runs(home)
     assert open_questions(home) == []
     assert places_of(SECRET, home.root) == []
@@ -119,7 +129,7 @@ def test_the_hub_dies_while_a_process_waits(home, start):
     done = vedette("answer", run, SECRET, home=home)
 
     assert done.returncode == 0, done.stderr
-    assert asking.communicate(timeout=20)[0].startswith(f"got {len(SECRET)} ")
+    assert asking.communicate(timeout=20)[0] == got(SECRET)
 
 
 def test_the_first_answer_wins(home, start):
@@ -141,7 +151,7 @@ def test_the_first_answer_wins(home, start):
     for code, (_, err) in zip(codes, said, strict=True):
         assert code == 0 or "answered already" in err or "answered before" in err or "no question" in err
     winner = ("one", "two", "three")[codes.index(0)]
-    assert asking.communicate(timeout=20)[0] == f"got {len(winner)} {winner[::-1]}\n"
+    assert asking.communicate(timeout=20)[0] == got(winner)
 
 
 def test_through_a_relay(home, start, tmp_path):
@@ -158,11 +168,69 @@ def test_through_a_relay(home, start, tmp_path):
         done = vedette("answer", run, home=home, input=SECRET)
 
         assert (done.returncode, done.stdout) == (0, "answered\n"), done.stderr
-        assert asking.communicate(timeout=20)[0] == f"got {len(SECRET)} {SECRET[::-1]}\n"
+        assert asking.communicate(timeout=20)[0] == got(SECRET)
         read_runs(home)
         assert places_of(SECRET, home.root, below.root) == []
     finally:
         end_hub(below)
+
+
+class Eavesdropper:
+    """A hub that relays nothing, and listens."""
+
+    def __init__(self, home):
+        self.heard = b""
+        self._peer = socket.socket(socket.AF_UNIX)
+        self._peer.connect(home.socket)
+        self._peer.settimeout(0.5)
+        self._peer.sendall(wire.pack_message(wire.Hello(name="it")))
+
+    def claim(self, *origins):
+        self._peer.sendall(wire.pack_message(wire.Introduce("somebody", "somewhere", list(origins))))
+        return self
+
+    def listen(self):
+        with contextlib.suppress(TimeoutError):
+            while data := self._peer.recv(1 << 16):
+                self.heard += data
+        return self.heard
+
+
+def test_an_answer_goes_to_no_other_hub(home, start, tmp_path):
+    """Of all hubs that relay, only that of the process is told an answer, whoever else claims to speak for it."""
+    below = Home(str(tmp_path / "b"))
+    os.mkdir(below.root, 0o700)
+    os.makedirs(home.spool, exist_ok=True)
+    vedette("ls", home=home)
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(end_hub, below)
+        asking = start(ASKING, "60", environ={"VEDETTE_HOME": below.asked, "VEDETTE_HUB": home.socket})
+        run = asking.stdout.readline().strip()
+        process = eventually(lambda: open_questions(home), 30)[0].process
+        idle, liar = Eavesdropper(home).claim(), Eavesdropper(home).claim(process.rpartition("/")[2])
+        idle.listen()
+        liar.listen()
+
+        done = vedette("answer", run, home=home, input=SECRET)
+
+        assert done.stdout == "answered\n", done.stderr
+        assert SECRET.encode() not in idle.listen() + liar.listen()
+        nobody = wire.Order(Command("id-1", "a-run/1/nobody", "stop", time.time_ns() + 10**10, {"by": SECRET}))
+        ask(home, nobody)
+        assert SECRET.encode() in idle.listen(), "what is for everybody would have been heard"
+
+
+def test_nothing_is_no_answer(home, start):
+    """A pipe that brings nothing at all answers nothing; an empty line is an empty answer."""
+    asking = start(ASKING, "60")
+    run = asking.stdout.readline().strip()
+    eventually(lambda: open_questions(home), 30)
+
+    nothing = vedette("answer", run, home=home, stdin=subprocess.DEVNULL)
+    empty = vedette("answer", run, home=home, input="\n")
+
+    assert (nothing.returncode, nothing.stderr) == (2, "vedette: nothing was typed, so nothing is answered\n")
+    assert (empty.returncode, empty.stdout) == (0, "answered\n"), empty.stderr
 
 
 def test_a_worker_asks(home, start):

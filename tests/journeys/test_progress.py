@@ -312,7 +312,8 @@ def test_on_another_host(lan):
         return found and found[0].end_t and found[0].progress()[0].done == 42.0 and found[0].progress()
 
     [bar] = eventually(ended, 30)
-    assert (bar.state, bar.cause) == ("failed", "killed by SIGKILL")
+    assert bar.state == "failed"
+        assert bar.cause.startswith("killed by SIGKILL")
     eventually(lambda: not [n for n in os.listdir(os.path.join(far.home, "spool")) if not n.startswith("hub-")], 30)
 
 

@@ -78,7 +78,7 @@ def test_the_commands_tell_of_tries(home, finish):
     assert steps == ["0", "1", "2", "3", "4", "5"]
     everything = [line.split(",")[0] for line in call("points", "long", "loss", "--all-tries").stdout.split()[1:]]
     assert everything == ["0", "1", "2", "2", "3", "3", "4", "5"]
-    counted = call("sql", "SELECT count(*) AS n FROM points", "--format", "csv").stdout.split()
+    counted = call("sql", "SELECT count(*) AS n FROM points WHERE name = 'loss'", "--format", "csv").stdout.split()
     assert counted == ["n", "8"]
 
 

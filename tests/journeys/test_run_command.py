@@ -296,3 +296,39 @@ sys.exit(args.run(args))
     done = subprocess.run([PYTHON, "-c", code], env={**os.environ, **QUICK}, text=True, capture_output=True, check=True)
 
     assert done.stdout == "1\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_stay_closed(home, tmp_path, closed):
+    """With a standard stream closed the command finds it so, its exit code is passed on, and no file of ours is hit."""
+    look = (
+        "import os; seen = ' '.join(os.listdir('/proc/self/fd'));"
+        f"open({str(tmp_path / 'seen')!r}, 'w').write(seen); exit(3)"
+    )
+    seen = []
+    for before in ([], [PYTHON, "-m", "vedette", "run", "--"]):
+        argv = ["sh", "-c", f'exec "$@" {closed}', "sh", *before, PYTHON, "-c", look]
+        code = subprocess.run(
+            argv, env={**os.environ, **QUICK}, capture_output=True, check=False, timeout=60
+        ).returncode
+        seen.append((code, (tmp_path / "seen").read_text()))
+
+    assert seen[0] == seen[1]
+    assert ended(home).cause == "exit code 3"
+
+
+def test_commands_print_nothing_where_nothing_is_open(home):
+    """A command of ours whose stdout is closed ends in good order."""
+    launch("--quiet", "--", "true").communicate(timeout=60)
+    argv = ["sh", "-c", 'exec "$@" >&-', "sh", PYTHON, "-m", "vedette", "ls"]
+    listed = subprocess.run(argv, env={**os.environ, **QUICK}, capture_output=True, check=False, timeout=60)
+
+    assert (listed.returncode, listed.stderr) == (0, b"")
+
+
+def test_a_full_disk_behind_a_pipeline_is_named(home):
+    """A shell whose pipeline broke as our output's disk is full failed for that."""
+    with open("/dev/full", "w") as full:
+        launch("--", "bash", "-c", "set -o pipefail; yes | head -c 50000000", stdout=full).communicate(timeout=60)
+
+    assert ended(home).cause == "exit code 141: disk full: its output could not be written any more"

@@ -140,6 +140,8 @@ def test_ctrl_z_and_back(home, screen):
     time.sleep(0.5)
     shell.type("word\n")
     shell.until("got word")
+    shell.said = shell.said.partition(b"got word")[2]
+    shell.until("$ ")  # what is typed earlier is the command's, and goes with it
     shell.type("exit $?\n")
 
     assert shell.end()[1] == 0
@@ -290,3 +292,32 @@ def test_the_start_and_the_end_are_told_on_a_terminal(home, screen):
     assert said.startswith(f"vedette: run {name} (".encode())
     assert said.endswith(f"vedette: {name} failed: exit code 3\r\n".encode())
     assert code == 3
+
+
+def test_a_command_that_lets_go_of_its_terminal_lives_on(home, screen, tmp_path):
+    """A command may redirect all its streams to files, and go on; it may come back to its terminal, too."""
+    log = tmp_path / "log"
+    script = f"exec </dev/null >{log} 2>&1; sleep 0.5; echo in the file; exec >/dev/tty; echo back; exit 5"
+    said, code = screen(*run_command("bash", "-c", script)).end()
+
+    assert (said, code) == (b"back\r\n", 5)
+    assert log.read_text() == "in the file\n"
+    assert output(ended(home)) == ["back"]
+
+
+def test_a_pipeline_in_a_terminal(home, screen):
+    """`vedette run -- cmd | other`: what the other writes to the terminal looks as ever, and Ctrl-C ends them all."""
+    script = "echo ready >&2; echo one; echo two; read x; echo $x; sleep 30"
+    shell = screen(*run_command("sh", "-c", script), redirect="| tee /dev/null")
+    shell.until("ready")
+    shell.until("two")
+    shell.type("typed\n")
+    shell.until("typed\r\ntyped\r\n")
+    before = shell.said
+    shell.type("\x03")
+    shell.end()
+
+    assert b"one\r\ntwo\r\n" in before
+    assert b"ready\r\n" in before
+    assert ended(home).state == "cancelled"
+    assert sorted(output(ended(home))) == ["one", "ready", "two", "typed"]

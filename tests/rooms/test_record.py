@@ -60,6 +60,15 @@ def test_a_flood_is_taken_down_at_a_rate(taken):
     assert abs(len(taken.lines()) + taken.dropped() - n) <= 2 * events
 
 
+def test_a_flood_of_escape_codes_is_passed_over_sooner(taken):
+    """What takes long to be taken apart is taken down less: a command is not held up by its record."""
+    for _ in range(500):
+        taken.recorder.take("stdout", b"\x1b[" * 32768)
+    taken.recorder.close()
+
+    assert [kind for kind, *_ in taken.events].count("dropped") == 1
+
+
 def test_after_a_flood_all_is_taken_down_again(taken):
     """When a flood is over, every line is taken down."""
     taken.recorder.take("stdout", b"y\n" * 100_000)

@@ -76,6 +76,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
+    _stand_in_for_closed()
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     completing = "_ARGCOMPLETE" in os.environ
     parser = build_parser(words[:1] if words[:1] and words[0] in COMMANDS and not completing else COMMANDS)
@@ -109,6 +110,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = 130
     sys.exit(code or 0)
+
+
+def _stand_in_for_closed() -> None:
+    """Put something in the place of each standard stream that is closed, or a file of ours would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays
 
 
 def _check_text(argv: Sequence[str]) -> None:

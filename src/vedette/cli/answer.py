@@ -69,10 +69,12 @@ def _list(questions: list[Question], *, as_json: bool) -> int:
 
 
 def _read(question: Question) -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
     prompt = one_line(question.prompt) + " "
     try:
+        if not sys.stdin.isatty():
+            if not (line := sys.stdin.readline()):
+                raise EOFError
+            return line.rstrip("\n")
         return getpass.getpass(prompt) if question.password else input(prompt)
     except EOFError:
         raise VedetteError("nothing was typed, so nothing is answered") from None

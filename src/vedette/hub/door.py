@@ -29,6 +29,7 @@ _SEAL_BELOW_S = 3.0
 _TURN_PATIENCE_S = 2.0
 _PAUSE_S = 0.2
 _NEWS_S = 0.5
+_MOST_ORIGINS = 100_000  # of one relay that answers find their way to
 NOTHING = "-"  # no run has this id
 
 T = TypeVar("T")
@@ -58,8 +59,10 @@ class Desk(Protocol):
 class Link:
     """A hub that relays to this one."""
 
-    def __init__(self, host: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, host: str, relay: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
         self.host = host
+        self.relay = relay
+        self.origins: dict[str, None] = {}  # that it speaks for, the newest last
         self.inbox = inbox
         self.writer = writer
         self.skew_s: float | None = None
@@ -255,8 +258,9 @@ class Door:
     async def _link(self, introduction: wire.Introduce, visitor: "_Visitor") -> None:
         """Take in what another hub ships, until it leaves."""
         inbox = await self._desk.in_keeper(lambda keeper: keeper.mail.open(self._limits.inbox_bytes))
-        link = self.links[inbox.name] = Link(introduction.host[:200], inbox, visitor.writer)
+        link = self.links[inbox.name] = Link(introduction.host[:200], introduction.relay, inbox, visitor.writer)
         try:
+            self._route(link, introduction.origins)
             await self._introduce(introduction, visitor)
             while True:
                 payload = await asyncio.wait_for(visitor.read(wire.MAX_SHIPMENT), _SILENCE_S)
@@ -272,6 +276,7 @@ class Door:
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
                     await self._desk.in_keeper(_noting(message, self._homes()))
                 elif isinstance(message, wire.Introduce):
+                    self._route(link, message.origins)
                     await self._introduce(message, visitor)
                 elif isinstance(message, wire.Done):
                     if (waiting := link.sealed.pop(message.id, None)) is not None:
@@ -291,6 +296,13 @@ class Door:
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""
         return {home for link in self.links.values() for home in link.through}
+
+    def _route(self, link: Link, origins: list[str]) -> None:
+        """Take note that a relay speaks for origins, unless another that is here did so first: answers go there."""
+        others = [other.origins for other in self.links.values() if other.relay != link.relay]
+        link.origins |= dict.fromkeys(name for name in origins if not any(name in theirs for theirs in others))
+        while len(link.origins) > _MOST_ORIGINS:
+            del link.origins[next(iter(link.origins))]
 
     async def _introduce(self, message: wire.Introduce, visitor: "_Visitor") -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
@@ -332,9 +344,13 @@ class Door:
             return done
         if done is None or not below:
             return done
-        for link in self.links.values():
+        links = list(self.links.values())
+        if order.command.verb == ANSWER:  # it may be a password: nobody else's hub is told
+            asks = order.command.to.rpartition("/")[2]  # a process is named after its origin
+            links = [link for link in links if asks in link.origins]
+        for link in links:
             link.send(wire.Order(order.command, left_s))
-        return done + len(self.links)
+        return done + len(links)
 
     async def seal_below(self, seal: wire.Seal) -> list[str]:
         """Have the hubs below ship what they have; return those that did not do so in time."""

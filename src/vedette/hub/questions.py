@@ -45,14 +45,14 @@ class Questions:
             return "an answer has a question and a text"
         key = command.to, ask
         answer = wire.Answer(ask, text, command.id)
+        now = time.monotonic()
+        self._early = {k: item for k, item in self._early.items() if item[0] > now}
         if key in self._answered or key in self._early:
             return "that question was answered already"
         future = self._waiting.pop(key, None)
         if future is not None and not future.done():
             self._hand(key, future, answer)
         else:
-            now = time.monotonic()
-            self._early = {k: item for k, item in self._early.items() if item[0] > now}
             if len(self._early) >= _MOST:
                 return "too many answers wait for their processes"
             self._early[key] = now + _EARLY_S, answer

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
@@ -17,21 +18,24 @@ class Plumbing(NamedTuple):
     given: dict[int, int]  # the command's descriptors 0, 1 and 2, where they are not ours
     master: int | None  # our end of its terminal
     own_session: bool  # it is in a session of its own, whose terminal this is
+    slave: int | None = None  # its end: ours as well while it lives, as it may let go of it and come back
 
 
 def lay(*, capture: bool) -> Plumbing:
     """Make what the command prints to: a terminal where ours is one, else a pipe; what is no terminal stays none.
 
     With our stdin a terminal in whose foreground we are, the command gets a session of its own, and keys go there as
-    they are typed. Else it stays in ours, where the terminal's own signals reach it. Where both its streams go to one
-    place they share one way, so that their order is kept.
+    they are typed. Else it stays in ours, where the terminal's own signals reach it; so it does in a pipeline, as a
+    terminal in raw mode would be of no use to those who write to it, or read keys, behind us. Where both its streams
+    go to one place they share one way, so that their order is kept.
     """
     if not capture:
         return Plumbing([], {}, None, own_session=False)
     terminals = [fd for fd in (1, 2) if os.isatty(fd)]
     streams, given = [], {}
-    master = None
-    own_session = bool(terminals) and os.isatty(0) and terminal.in_foreground(0)
+    master = slave = None
+    alone = not any(_is_pipe(fd) for fd in (1, 2))
+    own_session = bool(terminals) and alone and os.isatty(0) and terminal.in_foreground(0)
     if terminals:
         master, slave = os.openpty()
         given.update(dict.fromkeys(terminals, slave))
@@ -49,18 +53,26 @@ def lay(*, capture: bool) -> Plumbing:
         if fd == 1 and 2 not in given and _is_open(2) and os.path.sameopenfile(1, 2):
             given[2] = given[1]
         streams.append(Stream(_NAMES[fd], source, fd))
-    return Plumbing(streams, given, master, own_session)
+    return Plumbing(streams, given, master, own_session, slave)
 
 
 _NAMES = {1: "stdout", 2: "stderr"}
 
 
 def _is_open(fd: int) -> bool:
+    """Tell whether a descriptor was open when we came: what we have put in the place of one is not passed on."""
     try:
-        os.fstat(fd)
+        return os.get_inheritable(fd)
     except OSError:
         return False
-    return True
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def start(
@@ -77,7 +89,7 @@ def start(
     if pid == 0:
         _become(argv, environ, plumbing, mask, telling, me if bound else 0)
     os.close(telling)
-    for fd in set(plumbing.given.values()):
+    for fd in set(plumbing.given.values()) - {plumbing.slave}:
         os.close(fd)
     with open(told, "rb") as file:
         word = file.read()

@@ -10,6 +10,8 @@ from vedette.hub import causes
 from vedette.launch.local import Ending
 from vedette.sources.memory import shortage
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM = "disk full: its output could not be written any more"
 _ABOUT_S = 5.0  # how far from its time limit a scheduler may be
 
 
@@ -28,8 +30,8 @@ def _by_signal(number: int, ending: Ending, last: Sequence[str], environ: Mappin
     job = _slurm_limit(environ) if number in (signal.SIGTERM, signal.SIGKILL) else ""
     if job:
         return "failed", f"killed by {causes.signal_name(number)}: {job}"
-    if number == signal.SIGPIPE and ending.refused in (errno.ENOSPC, errno.EDQUOT):
-        return "failed", "disk full: its output could not be written any more"
+    if number == signal.SIGPIPE and ending.refused in _FULL:
+        return "failed", _NO_ROOM
     if number in ending.sent:
         return causes.of_signal(number, f"sent by {ending.sent[number]}")
     if number == signal.SIGKILL:
@@ -44,6 +46,8 @@ def _by_exit(code: int, ending: Ending, last: Sequence[str]) -> tuple[str, str]:
         return state, cause
     if code == 128 + signal.SIGKILL and (short := shortage(ending.baseline)) is not None:
         return "failed", f"exit code {code}: {causes.of_shortage(short)}"
+    if code == 128 + signal.SIGPIPE and ending.refused in _FULL:
+        return "failed", f"exit code {code}: {_NO_ROOM}"
     for number in (signal.SIGTERM, signal.SIGINT):
         if number in ending.sent:
             return "cancelled", f"exit code {code} after {causes.signal_name(number)}, sent by {ending.sent[number]}"

@@ -102,6 +102,7 @@ class Launch:
                 if self._terminal is not None:
                     self._terminal.give_back()
                 os.close(signals)
+                self._let_go_of_terminal()
                 for stream in self._plumbing.streams:
                     stream.shut()
             while signal.sigtimedwait(heard, 0) is not None:
@@ -129,6 +130,7 @@ class Launch:
 
     def _drain(self) -> None:
         """Pass on what the command has left in its descriptors; who else holds them is not waited for."""
+        self._let_go_of_terminal()
         deadline = time.monotonic() + _DRAIN_S
         self._hurried = False
         while self._pump.open and not self._hurried:
@@ -137,6 +139,12 @@ class Launch:
             if idle or time.monotonic() > deadline:
                 for stream in self._pump.streams:
                     stream.close()
+
+    def _let_go_of_terminal(self) -> None:
+        """Be no longer one of those who hold the command's end of its terminal; any number of times."""
+        if self._plumbing.slave is not None:
+            os.close(self._plumbing.slave)
+            self._plumbing = self._plumbing._replace(slave=None)
 
     def _heed(self, signals: int) -> None:
         for came in kernel.read_signals(signals):

@@ -14,6 +14,7 @@ LINES_PER_S = 5000  # that are taken down in the long run; all of them reach the
 BURST_LINES = 20_000
 BYTES_PER_S = 2 << 20
 BURST_BYTES = 32 << 20
+_ESCAPE_BYTES = 20  # that an escape code counts as: it takes as long to be taken out
 LAST_LINES = 50  # of a flood that are taken down whatever came before them
 _HELD_BYTES = 64 << 10
 _REMEMBERED = 300  # lines that are looked at for a cause of death
@@ -59,7 +60,7 @@ class Recorder:
         if cutter.held:
             self._come_back(stream, cutter)
         self._lines -= count
-        self._bytes -= len(data)
+        self._bytes -= len(data) + _ESCAPE_BYTES * data.count(b"\x1b")
         self._tell(stream, cutter, cutter.decoder.decode(data))
 
     def close(self) -> None:

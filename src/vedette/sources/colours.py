@@ -3,11 +3,12 @@
 import re
 
 _TOKEN = re.compile(
-    r"\x1b\[[0-9;:]*m"  # colours, which may stay
+    r"(\x1b\[[0-9;:]*m)"  # colours, which may stay
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"
     r"|\x1b[ -/]*[0-~]"
-    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]",
+    r"|[\x00-\x08\x0a-\x1a\x1c-\x1f\x7f-\x8f\x91-\x97\x99\x9a\x9c]+"  # many at once: NULs come by the million
+    r"|[\x1b\x90\x98\x9b\x9d-\x9f]",
     re.DOTALL,
 )
 
@@ -16,6 +17,6 @@ def split(text: str) -> tuple[str, str]:
     """Return a line without escape codes, and, if it had colours, with these alone; else nothing."""
     if text.isprintable() or _TOKEN.search(text) is None:
         return text, ""
-    plain = _TOKEN.sub("", text)
-    ansi = _TOKEN.sub(lambda found: found[0] if found[0].startswith("\x1b[") and found[0].endswith("m") else "", text)
+    parts = _TOKEN.split(text)  # text and colours in turn, without a call for each: a flood may be made of them
+    plain, ansi = "".join(parts[::2]), "".join(filter(None, parts))
     return plain, "" if ansi == plain or not plain else ansi

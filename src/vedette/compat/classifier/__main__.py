@@ -109,9 +109,10 @@ def _run(chosen: Chosen, analyses: list[str], command: list[str]) -> int:
         os.environ["VEDETTE_CONSOLE_MODE"] = "off"
     if chosen.get("Monitor", "warnings_ignore"):
         warnings.simplefilter("ignore")
+    settings.load()  # a value that is none is said before anything is begun
     _connect(chosen)
     stem = os.path.splitext(os.path.basename(script))[0]
-    begun = time.strftime(str(chosen.get("IO", "timestamp")))
+    folder = _folder(chosen, stem)
     run = vedette.init(name=stem)
     sys.argv = command
     sys.path[0] = os.path.dirname(os.path.abspath(script))
@@ -119,10 +120,18 @@ def _run(chosen: Chosen, analyses: list[str], command: list[str]) -> int:
         runpy.run_path(script, run_name="__main__")
     finally:
         if analyses and run.id:
-            run.finish("failed" if sys.exc_info()[1] is not None else None)
-            folder = str(chosen.get("IO", "output")).format(main=stem, timestamp=begun)
-            _analyse(run.id, os.path.join(folder, str(chosen.get("IO", "report")), "usage"))
+            run.__exit__(*sys.exc_info())
+            _analyse(run.id, os.path.join(folder, "usage"))
     return 0
+
+
+def _folder(chosen: Chosen, stem: str) -> str:
+    """Return where reports on a script go."""
+    output, begun = str(chosen.get("IO", "output")), time.strftime(str(chosen.get("IO", "timestamp")))
+    try:
+        return os.path.join(output.format(main=stem, timestamp=begun), str(chosen.get("IO", "report")))
+    except (LookupError, ValueError, AttributeError):
+        raise SettingError(f"IO output takes {{main}} and {{timestamp}}, not {output!r}") from None
 
 
 def _connect(chosen: Chosen) -> None:

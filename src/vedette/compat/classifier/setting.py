@@ -69,6 +69,8 @@ class Chosen:
             if key not in KNOWN[section]:
                 near = _nearest(str(key), KNOWN[section])
                 raise SettingError(f"{section} has no setting {str(key)!r}; did you mean {near!r}?")
+            if isinstance(KNOWN[section][key][0], bool) and not isinstance(value, bool):
+                raise SettingError(f"{section} {key} is true or false, not {value!r}")
             self._said[section, key] = value
 
     def said(self, section: str, key: str) -> bool:
