@@ -313,7 +313,7 @@ def test_on_another_host(lan):
 
     [bar] = eventually(ended, 30)
     assert bar.state == "failed"
-        assert bar.cause.startswith("killed by SIGKILL")
+    assert bar.cause.startswith("killed by SIGKILL")
     eventually(lambda: not [n for n in os.listdir(os.path.join(far.home, "spool")) if not n.startswith("hub-")], 30)
 
 
