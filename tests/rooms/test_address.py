@@ -1,6 +1,7 @@
 """Addresses of hubs: what can be said, what is refused, and whose certificate is believed."""
 
 import os
+import socket
 import ssl
 
 import pytest
@@ -92,3 +93,22 @@ def test_only_the_right_certificate_is_believed():
 
     assert not address.is_the_one(b"another", there)
     assert not address.is_the_one(None, there)
+
+
+def test_a_name_is_taken_from_nobody(tmp_path):
+    """A hub takes over a name that nobody answers at, and neither a living hub's nor what is no hub's."""
+    old, new, name, other = (str(tmp_path / word) for word in ("old.sock", "new.sock", "name", "other"))
+    (tmp_path / "file").touch()
+    os.symlink(tmp_path / "file", other)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(old)
+        server.listen()
+        address.name_socket(name, old)
+        address.name_socket(name, old)
+        with pytest.raises(SettingError, match="which lives"):
+            address.name_socket(name, new)
+    with pytest.raises(SettingError, match="no name of a hub"):
+        address.name_socket(other, new)
+    address.name_socket(name, new)
+
+    assert os.readlink(name) == new

@@ -11,6 +11,7 @@ import re
 import secrets
 import socket
 import ssl
+import stat
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -90,11 +91,26 @@ def name_socket(path: str, socket_path: str) -> None:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     if directory == names_directory() and os.stat(directory).st_uid != os.getuid():
         raise SettingError(f"{directory} belongs to somebody else: give the path of a socket, with a /")
-    if os.path.lexists(path) and not os.path.islink(path):
+    if (os.path.lexists(path) and not os.path.islink(path)) or (os.path.exists(path) and not _is_socket(path)):
         raise SettingError(f"{path} is there already, and is no name of a hub's socket: give another")
+    if os.path.realpath(path) != os.path.realpath(socket_path) and _is_answered(path):
+        raise SettingError(f"{path} is the name of another hub, which lives: give another")
     if path != socket_path:
         os.symlink(socket_path, f"{path}.{os.getpid()}")
         os.replace(f"{path}.{os.getpid()}", path)
+
+
+def _is_socket(path: str) -> bool:
+    return stat.S_ISSOCK(os.stat(path).st_mode)
+
+
+def _is_answered(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as peer:
+        try:
+            peer.connect(path)
+        except OSError:
+            return False
+        return True
 
 
 def check_peer(peer: socket.socket) -> None:
