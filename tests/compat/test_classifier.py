@@ -169,10 +169,12 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
         assert done.returncode == 0, done.stderr
         monkeypatch.setenv("VEDETTE_HOME", home.asked)
         assert the_run(home).name == "job"
-        eventually(lambda: any(event.kind == "log" for event in the_run(home).logs()))
+        shown = ""
+        while "message1 message2" not in shown and (line := server.stdout.readline()):
+            shown += line
     finally:
         server.send_signal(signal.SIGINT)
-        shown = server.communicate(timeout=30)[0]
+        shown += server.communicate(timeout=30)[0]
     assert "VEDETTE_HUB=" in shown
     assert "message1 message2" in shown
     assert "\x1b" not in shown

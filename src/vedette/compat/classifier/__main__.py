@@ -191,3 +191,6 @@ if __name__ == "__main__":
     except VedetteError as error:
         sys.stderr.write(f"vedette: {error}\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        if sys.argv[1:2] != ["monitor"]:  # a script's is its own
+            raise
