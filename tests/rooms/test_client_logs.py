@@ -24,7 +24,7 @@ import vedette
 from tests.journeys.conftest import read_runs
 from vedette.client import guard, logs, messages, rendering
 from vedette.client.messages import compose, spell
-from vedette.sources.output import colourless
+from vedette.sources.colours import colourless
 
 pytestmark = pytest.mark.usefixtures("fresh_logging")
 

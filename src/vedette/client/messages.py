@@ -8,7 +8,7 @@ from typing import Any
 
 from vedette.client.guard import let_through
 from vedette.client.rendering import MOST, is_rich, render
-from vedette.sources.output import colourless
+from vedette.sources.colours import colourless
 
 _CUT = " (cut)"
 _SIMPLE = frozenset((str, int, float, bool, type(None)))

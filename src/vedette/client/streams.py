@@ -15,7 +15,8 @@ from vedette.client.guard import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.client.quiet import here as quiet
-from vedette.sources.output import MAX_LINE, Lines, colourless
+from vedette.sources.colours import split
+from vedette.sources.output import MAX_LINE, Lines
 
 
 class _Thread(threading.local):
@@ -153,9 +154,9 @@ class Tee:
 
     def _tell(self, text: str) -> None:
         attrs = {"stream": self._name, "pid": os.getpid()}
-        if "\x1b" in text or "\x9b" in text:
-            attrs["ansi"] = sound(text)
-            text = colourless(text)
+        text, ansi = split(text)
+        if ansi:
+            attrs["ansi"] = sound(ansi)
         self._journal.event("output", sound(text), 20, attrs)
 
 

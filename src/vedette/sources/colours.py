@@ -1,7 +1,13 @@
-"""A line of a terminal, taken apart: its plain text, and the same with its colours and nothing else."""
+"""Escape codes in what a program says: its plain text, and the same with its colours and nothing else."""
 
 import re
 
+# Whole escape sequences: CSI; OSC, DCS, SOS, PM and APC with what they hold; those of two bytes.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"
+    r"|\x1b[ -/]*[0-~]"
+)
 _TOKEN = re.compile(
     r"(\x1b\[[0-9;:]*m)"  # colours, which may stay
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
@@ -20,3 +26,8 @@ def split(text: str) -> tuple[str, str]:
     parts = _TOKEN.split(text)  # text and colours in turn, without a call for each: a flood may be made of them
     plain, ansi = "".join(parts[::2]), "".join(filter(None, parts))
     return plain, "" if ansi == plain or not plain else ansi
+
+
+def colourless(text: str) -> str:
+    """Return a text without its escape sequences."""
+    return _ESCAPES.sub("", text)

@@ -1,14 +1,6 @@
 """What a program prints, cut into lines as a person would read them."""
 
-import re
 from typing import NamedTuple
-
-# Whole escape sequences: CSI; OSC, DCS, SOS, PM and APC with what they hold; those of two bytes.
-_ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"
-    r"|\x1b[ -/]*[0-~]"
-)
 
 MAX_LINE = 64 << 10  # characters; a longer line is cut into several
 
@@ -52,11 +44,6 @@ class Lines:
         """Return the last line, which nobody ended."""
         rest, self.pending = self.pending.removesuffix("\r"), ""
         return [Line(part, over=True) for part in _pieces(rest)] if rest else []
-
-
-def colourless(text: str) -> str:
-    """Return a text without its escape sequences."""
-    return _ESCAPES.sub("", text)
 
 
 def _pieces(text: str) -> list[str]:
