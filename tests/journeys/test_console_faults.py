@@ -26,7 +26,7 @@ BEGIN = """
 @pytest.fixture
 def on_a_pty(home, tmp_path):
     """Start a script whose stderr is a terminal; hand out the process, and the terminal's other side."""
-    running, fds = [], []
+    running, terminals = [], []
 
     def begin(code, **environ):
         path = tmp_path / "script.py"
@@ -36,42 +36,63 @@ def on_a_pty(home, tmp_path):
         process = subprocess.Popen([sys.executable, str(path)], env=surroundings, stdout=-1, stderr=theirs, text=True)
         os.close(theirs)
         running.append(process)
-        fds.append(ours)
-        return process, ours
+        terminals.append(open(ours, "rb", buffering=0))  # noqa: SIM115 - a file knows that it is closed, a number not
+        return process, terminals[-1]
 
     yield begin
     for process in running:
         process.kill()
         process.communicate()
-    for fd in fds:
-        try:
-            os.close(fd)
-        except OSError:
-            continue
+    for terminal in terminals:
+        terminal.close()
 
 
-def read_all(fd):
+def read_all(terminal):
     """Return all that comes out of a terminal until its other side is closed."""
     data = b""
     try:
-        while more := os.read(fd, 1 << 16):
+        while more := terminal.read(1 << 16):
             data += more
     except OSError:
         pass
     return data.decode()
 
 
+@pytest.fixture
+def bystander(tmp_path):
+    """Open a file for a test; by its end nobody else has closed it."""
+    files = []
+
+    def begin():
+        files.append(open(tmp_path / "bystander", "wb", buffering=0))  # noqa: SIM115 - it outlives this
+        return files[-1]
+
+    yield begin
+    for file in files:
+        file.write(b"still open")
+        file.close()
+
+
+def test_a_closed_terminal_is_not_closed_again(bystander, on_a_pty):
+    """Whatever is opened next has the number of a terminal that was closed, such as a store: that is left alone."""
+    _, terminal = on_a_pty("")
+    number = terminal.fileno()
+    terminal.close()
+
+    assert bystander().fileno() == number
+
+
 def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
     """A terminal that is closed while a run is shown on it does not disturb the run."""
-    process, fd = on_a_pty("""
+    process, terminal = on_a_pty("""
         for n in range(50):
             say(f"line {n}")
             time.sleep(0.02)
             if n == 10: wait("gone")
         print("worked")
     """)
-    os.read(fd, 100)
-    os.close(fd)
+    terminal.read(100)
+    terminal.close()
     (tmp_path / "gone").touch()
 
     assert process.communicate(timeout=60)[0] == "worked\n"
@@ -98,12 +119,12 @@ def test_without_a_hub(on_a_pty, home, tmp_path):
     """Where no hub can be had, the process's own lines and its end are shown all the same."""
     os.makedirs(home.root, exist_ok=True)
     os.mkdir(home.store)  # no hub can open this
-    process, fd = on_a_pty("""
+    process, terminal = on_a_pty("""
         say("hello")
         print("printed", file=sys.stderr)
         sys.exit(3)
     """)
-    shown = read_all(fd)
+    shown = read_all(terminal)
 
     assert process.wait(30) == 3
     assert re.search(r"INFO\s+\S* hello", shown)
@@ -155,12 +176,12 @@ def test_what_is_printed_elsewhere_is_flushed_as_ever(on_a_pty, home):
 
 def test_two_runs_in_one_process(on_a_pty, home):
     """A second run of a process has a console of its own, after the end of the first."""
-    process, fd = on_a_pty("""
+    process, terminal = on_a_pty("""
         say("one")
         run = vedette.init(name="y")
         say("two")
     """)
-    shown = read_all(fd)
+    shown = read_all(terminal)
 
     assert process.wait(30) == 0
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in shown.splitlines()]
@@ -170,24 +191,24 @@ def test_two_runs_in_one_process(on_a_pty, home):
 
 def test_the_terminal_is_left_as_it_was(on_a_pty, home):
     """A question that is open when the program ends leaves the terminal's modes as they were."""
-    process, fd = on_a_pty("""
+    process, terminal = on_a_pty("""
         import threading
         threading.Thread(target=vedette.ask, args=("ever?",), daemon=True).start()
         time.sleep(1)
     """)
-    before = termios.tcgetattr(fd)
-    read_all(fd)
+    before = termios.tcgetattr(terminal)
+    read_all(terminal)
     process.wait(30)
 
-    assert termios.tcgetattr(fd)[:4] == before[:4]
+    assert termios.tcgetattr(terminal)[:4] == before[:4]
 
 
 @pytest.mark.parametrize("environ", [{"VEDETTE_CAPTURED": "x"}, {"VEDETTE_CONSOLE_MODE": "off"}, {"TERM": "dumb"}])
 def test_where_none_is_wanted(on_a_pty, environ, home):
     """Under `vedette run`, when it is off, and on a dumb terminal there is no console."""
-    process, fd = on_a_pty("say('hello')", **environ)
+    process, terminal = on_a_pty("say('hello')", **environ)
 
-    assert read_all(fd) == ""
+    assert read_all(terminal) == ""
     assert process.wait(30) == 0
 
 

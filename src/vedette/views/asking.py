@@ -44,27 +44,28 @@ class Keys:
         except (OSError, termios.error):
             os.close(fd)
             return False
-        self.fd, self._before = fd, before
+        self._before, self.fd = before, fd
         self._decoder.reset()
         return True
 
     def read(self) -> str:
         """Return what was typed."""
+        fd = self.fd
         try:
-            return self._decoder.decode(os.read(self.fd, 4096)) if self.fd is not None else ""
+            return self._decoder.decode(os.read(fd, 4096)) if fd is not None else ""
         except OSError:
             return ""
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        if self.fd is None:
+        fd, self.fd = self.fd, None  # first: at exit two threads close it, and the number may soon be another file's
+        if fd is None:
             return
         try:
-            termios.tcsetattr(self.fd, termios.TCSANOW, self._before)  # type: ignore[arg-type]
+            termios.tcsetattr(fd, termios.TCSANOW, self._before)  # type: ignore[arg-type]
         except (OSError, termios.error):
             pass
-        os.close(self.fd)
-        self.fd = None
+        os.close(fd)
 
 
 class Asking:
