@@ -133,7 +133,7 @@ TEAM = """
                 run.mark(rank, marks)
                 marks += 1
                 time.sleep(0.01)
-            print(marks, flush=True)
+            os.write(1, b"%d\\n" % marks)  # in one piece, whatever the buffering
             os._exit(0)
         children.append(pid)
     for pid in children:

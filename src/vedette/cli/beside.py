@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from vedette.client import guard, screen
@@ -57,13 +57,17 @@ class Beside:
     def _is_occupied(self) -> bool:
         return self._whole_screen or self._takes_keys()
 
-    def around(self, _name: str, data: bytes) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def around(self, _name: str, data: bytes) -> Iterator[None]:
         """Make room while the command prints."""
-        for found in _WHOLE_SCREEN.finditer(data):
-            self._whole_screen = found[1] == b"h"
-        if self._console is None:
-            return contextlib.nullcontext()
-        return self._console.around(sys.stderr, data.decode("utf-8", "replace"))
+        found = _WHOLE_SCREEN.findall(data)
+        console = self._console
+        with console.around(sys.stderr, data.decode("utf-8", "replace")) if console else contextlib.nullcontext():
+            # Before the whole screen is taken, and after it is given back: else what we print in between is gone.
+            self._whole_screen = self._whole_screen or b"h" in found
+            yield
+            if found:
+                self._whole_screen = found[-1] == b"h"
 
     def close(self, name: str, state: str, cause: str) -> None:
         """Go away."""
