@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -215,3 +216,36 @@ def test_every_setting_of_the_original_is_known():
     assert chosen.environ()["VEDETTE_USAGE_INTERVAL_S"] == "7"
     with pytest.raises(SettingError):
         chosen.add("Nothing", "a: 1")
+
+
+def test_a_port_that_is_taken_is_said(home, tmp_path):
+    """A call that is to be a server at a port that somebody has says so before its script begins."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = classifier(tmp_path, "open('ran', 'w')", "-setting", "Monitor", f"address: {address}")
+
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "cannot be listened on" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_call_that_is_a_server_for_others(home, tmp_path):
+    """A call with an address of its own listens there while its script runs, and not longer."""
+    code = """
+        import os
+        print(os.path.exists(os.path.join(os.environ["VEDETTE_HOME"], "hub.connect")))
+    """
+    done = classifier(tmp_path, code, "-setting", "Monitor", "address: 127.0.0.1:0")
+
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert not os.path.exists(home.connect)
+    assert the_run(home).state == "done"
+
+
+def test_what_a_script_raises_is_its_own(home, tmp_path):
+    """An error of vedette's own that a script lets through has its traceback, and is the run's cause."""
+    done = classifier(tmp_path, "import vedette; vedette.get('nothing')")
+
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "NotFoundError" in the_run(home).cause

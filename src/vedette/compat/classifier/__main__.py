@@ -1,5 +1,6 @@
 """The command line of the classifier's monitor: a server for many calls, or a script run under its settings."""
 
+import functools
 import os
 import runpy
 import signal
@@ -7,9 +8,11 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 
 import vedette
-from vedette import cli, kernel, settings
+from vedette import cli, kernel, settings, wire
+from vedette.app import ask
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
 from vedette.home import Home
@@ -28,8 +31,8 @@ ANALYSES = ("monitor.Usage",)
 _START_PATIENCE_S = 20.0
 
 
-def main(argv: list[str]) -> int:
-    """Do what the command line says; return the exit code."""
+def main(argv: list[str]) -> Callable[[], int]:
+    """Understand the command line and make ready; return what does it, and returns the exit code."""
     chosen, analyses = Chosen(), []
     words = list(argv)
     rest: list[str] = []
@@ -37,7 +40,7 @@ def main(argv: list[str]) -> int:
         word = words.pop(0)
         if word in ("-h", "--help"):
             sys.stdout.write(USAGE)
-            return 0
+            return lambda: 0
         if word == "-setting":
             chosen.add(_next(words, "-setting NAME"), _next(words, "-setting NAME VALUE"))
         elif word == "-analysis":
@@ -59,8 +62,8 @@ def main(argv: list[str]) -> int:
     if rest[0] == "monitor":
         if len(rest) > 1:
             raise SettingError(f"`monitor` takes no {rest[1]!r}")
-        return _serve(chosen)
-    return _run(chosen, analyses, rest)
+        return functools.partial(_serve, chosen)
+    return _prepare(chosen, analyses, rest)
 
 
 def _next(words: list[str], form: str) -> str:
@@ -89,7 +92,7 @@ def _serve(chosen: Chosen) -> int:
         time.sleep(0.05)
     try:
         cli.main(["watch", "--all"])
-    except SystemExit:
+    except (SystemExit, KeyboardInterrupt):
         pass
     finally:
         if process.poll() is None:
@@ -98,7 +101,7 @@ def _serve(chosen: Chosen) -> int:
     return 0
 
 
-def _run(chosen: Chosen, analyses: list[str], command: list[str]) -> int:
+def _prepare(chosen: Chosen, analyses: list[str], command: list[str]) -> Callable[[], int]:
     script = command[0]
     if not os.path.isfile(script):
         raise SettingError(f"there is no script {script!r}")
@@ -110,18 +113,25 @@ def _run(chosen: Chosen, analyses: list[str], command: list[str]) -> int:
     if chosen.get("Monitor", "warnings_ignore"):
         warnings.simplefilter("ignore")
     settings.load()  # a value that is none is said before anything is begun
-    _connect(chosen)
+    listening = _connect(chosen)
     stem = os.path.splitext(os.path.basename(script))[0]
     folder = _folder(chosen, stem)
-    run = vedette.init(name=stem)
+    report = os.path.join(folder, "usage") if analyses else ""
+    return functools.partial(_run, command, stem, report, listening=listening)
+
+
+def _run(command: list[str], name: str, report: str, *, listening: bool) -> int:
+    run = vedette.init(name=name)
     sys.argv = command
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
+    sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(command[0], run_name="__main__")
     finally:
-        if analyses and run.id:
+        if report and run.id:
             run.__exit__(*sys.exc_info())
-            _analyse(run.id, os.path.join(folder, "usage"))
+            _analyse(run.id, report)
+        if listening:  # one that listens stays for ever; the next one, if it is needed, starts by itself
+            _stop_hub()
     return 0
 
 
@@ -134,15 +144,15 @@ def _folder(chosen: Chosen, stem: str) -> str:
         raise SettingError(f"IO output takes {{main}} and {{timestamp}}, not {output!r}") from None
 
 
-def _connect(chosen: Chosen) -> None:
-    """See to it that the run goes to the server that is meant, or that others can send to ours."""
+def _connect(chosen: Chosen) -> bool:
+    """See to it that the run goes to the server that is meant, or that others can send to ours; tell if they can."""
     if not chosen.said("Monitor", "address"):
-        return
+        return False
     address = addresses.parse(str(chosen.get("Monitor", "address")), listening=True)
     home = Home.of(settings.load())
     if not chosen.get("Monitor", "connect"):
-        _listen(str(chosen.get("Monitor", "address")))
-    elif address.path:
+        return _listen(str(chosen.get("Monitor", "address")))
+    if address.path:
         os.environ["VEDETTE_HUB"] = address.path
     elif not _is_ours(home, address):
         os.environ["VEDETTE_HUB"] = str(chosen.get("Monitor", "address"))
@@ -152,6 +162,7 @@ def _connect(chosen: Chosen) -> None:
                 f"{address} lets in only those who know its token, and is known by its certificate: as address, give"
                 " the whole vedette://... that it printed, in quotes"
             )
+    return False
 
 
 def _is_ours(home: Home, address: addresses.Address) -> bool:
@@ -165,13 +176,21 @@ def _is_ours(home: Home, address: addresses.Address) -> bool:
     return here and address.port == own.port
 
 
-def _listen(address: str) -> None:
-    """Have this home's hub listen at an address."""
-    chosen = settings.load({"hub.address": address})
-    home = Home.of(chosen)
-    if home.hub_pid() is not None and not os.path.exists(home.connect):
-        subprocess.run([sys.executable, "-m", "vedette", "hub", "--stop", "--quiet"], check=False)
-    home.wake_hub()
+def _listen(address: str) -> bool:
+    """Have this home's hub listen at an address, if it does not listen yet; tell whether it does for us alone."""
+    home = Home.of(settings.load({"hub.address": address}))
+    if os.path.exists(home.connect) and home.hub_pid() is not None:
+        return False
+    _stop_hub()
+    health = ask(home, wire.AskHealth())
+    if isinstance(health, wire.Health) and health.deaf:
+        _stop_hub()
+        raise SettingError(health.deaf)
+    return True
+
+
+def _stop_hub() -> None:
+    subprocess.run([sys.executable, "-m", "vedette", "hub", "--stop", "--quiet"], check=False)
 
 
 def _analyse(run: str, folder: str) -> None:
@@ -187,10 +206,8 @@ def _analyse(run: str, folder: str) -> None:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
-    except VedetteError as error:
+        do = main(sys.argv[1:])
+    except VedetteError as error:  # what a script raises is its own
         sys.stderr.write(f"vedette: {error}\n")
         sys.exit(2)
-    except KeyboardInterrupt:
-        if sys.argv[1:2] != ["monitor"]:  # a script's is its own
-            raise
+    sys.exit(do())
