@@ -6,6 +6,7 @@ goes wrong, it goes away with a sentence and the work goes on.
 
 import atexit
 import collections
+import errno
 import os
 import sqlite3
 import sys
@@ -263,6 +264,8 @@ class Attached:
             self._screen.close()
         except Exception:  # the terminal itself may be what failed
             return
+        if isinstance(error, OSError) and error.errno == errno.ENXIO:
+            return  # stderr is no terminal any more: what it is now is the user's
         guard.say_once(
             f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it"
         )

@@ -246,7 +246,7 @@ for _ in range(10):
 os.unlink(os.path.join(home, "ballast"))
 bar._retry_at = 0.0
 bar.advance(5)
-print(run.id)
+print(run.id, flush=True)
 os.kill(os.getpid(), 9)
 """
     with small_disk("8m") as point:

@@ -1,6 +1,8 @@
 """The one guarded edge: nothing of ours raises into the user's code, and what is swallowed is counted and said."""
 
 import functools
+import io
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,11 +24,30 @@ def say_once(text: str) -> None:
     _said.add(text)
     before, here.on = here.on, True
     try:
-        sys.stderr.write(f"vedette: {text}\n")
+        beside(f"vedette: {text}\n", put)
     except Exception:
         return
     finally:
         here.on = before
+
+
+def put(text: str) -> None:
+    """Write to stderr, past its buffer: what stays there because it cannot be written fails the program at its end."""
+    stream = sys.stderr
+    try:
+        fd = stream.fileno() if isinstance(stream, io.TextIOWrapper) else -1
+    except (OSError, ValueError):  # it only looks like a file
+        fd = -1
+    if fd < 0:
+        stream.write(text)
+        return
+    stream.flush()
+    os.write(fd, text.encode(errors="backslashreplace"))
+
+
+def beside(text: str, write: Callable[[str], None]) -> None:
+    """Write; a console puts something in place of this, that makes room first."""
+    write(text)
 
 
 def swallow(error: BaseException, doing: str) -> None:

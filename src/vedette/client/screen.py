@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
 
+from vedette.client import guard
 from vedette.client.guard import swallow
 from vedette.client.run import Run
 from vedette.settings import Settings
@@ -70,6 +71,7 @@ def begin(run: Run, settings: Settings) -> None:
     except Exception as error:
         swallow(error, "the console")
         return
+    guard.beside = _beside
     for stream in (sys.stdout, sys.stderr):
         _wrap(stream)
     run._on_end.append(lambda: _end(run))
@@ -127,10 +129,24 @@ def _end(run: Run) -> None:
 def _say(line: str) -> None:
     try:
         if line and select.select([], [sys.stderr], [], _PATIENCE_S)[1]:  # it may be stopped, by Ctrl-S
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            guard.put(line + "\n")
     except Exception:
         return
+
+
+def _beside(text: str, write: Callable[[str], None]) -> None:
+    """Write words of ours where the console is."""
+    console = _console
+    lock = console.lock_for(sys.stderr) if console is not None and sys.stderr is not None else None
+    if console is None or lock is None:
+        write(text)
+        return
+    with lock:
+        console.make_room(text)
+        try:
+            write(text)
+        finally:
+            console.go_on(text)
 
 
 def _wrap(stream: Any) -> None:
