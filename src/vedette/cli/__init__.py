@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
         choices = re.search(r"\(choose from (.+)\)", message)
         words = [option for action in self._actions for option in action.option_strings]
         if choices:
-            words = COMMANDS if message.startswith("argument COMMAND") else re.findall(r"[^', ]+", choices[1])
+            words = [*COMMANDS] if message.startswith("argument COMMAND") else re.findall(r"[^', ]+", choices[1])
         near = difflib.get_close_matches(wrong[1], words, 1) if wrong else []
         if wrong and message.startswith("argument COMMAND"):
             message = f"there is no command {wrong[1]!r}"
