@@ -96,7 +96,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Variables that say something else than a setting.
-_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED"}
+_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED", "VEDETTE_NEW"}
 
 
 def names() -> dict[str, Any]:

@@ -181,6 +181,20 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
     assert "\x1b" not in shown
 
 
+def test_a_server_that_is_told_to_end_leaves_no_hub(home, tmp_path):
+    """A server that gets SIGTERM, as from `timeout` or a service, takes its hub and the open port with it."""
+    server = subprocess.Popen(
+        [*CLASSIFIER, "monitor", "-setting", "Monitor", f'address: ":{20000 + os.getpid() % 20000}"'],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        eventually(lambda: os.path.exists(home.connect) and home.hub_pid(), 20)
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+    assert home.hub_pid() is None
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

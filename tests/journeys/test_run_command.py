@@ -332,3 +332,17 @@ def test_a_full_disk_behind_a_pipeline_is_named(home):
         launch("--", "bash", "-c", "set -o pipefail; yes | head -c 50000000", stdout=full).communicate(timeout=60)
 
     assert ended(home).cause == "exit code 141: disk full: its output could not be written any more"
+
+
+def test_a_program_says_what_its_launcher_was_not_told(home):
+    """Project, tags and notes of the first `init` below `vedette run` are the run's, unless flags say otherwise."""
+    code = "import vedette; vedette.init(project='cifar', tags=['night'], notes='n'); vedette.init(project='later')"
+    launch("--quiet", "--", PYTHON, "-c", code).communicate(timeout=60)
+    run = ended(home)
+    assert (run.project, list(run.tags), run.attrs["notes"]) == ("cifar", ["night"], "n")
+
+
+def test_what_the_launcher_was_told_holds(home):
+    """A project by flag is not changed by the program."""
+    launch("--quiet", "--project", "said", "--", PYTHON, "-c", "import vedette; vedette.init(project='cifar')").wait(60)
+    assert ended(home).project == "said"

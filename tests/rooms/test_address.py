@@ -34,7 +34,8 @@ def test_addresses(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "node 1", "node1:", "node1:x", "node1:70000", ":7070", "vedette://", "vedette://t@x", "http://x"]
+    "text",
+    ["", "node 1", "node1:", "node1:x", "node1:70000", ":7070", "7070", "vedette://", "vedette://t@x", "http://x"],
 )
 def test_what_is_no_address(text):
     """What is no address is refused with a sentence."""
@@ -45,6 +46,13 @@ def test_what_is_no_address(text):
 def test_all_interfaces_can_be_listened_on():
     """`:PORT` means every interface to one who listens."""
     assert parse(":7070", listening=True) == Address("", "", 7070)
+
+
+@pytest.mark.parametrize(("listening", "said"), [(True, "written :7070"), (False, "written localhost:7070")])
+def test_a_port_without_its_colon_is_no_name(listening, said):
+    """Digits alone are a port whose colon was forgotten, and not the name of a socket that nobody asked for."""
+    with pytest.raises(SettingError, match=said):
+        parse("7070", listening=listening)
 
 
 @pytest.mark.parametrize(

@@ -452,6 +452,9 @@ def test_a_reader_that_has_seen_enough(camp):
         (("ls", "--limit", "many"), ["--limit", "'many'"]),
         (("points", "alpha", "loss", "--format", "xml"), ["--format", "'xml'"]),
         (("completion", "cmd"), ["'cmd'"]),
+        (("--home", "elsewhere", "ls"), ["--home stands behind the command"]),
+        (("--set=hub.idle_s=5", "ls"), ["--set stands behind the command"]),
+        (("ls", "--state", "runing"), ["'runing'", "did you mean running?"]),
     ],
     ids=" ".join,
 )

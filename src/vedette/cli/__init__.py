@@ -27,7 +27,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with 2."""
         wrong = re.search(r"(?:unrecognized arguments: |invalid choice: ')(\S+?)'?(?: |$)", message)
-        words = [*COMMANDS, *(option for action in self._actions for option in action.option_strings)]
+        choices = re.search(r"\(choose from (.+)\)", message)
+        words = [option for action in self._actions for option in action.option_strings]
+        if choices:
+            words = [*COMMANDS] if message.startswith("argument COMMAND") else re.findall(r"[^', ]+", choices[1])
         near = difflib.get_close_matches(wrong[1], words, 1) if wrong else []
         if wrong and message.startswith("argument COMMAND"):
             message = f"there is no command {wrong[1]!r}"
@@ -89,6 +92,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if words[0].partition("=")[0] in ("--home", "--set"):
+        parser.exit(
+            2, f"vedette: {words[0].partition('=')[0]} stands behind the command, as in `vedette ls --home HOME`\n"
+        )
     args = parser.parse_args(words)
     try:
         _check_text(words)

@@ -124,8 +124,8 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
 
     wish = _wish(args)
     job = Launch(
-        command, _environ(begun.id, capture=wish.capture), wish, _careful(recorder.take),
-        left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
+        command, _environ(begun.id, capture=wish.capture, new=not (again or args.project)), wish,
+        _careful(recorder.take), left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
     )  # fmt: skip
     try:
         ended = job.run()
@@ -162,11 +162,17 @@ def _wish(args: argparse.Namespace) -> "Wish":
     return Wish(capture, args.time_limit.s if args.time_limit else None, args.grace)
 
 
-def _environ(run_id: str, *, capture: bool) -> dict[str, str]:
-    """Return the command's environment: who joins the run leaves the output to us, and a crash shows its stacks."""
+def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:
+    """Return the command's environment: who joins the run leaves the output to us, and a crash shows its stacks.
+
+    `new`: who joins first may say of the run what nobody has said here.
+    """
     environ = {"PYTHONFAULTHANDLER": "1", **os.environ}
-    environ.pop("VEDETTE_CAPTURED", None)
-    return environ | {"VEDETTE_CAPTURED": run_id} if capture else environ
+    for name, said in (("VEDETTE_CAPTURED", capture), ("VEDETTE_NEW", new)):
+        environ.pop(name, None)
+        if said:
+            environ[name] = run_id
+    return environ
 
 
 def _careful(act: Callable[..., None]) -> Callable[..., None]:

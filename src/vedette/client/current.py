@@ -81,6 +81,8 @@ def _init(
         run = Run._join(Home.of(chosen), chosen, above, attempt if sound else FIRST_TRY, config)
         exits.watch(run)
         _listen(run, chosen)
+        if os.environ.pop("VEDETTE_NEW", "") == above:  # its launcher was told nothing of it
+            run._describe(project, experiment, [tags] if isinstance(tags, str) else tags, notes)
         return run
     if not above and resume is not False:
         named = os.environ.pop("VEDETTE_RESUME", "")  # it is meant for one run of this process, not for the next

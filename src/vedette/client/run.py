@@ -126,6 +126,17 @@ class Run:
         journal.wake_hub()
         return joined
 
+    def _describe(self, project: str, experiment: str | None, tags: Iterable[str], notes: str) -> None:
+        """Say of a run that a launcher has begun what the program itself knows of it."""
+        attrs = {
+            "project": project if project != DEFAULT_PROJECT else None,
+            "experiment": experiment,
+            "notes": notes,
+            "tag": {text_of(tag): True for tag in tags},
+        }
+        if said := _said(attrs):
+            self._journal.set(self.id, said)
+
     def _merge(self, config: Any) -> None:
         """Add what another process of the run says of its config."""
         self.config.update(as_config(config))

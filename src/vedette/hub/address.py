@@ -70,6 +70,9 @@ def parse(text: str, *, listening: bool = False) -> Address:
     if text.startswith(("/", ".", "~", "unix:")):
         path = os.path.abspath(os.path.expanduser(text.removeprefix("unix:")))
         return Address(Home(path).socket if os.path.isdir(path) else path)
+    if text.isdigit():
+        meant = f":{text}" if listening else f"localhost:{text}"
+        raise SettingError(f"{text!r} is no address of a hub: a port is written {meant}, a name has a letter in it")
     if _NAME.fullmatch(text):
         return Address(os.path.join(names_directory(), text))
     if ":" not in text:

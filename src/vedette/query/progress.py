@@ -45,7 +45,11 @@ class Bar(Struct, frozen=True):
         rate = self.rate
         if self.state != "running" or self.total is None or rate is None or self.seen_t is None:
             return None
-        return max(0.0, (self.total - self.done) / rate - max(0, now_t - self.seen_t) / 1e9)
+        left = max(0.0, self.total - self.done)
+        left_s = left / rate - max(0, now_t - self.seen_t) / 1e9
+        if left_s < 0 < left:  # it stands still: "0 s left" beside half a bar would be a lie
+            return None
+        return max(0.0, left_s)
 
 
 def bars(store: Reader, run: str = "") -> list[Bar]:

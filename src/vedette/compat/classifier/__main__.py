@@ -83,14 +83,15 @@ def _serve(chosen: Chosen) -> int:
     hub = [sys.executable, "-m", "vedette", "hub", "--address", str(chosen.get("Monitor", "address"))]
     home = Home.of(settings.load())
     before = home.hub_pid()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # or the hub, and its open port, would outlive us
     # In a session of its own: Ctrl-C ends the view first, and then the hub in good order.
     process = subprocess.Popen(hub, start_new_session=True, stdin=subprocess.DEVNULL)
-    deadline = time.monotonic() + _START_PATIENCE_S
-    while (process.poll() is None and not os.path.exists(home.connect)) or home.hub_pid() in (None, 0, before):
-        if process.poll() is not None or time.monotonic() > deadline:
-            return process.wait() or 2
-        time.sleep(0.05)
     try:
+        deadline = time.monotonic() + _START_PATIENCE_S
+        while (process.poll() is None and not os.path.exists(home.connect)) or home.hub_pid() in (None, 0, before):
+            if process.poll() is not None or time.monotonic() > deadline:
+                return process.poll() or 2
+            time.sleep(0.05)
         cli.main(["watch", "--all"])
     except (SystemExit, KeyboardInterrupt):
         pass
