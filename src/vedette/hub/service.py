@@ -156,6 +156,8 @@ class _Service:
         self._ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop)
+        if not self._home.holds(self._lock):  # the socket that is there now is another hub's
+            raise HubError(f"{self._home.root} was removed while its hub began")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._home.socket)
         server = await asyncio.start_unix_server(self._door.unix, self._home.socket)
