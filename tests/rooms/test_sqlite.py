@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from vedette.errors import VersionError
+from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, Event, Origin
 from vedette.store import Batch, EventQuery
 from vedette.store.sqlite import STEPS, VERSION, SqliteStore, open_reader
@@ -61,3 +61,16 @@ def test_a_step_that_fails_changes_nothing(old, tmp_path):
     assert reader.connection.execute("SELECT name FROM sqlite_schema WHERE name = 'half'").fetchall() == []
     assert [event.text for event in reader.events(EventQuery())] == ["kept"]
     SqliteStore(old).close()
+
+
+def test_a_store_that_is_locked_is_not_read_past_its_writer(old):
+    """A reader that cannot have its lock says so: read without one, a file that is written to is anything."""
+    writer = sqlite3.connect(old, isolation_level=None)
+    writer.execute("PRAGMA locking_mode = EXCLUSIVE")
+    writer.execute("BEGIN EXCLUSIVE")
+
+    with pytest.raises(FormatError, match="locked"):
+        open_reader(old, 0.1)
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert [event.text for event in open_reader(old).events(EventQuery())] == ["kept"]

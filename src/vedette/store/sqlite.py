@@ -3,44 +3,44 @@
 import collections
 import contextlib
 import functools
-import json
-import math
 import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any
 
 import msgspec
-import numpy as np
 
 from vedette import wire
 from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
-from vedette.model import PURGED, Blob, Event, Fact, Origin, Span, Value
-from vedette.store import Batch, Block, Columns, Reader, Taken, chunks, sqlite_merge
+from vedette.model import PURGED, Blob, Event, Fact, Origin, Span
+from vedette.store import Batch, Block, Columns, Reader, Taken, sqlite_merge
+from vedette.store.sqlite_held import AHEAD, not_held
+from vedette.store.sqlite_json import to_json
+from vedette.store.sqlite_points import PointWriter
 from vedette.store.sqlite_purge import Reclaimer, is_gone, note
 from vedette.store.sqlite_read import SqliteReader
 
 STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
-_MOST_CACHED = 100_000
 _WAL_BYTES = 16 << 20  # what the write-ahead log is cut back to when it has grown longer
 
 
-def open_reader(path: str) -> SqliteReader:
-    """Open a store to read; raise NotFoundError when there is none."""
+def open_reader(path: str, patience_s: float = 10.0) -> SqliteReader:
+    """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
     if not os.path.exists(path):
         raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
-    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=10)
+    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=patience_s)
     ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
     try:
         try:
             version = connection.execute(ask_version).fetchone()[0]
-        except sqlite3.OperationalError:  # a read-only directory without the -shm file of a living hub
+        except sqlite3.OperationalError as error:  # a read-only directory without the -shm file of a living hub
             connection.close()
+            if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # somebody writes: what is read past him is anything
+                raise
             connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
             version = connection.execute(ask_version).fetchone()[0]
     except sqlite3.Error as error:
@@ -93,9 +93,7 @@ class SqliteStore(SqliteReader):
         os.chmod(path, 0o600)
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
-        self._series: dict[tuple[str, str, str], int] = {}
-        self._most_series = most_series
-        self._series_of: dict[str, int] = {}  # how many series a span has
+        self.writer = PointWriter(connection, self._transaction, most_series)
         self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
@@ -110,8 +108,7 @@ class SqliteStore(SqliteReader):
             self.connection.execute("COMMIT")
         except BaseException as error:
             self._origins.clear()
-            self._series.clear()
-            self._series_of.clear()
+            self.writer.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -134,13 +131,8 @@ class SqliteStore(SqliteReader):
                 self._keep_facts(batch.origin.name, number, batch.facts, spans, gone)
                 for columns in self._new(number, batch):
                     if not gone(columns.span):
-                        self._keep_block(number, columns.block(), refusals)
-                self.connection.execute(
-                    "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
-                    " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
-                    " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
-                    (number, batch.lane, batch.place, batch.damaged, batch.refused),
-                )
+                        self.writer.keep(number, columns.block(), refusals)
+                self.move_mark(number, batch.lane, batch.place, batch.damaged, batch.refused)
                 self.connection.executemany(
                     "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
                     [(number, limit, count) for limit, count in refusals.items()],
@@ -153,6 +145,15 @@ class SqliteStore(SqliteReader):
             self.connection.executemany(
                 "UPDATE origins SET skew_s = ? WHERE name = ?", [(skew, name) for name, skew in (skews or {}).items()]
             )
+
+    def move_mark(self, origin: int, lane: str, place: int, damaged: int = 0, refused: int = 0) -> None:
+        """Move a mark forward, in a transaction of the caller's."""
+        self.connection.execute(
+            "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
+            " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
+            (origin, lane, place, damaged, refused),
+        )
 
     def sync(self) -> None:
         """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself."""
@@ -193,11 +194,11 @@ class SqliteStore(SqliteReader):
         if not batch.columns:
             return []
         among = "SELECT lane, place FROM marks WHERE origin = ? AND lane IN (?, ?)"
-        marks = dict(self.connection.execute(among, (origin, batch.lane, sqlite_merge.AHEAD)))
+        marks = dict(self.connection.execute(among, (origin, batch.lane, AHEAD)))
         mark = marks.get(batch.lane, 0)
         found = [part for columns in batch.columns if len((part := columns.after(mark)).n)]
-        if marks.get(sqlite_merge.AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
-            return sqlite_merge.not_held(self.connection, origin, [part.block() for part in found])
+        if marks.get(AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
+            return not_held(self.connection, origin, [part.block() for part in found])
         return found
 
     def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
@@ -318,6 +319,10 @@ class SqliteStore(SqliteReader):
         """Do about `budget` pages' worth of deleting; tell whether there is more to do."""
         return self._reclaimer.reclaim(budget)
 
+    def tidy(self, origin: str) -> int:
+        """Merge an origin's short chunks into long ones; return how many were merged."""
+        return self.writer.tidy(origin)
+
     def _settle(self, span: str, own: Outcome) -> bool:
         """Write the outcome of a span: its own, or that of its highest try; tell whether that is news."""
         tries = self.connection.execute(
@@ -332,153 +337,3 @@ class SqliteStore(SqliteReader):
             (*outcome, span),
         )
         return cursor.rowcount > 0
-
-    def _keep_block(self, origin: int, block: Block, refusals: collections.Counter[str]) -> None:
-        tags = to_json(block.tags)
-        found = [self._series_number(block.span, name, tags) for name in block.names]
-        if None in found:
-            refusals["limits.series_per_run"] += len(block.n) * found.count(None)
-        numbers = [number for number in found if number is not None]
-        columns = [value for number, value in zip(found, block.values, strict=True) if number is not None]
-        if not numbers:
-            return
-        t, step = block.t // 1000, block.step
-        for at in range(0, len(t), chunks.FULL):
-            part = slice(at, at + chunks.FULL)
-            n = block.n[part]
-            axis = self._keep_axis(origin, n, t[part], step[part])
-            self._keep_values(axis, zip(numbers, (value[part] for value in columns), strict=True))
-        rows = []
-        for number, value in zip(numbers, columns, strict=True):
-            low, high, _ = chunks.extremes(value)
-            last = value[-1].item()
-            rows.append(
-                (
-                    len(t), low, high, "nan" if isinstance(last, float) and math.isnan(last) else last,
-                    int(step[-1]), int(block.t[-1]), number,
-                )
-            )  # fmt: skip
-        self._count(rows)
-
-    def _count(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Add points to the rows of series: how many, min, max, and last, last_step and last_t of the newest."""
-        self.connection.executemany(_UPDATE_SERIES, rows)
-
-    def _keep_axis(self, origin: int, n: Any, t: Any, step: Any, *, tight: bool = False) -> int:
-        """Keep places, times and steps of some samples."""
-        packed = (chunks.pack(t, tight=tight), chunks.pack(step), chunks.pack_places(n))
-        cursor = self.connection.execute(
-            "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (origin, int(n[0]), int(n[-1]), len(t), int(t[0]), int(t[-1]), *packed),
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
-
-    def _keep_values(self, axis: int, columns: Iterable[tuple[int, Any]], *, tight: bool = False) -> None:
-        self.connection.executemany(
-            "INSERT INTO chunks (series, axis, min, max, sum, value) VALUES (?, ?, ?, ?, ?, ?)",
-            [(number, axis, *chunks.extremes(value), chunks.pack(value, tight=tight)) for number, value in columns],
-        )
-
-    def _series_number(self, span: str, name: str, tags: str) -> int | None:
-        """Return the number of a series, made if need be; None when its span has as many as it may."""
-        key = (span, name, tags)
-        number = self._series.get(key)
-        if number is not None:
-            return number
-        if len(self._series) > _MOST_CACHED:
-            self._series.clear()
-        run = self.connection.execute
-        row = run("SELECT id FROM series WHERE span = ? AND name = ? AND tags = ?", key).fetchone()
-        if row is None:
-            if span not in self._series_of:
-                if len(self._series_of) > _MOST_CACHED:
-                    self._series_of.clear()
-                self._series_of[span] = run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
-            if self._series_of[span] >= self._most_series:
-                return None
-            self._series_of[span] += 1
-            row = (run("INSERT INTO series (span, name, tags) VALUES (?, ?, ?)", key).lastrowid,)
-        self._series[key] = int(row[0])
-        return self._series[key]
-
-    def tidy(self, origin: str) -> int:
-        """Merge an origin's short chunks into long ones; return how many were merged."""
-        row = self.connection.execute("SELECT id FROM origins WHERE name = ?", (origin,)).fetchone()
-        if row is None:
-            return 0
-        short = self.connection.execute(
-            "SELECT id, count, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
-            " ORDER BY series)) FROM axes WHERE origin = ? AND count < ? ORDER BY first_n",
-            (row[0], chunks.MERGED // 2),
-        ).fetchall()
-        groups: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
-        held: dict[str, int] = defaultdict(int)
-        for axis, count, series in short:
-            groups[series][-1].append(axis)
-            held[series] += count
-            if held[series] >= chunks.MERGED:
-                groups[series].append([])
-                held[series] = 0
-        merged = 0
-        for series, parts in groups.items():
-            for axes in parts:
-                if len(axes) > 1:
-                    with self._transaction():
-                        self._merge(int(row[0]), [int(number) for number in (series or "").split(",") if number], axes)
-                    merged += len(axes)
-        return merged
-
-    def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:
-        """Make one axis out of several that the same series lie on; one series at a time, to keep memory small."""
-        wanted = (json.dumps(axes),)
-        among = "IN (SELECT value FROM json_each(?))"
-        run = self.connection.execute
-        rows = run(f"SELECT t, step, n, count FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
-        t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (0, 1))
-        n = np.concatenate([chunks.unpack_places(row[2], row[3]) for row in rows])
-        order = np.argsort(n, kind="stable")
-        axis = self._keep_axis(origin, n[order], t[order], step[order], tight=True)
-        for number in series:
-            parts = run(
-                f"SELECT value FROM chunks JOIN axes ON axes.id = axis WHERE axis {among} AND series = ?"
-                " ORDER BY first_n",
-                (*wanted, number),
-            )
-            value = np.concatenate([chunks.unpack(part) for (part,) in parts])
-            self._keep_values(axis, [(number, value[order])], tight=True)
-        run(f"DELETE FROM chunks WHERE axis {among}", wanted)
-        run(f"DELETE FROM axes WHERE id {among}", wanted)
-
-
-_UPDATE_SERIES = """
-UPDATE series SET count = count + ?1,
-  min = min(coalesce(min, ?2), coalesce(?2, min)), max = max(coalesce(max, ?3), coalesce(?3, max)),
-  last = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?4 ELSE last END,
-  last_step = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?5 ELSE last_step END,
-  last_t = CASE WHEN last_t IS NULL OR (?6, ?5, ?4) > (last_t, last_step, last) THEN ?6 ELSE last_t END
-WHERE id = ?7
-"""
-
-
-def to_json(value: Value) -> str:
-    """Return JSON that SQLite can query; numbers that JSON has not are text, and what is nested too deep is gone."""
-    try:
-        return _dump(value)
-    except RecursionError:
-        return "{}"
-
-
-def _dump(value: Value) -> str:
-    return json.dumps(_finite(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _finite(value: Value) -> Value:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value

@@ -21,13 +21,13 @@ from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, Progress, Write, flatten
 from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
-from vedette.store import Block, Columns, Taken, chunks
+from vedette.store import Taken, chunks
+from vedette.store.sqlite_held import AHEAD, Held
+from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_read import SqliteReader
 
 if TYPE_CHECKING:
     from vedette.store.sqlite import SqliteStore
-
-AHEAD = "+"  # a mark of this name: up to here there may be samples that lie ahead of the mark of their lane
 
 _MOST_ROWS = 1 << 20  # on one axis
 _STEP_ROWS = 200  # spans or events in a transaction
@@ -113,12 +113,6 @@ def _object(text: str) -> dict[str, Any]:
     return value
 
 
-def _json(value: Any) -> str:
-    from vedette.store.sqlite import to_json  # noqa: PLC0415 - the two files are halves of one writer
-
-    return to_json(value)
-
-
 def _origins(source: SqliteReader) -> dict[int, Origin]:
     columns = "name, host, boot, pid, started, span, process, main, voice"
     origins = {}
@@ -192,7 +186,7 @@ def _events(
                 added = store.connection.execute(
                     "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (span, t, kind, level, text, _json(_object(attrs)), store._origin(numbers[number]), n),
+                    (span, t, kind, level, text, to_json(_object(attrs)), store._origin(numbers[number]), n),
                 ).rowcount
                 if added:
                     taken.events += 1
@@ -266,7 +260,7 @@ class _Samples:
 
     def _take_axis(self, axis: _Axis) -> int:
         """Take in what is new of an axis; return how many points were looked at."""
-        if self._here.has_same(axis):
+        if self._here.has_same(axis.first_n, axis.last_n, axis.count, axis.n):
             return 0
         t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
         n = chunks.unpack_places(axis.n, axis.count)
@@ -293,13 +287,13 @@ class _Samples:
                 value, packed = value[new], chunks.pack(value[new])
             if number is None:
                 number = self._keep_axis(axis, n, t, step, new)
-            series = self._store._series_number(span, name, _json(_strings(tags)))
+            series = self._store.writer.series_number(span, name, to_json(_strings(tags)))
             low, high, total = chunks.extremes(value)
             self._store.connection.execute(
                 "INSERT INTO chunks (series, axis, min, max, sum, value) VALUES (?, ?, ?, ?, ?, ?)",
                 (series, number, low, high, total, packed),
             )
-            self._store._count([(len(value), low, high, last, last_step, last_t, series)])
+            self._store.writer.count([(len(value), low, high, last, last_step, last_t, series)])
             self._taken.points += len(value)
             self._taken.touched.add(span)
         return looked
@@ -315,12 +309,8 @@ class _Samples:
             assert cursor.lastrowid is not None
             number = cursor.lastrowid
         else:
-            number = self._store._keep_axis(self._number, n[new], t[new], step[new])
-        run(
-            "INSERT INTO marks (origin, lane, place) VALUES (?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET place = max(place, excluded.place)",
-            (self._number, AHEAD, axis.last_n),
-        )
+            number = self._store.writer.keep_axis(self._number, n[new], t[new], step[new])
+        self._store.move_mark(self._number, AHEAD, axis.last_n)
         return number
 
     def _take_marks(self) -> None:
@@ -332,12 +322,7 @@ class _Samples:
         )
         run = self._store.connection.execute
         for row in marks:
-            run(
-                "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
-                " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
-                (self._number, *_checked(row, _MARK)),
-            )
+            self._store.move_mark(self._number, *_checked(row, _MARK))
         run(
             "DELETE FROM marks WHERE origin = ?1 AND lane = ?2"
             " AND place <= (SELECT place FROM marks WHERE origin = ?1 AND lane = ?3)",
@@ -354,48 +339,3 @@ def _is_sound(n: NDArray[Any], axis: _Axis) -> bool:
 
 def _strings(tags: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in _object(tags).items()}
-
-
-class Held:
-    """Which samples of an origin are in a store, as it was when this was asked."""
-
-    def __init__(self, connection: sqlite3.Connection, origin: int) -> None:
-        self._connection = connection
-        rows = connection.execute(
-            "SELECT id, first_n, last_n, count FROM axes WHERE origin = ? ORDER BY first_n", (origin,)
-        ).fetchall()
-        self._axes = np.array(rows, dtype=np.int64).reshape(-1, 4)
-        self._numbers = {tuple(row[1:]): row[0] for row in rows}
-
-    def has_same(self, axis: _Axis) -> bool:
-        """Tell whether just these samples are here, as one axis: a place is that of one record alone."""
-        number = self._numbers.get((axis.first_n, axis.last_n, axis.count))
-        return number is not None and self._places(number)[0] == axis.n
-
-    def news(self, n: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of these places are not here."""
-        return ~np.isin(n, self.places(int(n[0]), int(n[-1])))
-
-    def places(self, first_n: int, last_n: int) -> NDArray[np.int64]:
-        """Return the places of the samples that are here, in a range."""
-        if not len(self._axes):
-            return np.empty(0, dtype=np.int64)
-        among = (self._axes[:, 1] <= last_n) & (self._axes[:, 2] >= first_n)
-        found = [chunks.unpack_places(*self._places(number)) for number in self._axes[among, 0].tolist()]
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-
-    def _places(self, number: int) -> tuple[bytes, int]:
-        row = self._connection.execute("SELECT n, count FROM axes WHERE id = ?", (number,)).fetchone()
-        return row[0], row[1]
-
-
-def not_held(connection: sqlite3.Connection, origin: int, found: list[Block]) -> list[Columns | Block]:
-    """Return the samples that are not in the store yet, whatever the mark says."""
-    here = Held(connection, origin)
-    new: list[Columns | Block] = []
-    for block in found:
-        keep = here.news(block.n)
-        if keep.any():
-            n, t, step, *values = (column[keep] for column in (block.n, block.t, block.step, *block.values))
-            new.append(Block(block.span, block.tags, block.names, n, t, step, tuple(values)))
-    return new
