@@ -37,6 +37,11 @@ def boot() -> str:
     return _boot[0]
 
 
+def host_span() -> str:
+    """Return the id of the span of this host, in this boot."""
+    return f"host-{host()[:80]}-{boot()[:8]}"
+
+
 _boot: list[str] = []  # it does not change, and asking may fail for want of descriptors
 
 

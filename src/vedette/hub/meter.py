@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from vedette.home import Home
-from vedette.hub.own import Own, host_span
-from vedette.kernel import host
+from vedette.hub.own import Own
+from vedette.kernel import host, host_span
 from vedette.model import HUB, Fact, Sample, Span
 from vedette.sampler import Schedule
 from vedette.sources.gpu import Gpus

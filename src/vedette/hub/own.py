@@ -17,11 +17,6 @@ from vedette.spool import Spool
 _CAP_BYTES, _CAP_SHARE = 1 << 30, 0.1
 
 
-def host_span() -> str:
-    """Return the id of the span of this host, in this boot."""
-    return f"host-{kernel.host()[:80]}-{kernel.boot()[:8]}"
-
-
 class Own:
     """Says facts as this hub."""
 
@@ -102,4 +97,4 @@ def _host() -> Span:
         "system": f"{system.sysname} {system.release} {system.machine}",
         "python": platform.python_version(),
     }
-    return Span(host_span(), time.time_ns(), "up", by=HUB, kind="host", name=kernel.host(), attrs=attrs)
+    return Span(kernel.host_span(), time.time_ns(), "up", by=HUB, kind="host", name=kernel.host(), attrs=attrs)

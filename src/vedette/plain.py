@@ -1,0 +1,56 @@
+"""The seven plain numbers of a resource monitor, made of whatever its sensors say, in the units that they are known in.
+
+CPU in percent of one core, memory in percent of the machine, bytes sent and received since the last moment, and the
+power of three rails in milliwatts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vedette.model import Sample
+
+KEYS = (
+    "cpu_usage",
+    "memory_usage",
+    "network_bytes_sent",
+    "network_bytes_recv",
+    "power_vdd_in",
+    "power_vdd_cpu_gpu_cv",
+    "power_vdd_soc",
+)
+SENSORS = {"cpu": "process", "memory": "process", "network": "network", "power": "power"}  # which ones tell
+
+_NOW = {"cpu": ("cpu_percent", KEYS[0]), "memory": ("memory_share_percent", KEYS[1])}
+_COUNTS = {"net_sent_bytes": KEYS[2], "net_received_bytes": KEYS[3]}
+_RAILS = {"in": KEYS[4], "cpu_gpu_cv": KEYS[5], "soc": KEYS[6]}
+
+
+class Plain:
+    """Makes the plain numbers of one moment after another."""
+
+    def __init__(self, wanted: Iterable[str] = ("cpu", "memory", "network")) -> None:
+        """Want some of cpu, memory, network and power."""
+        self._now = {name: key for want, (name, key) in _NOW.items() if want in wanted}
+        self._counts = _COUNTS if "network" in wanted else {}
+        self._rails = _RAILS if "power" in wanted else {}
+        self._before: dict[str, float] = {}
+
+    def of(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Return the numbers of this moment; one that is not known is left out. The first look primes the counts."""
+        found: dict[str, float] = {}
+        for sample in samples:
+            if not sample.tags and not sample.span.startswith("host-"):
+                found |= {key: sample.values[name] for name, key in self._now.items() if name in sample.values}
+            if not sample.tags:
+                found |= self._grown(sample.values)
+            if (key := self._rails.get(sample.tags.get("group", ""), "")) and "power_w" in sample.values:
+                found[key] = sample.values["power_w"] * 1000
+        return {key: found[key] for key in KEYS if key in found}
+
+    def _grown(self, values: Mapping[str, float]) -> dict[str, float]:
+        grown = {}
+        for name, key in self._counts.items():
+            if name in values:
+                if name in self._before:
+                    grown[key] = max(0, values[name] - self._before[name])
+                self._before[name] = values[name]
+        return grown

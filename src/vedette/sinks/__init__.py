@@ -1,0 +1,31 @@
+"""What repeats: one file for each sink. A sink is handed samples, and knows nobody who measured them.
+
+A module of a sink has a frozen struct `Config`; `parse(text) -> Config`, which reads what stands behind its name in
+`--to NAME:TEXT` and raises `SettingError` for what it cannot be; and `open(config, metrics) -> Sink`, which raises
+`SettingError` in a sentence when that cannot be done. It is listed in `SINKS`; a package of somebody else's adds one by
+an entry point of the group `vedette.sinks`.
+"""
+
+from typing import Protocol
+
+from vedette.model import Sample
+
+SINKS: dict[str, str] = {}
+
+
+class Sink(Protocol):
+    """Something that samples go to, all those of one moment at a time, until it is closed.
+
+    `put` raises OSError when it could not be done; what it keeps for later in such a case it says in `lost` once it has
+    to let go of it. Neither call waits for anything that can be slow, a network say.
+    """
+
+    lost: int
+
+    def put(self, samples: list[Sample]) -> None:
+        """Take the samples of one moment."""
+        ...
+
+    def close(self) -> None:
+        """Let what is taken be kept, and let go of what is open."""
+        ...
