@@ -245,7 +245,7 @@ class _Service:
 
     async def _do_from_above(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
-            await self._door.seal_below(message)
+            await self._door.links.seal_below(message)
             await self.seal(message.run)  # what is meant for above is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
@@ -275,7 +275,7 @@ class _Service:
             trouble=keeper.trouble or keeper.watching.trouble or keeper.mail.trouble,
             listens=self._listens,
             deaf=self._deaf,
-            links=[(link.host, link.skew_s) for link in self._door.links.values()],
+            links=[(link.host, link.skew_s) for link in self._door.links.open.values()],
             relays=[(str(relay.address), relay.trouble) for relay in list(keeper.outward.relays.values())],
             refused=dict(self._door.refused),
             keep=self._sweeper.keep,
@@ -299,7 +299,7 @@ class _Service:
 
     def _acknowledge(self, safe: dict[str, int]) -> None:
         broken = dict(self.keeper.mail.broken)
-        self._loop.call_soon_threadsafe(self._door.acknowledge, safe, broken)
+        self._loop.call_soon_threadsafe(self._door.links.acknowledge, safe, broken)
 
     def _keep(self) -> None:
         """Keep until nobody needs it; whatever happens, the program ends with this, and the lock goes with it."""
