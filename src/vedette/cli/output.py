@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from vedette.home import Home
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
-from vedette.views.text import CONTROLS, clean
+from vedette.views.text import clean
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "yellow", "lost": "magenta"}
 
 
@@ -111,7 +113,7 @@ def json_line(value: Any) -> str:
 
 def _harmless(text: str) -> str:
     """Escape what JSON lets through and a terminal might obey: the text means the same."""
-    return CONTROLS.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,17 @@ _SET = {1: "1", 2: "2", 3: "3", 4: "4", 7: "7", 9: "9", 21: "4"}
 _UNSET = {22: ("1", "2"), 23: ("3",), 24: ("4",), 27: ("7",), 29: ("9",)}
 
 
+def bare(text: str) -> str:
+    """Return text without what a terminal could obey; tabs stay, as does all of a long one."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _TOKENS.sub(_written, text.replace("\r\n", "\n"))
+
+
+def _written(found: re.Match[str]) -> str:
+    return f"\\u{ord(found['surrogate']):04x}" if found["surrogate"] else ""
+
+
 def plain(text: str) -> str:
     """Return text of printable characters, spaces and newlines alone."""
     return "".join(part for part, _ in _pieces(text))
@@ -65,7 +76,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
         if found["final"] == "m" and not found["between"]:
             _apply(style, found["numbers"])
         elif found["surrogate"]:
-            yield f"\\u{ord(found['surrogate']):04x}", ";".join(style.values())
+            yield _written(found), ";".join(style.values())
             column += 6
     for piece, _ in _lines(text[at:], column):
         yield piece, ";".join(style.values())

@@ -1,22 +1,14 @@
 """Text for people: made safe for a terminal, and numbers, times and durations as they are read."""
 
 import math
-import re
 from datetime import datetime
 
-# Whole escape sequences first (CSI, OSC, DCS, SOS, PM, APC, two-byte), then every control character that is left.
-_ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|$)"
-    r"|\x1b[ -/]*[0-~]",
-    re.DOTALL,
-)
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+from vedette.views.ansi import bare
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
     """Return text that can do nothing to a terminal but be read."""
-    text = CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    text = bare(text)
     return " ".join(text.split()) if one_line else text
 
 
