@@ -31,6 +31,7 @@ PARTS = {
     "top": ("top", "seconds"),
     "usage": ("usage", "seconds of each"),
     "console": ("console", "rounds"),
+    "monitors": ("monitors", "seconds of each that is watched for its cost"),
 }
 
 
