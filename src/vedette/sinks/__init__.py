@@ -6,11 +6,13 @@ A module of a sink has a frozen struct `Config`; `parse(text) -> Config`, which 
 an entry point of the group `vedette.sinks`.
 """
 
-from typing import Protocol
+import importlib
+from typing import Any, Protocol
 
+from vedette.errors import SettingError
 from vedette.model import Sample
 
-SINKS: dict[str, str] = {}
+SINKS: dict[str, str] = {"jsonl": "vedette.sinks.jsonl"}
 
 
 class Sink(Protocol):
@@ -29,3 +31,13 @@ class Sink(Protocol):
     def close(self) -> None:
         """Let what is taken be kept, and let go of what is open."""
         ...
+
+
+def parse(text: str) -> tuple[str, Any]:
+    """Read `NAME:TEXT`, `NAME`, or a path."""
+    name, _, rest = text.partition(":")
+    if name in SINKS:
+        return name, importlib.import_module(SINKS[name]).parse(rest)
+    if text.endswith(".jsonl"):
+        return "jsonl", importlib.import_module(SINKS["jsonl"]).parse(text)
+    raise SettingError(f"there is no sink {text!r}")

@@ -4,4 +4,6 @@ Those that measure have a sensor (see `sensor.py`), and stand in this table; a p
 entry point of the group `vedette.sensors`, whose value is a module of the same shape.
 """
 
-SENSORS: dict[str, str] = {}
+SENSORS: dict[str, str] = {
+    name: f"vedette.sources.{name}" for name in ("process", "host", "pressure", "disks", "network", "gpu", "power")
+}

@@ -8,8 +8,10 @@ import time
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+from vedette.sensor import Metric, Place, Reading
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_BYTES = 4096  # of a command line
 _GONE = (OSError, ValueError, IndexError)
 
@@ -205,3 +207,44 @@ def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process
         except (psutil.Error, OSError):
             continue
     return found
+
+
+class _Tree:
+    """A tree of processes, summed."""
+
+    metrics = {  # noqa: RUF012 - read by all, changed by none
+        "cpu_s": Metric("counter", "CPU time"),
+        "cpu_percent": Metric("gauge", "percent of one core"),
+        "memory_bytes": Metric("gauge", "resident memory"),
+        "threads": Metric("gauge", "threads"),
+        "processes": Metric("gauge", "processes"),
+    }
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._before: tuple[float, float] | None = None
+
+    def look(self) -> list[Reading]:
+        found = look([self._place.pid], self._place.apart, self._place.proc)
+        all_of_it = found.processes.values()
+        if not all_of_it:
+            return []
+        cpu_s = sum(one.cpu_s for one in all_of_it)
+        values: dict[str, float | int] = {
+            "cpu_s": cpu_s,
+            "memory_bytes": sum(one.memory_bytes for one in all_of_it),
+            "threads": sum(one.threads for one in all_of_it),
+            "processes": len(all_of_it),
+        }
+        if self._before is not None and found.at_s > self._before[0]:
+            values["cpu_percent"] = max(0.0, 100 * (cpu_s - self._before[1]) / (found.at_s - self._before[0]))
+        self._before = found.at_s, cpu_s
+        return [Reading(values, scope="process")]
+
+    def close(self) -> None:
+        pass
+
+
+def sensor(place: Place) -> _Tree:
+    """Return the sensor of a tree of processes."""
+    return _Tree(place)
