@@ -232,7 +232,7 @@ def test_again(place, tmp_path):
         begun = monitor.thread if place is thread_monitor else monitor.monitor_process
         assert begun.is_alive()
         monitor.start()
-        assert begun is (monitor.thread if place is thread_monitor else monitor.monitor_process)
+        assert begun == (monitor.thread if place is thread_monitor else monitor.monitor_process)
         seen = len(monitor.stats()["cpu_usage"])
         eventually(lambda seen=seen: len(monitor.stats()["cpu_usage"]) > seen + 1)
         monitor.stop()

@@ -46,7 +46,7 @@ class Beside:
             raise MonitorError(
                 ready.text if isinstance(ready, Failed) else "the monitor's process was not ready in time"
             )
-        self.pid, self.absent, self.ports = ready.pid, ready.absent, ready.ports
+        self.worker, self.absent, self.ports = ready.pid, ready.absent, ready.ports
         record.begin({}, ready.primed)
 
     @property

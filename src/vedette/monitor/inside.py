@@ -33,6 +33,11 @@ class Inside:
             raise
 
     @property
+    def worker(self) -> threading.Thread:
+        """The thread."""
+        return self._thread
+
+    @property
     def absent(self) -> dict[str, str]:
         """Which sensors are not here, and why."""
         return self._rounds.absent

@@ -56,6 +56,11 @@ class Monitor:
         return dict(self._form.absent) if self._form else {}
 
     @property
+    def worker(self) -> threading.Thread | int | None:
+        """Who looks, or looked last: a thread, or the process of this pid; None before the first start."""
+        return self._form.worker if self._form else None  # type: ignore[no-any-return]
+
+    @property
     def ports(self) -> list[int]:
         """The ports that its sinks listen on."""
         return list(self._form.ports) if self._form else []

@@ -1,6 +1,7 @@
 """heflwr's log: a logger that is heard on stdout, and once it is configured in a file, and at a server."""
 
 import logging
+import os
 import sys
 import warnings
 
@@ -19,25 +20,26 @@ class _Server(logging.Handler):
 
     def __init__(self, host: str, identifier: str, simple: bool) -> None:
         super().__init__(logging.DEBUG)
-        self._identifier, self._simple = identifier, simple
-        self._posting = Posting(host)
+        self._config = form.Config(host, str(identifier), simple)
+        self._form = form.Form(self._config)
+        self._pid = os.getpid()
         self._times = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand a record over."""
         try:
-            text = record.getMessage()
-            fields: dict[str, object] = {"identifier": self._identifier, "message": text}
-            if not self._simple:
-                fields = {"identifier": self._identifier, **vars(record)}
-                fields |= {"message": text, "asctime": self._times.formatTime(record)}
-            self._posting.post("/simple_log" if self._simple else "/log", fields)
+            if self._pid != os.getpid():  # in a fork child, where the thread that sends is not
+                self._form, self._pid = form.Form(self._config), os.getpid()
+            fields: dict[str, object] = {"message": record.getMessage()}
+            if not self._config.simple:
+                fields = {**vars(record), **fields, "asctime": self._times.formatTime(record)}
+            self._form.post(fields, int(record.created * 1e9))
         except Exception:  # noqa: S110 - an object of the user's that has no text; a log must not end the program
             pass
 
     def close(self) -> None:
-        """Post what waits, as far as that goes at once."""
-        self._posting.close()
+        """Send what waits, as far as that goes at once."""
+        self._form.close()
         super().close()
 
 

@@ -1,20 +1,21 @@
 """The three monitors in a process of their own: it also sees a program that holds the GIL."""
 
 import threading
+from typing import NamedTuple
 
 from vedette.compat.heflwr.monitor import watching
+from vedette.monitor import Monitor
 
 
-class _Process:
+class _Process(NamedTuple):
     """A monitor's process, as far as the original's users know one."""
 
-    def __init__(self, stretch: watching.Monitor) -> None:
-        self._stretch = stretch
-        self.pid = stretch.monitor_pid
+    pid: int
+    _monitor: Monitor
 
     def is_alive(self) -> bool:
         """Tell whether it still measures."""
-        return self._stretch.running
+        return self._monitor.running
 
 
 class _InProcess(watching.Watching):
@@ -28,7 +29,8 @@ class _InProcess(watching.Watching):
     @property
     def monitor_process(self) -> _Process | None:
         """Its process, from the first start() on."""
-        return self._newest and _Process(self._newest)
+        pid = self._newest and self._newest.worker
+        return _Process(pid, self._newest) if isinstance(pid, int) and self._newest else None
 
 
 class FileMonitor(_InProcess, watching.ToFile):

@@ -16,7 +16,8 @@ class _InThread(watching.Watching):
     @property
     def thread(self) -> threading.Thread | None:
         """Its thread, from the first start() on."""
-        return self._newest and self._newest.thread
+        worker = self._newest and self._newest.worker
+        return worker if isinstance(worker, threading.Thread) else None
 
 
 class FileMonitor(_InThread, watching.ToFile):

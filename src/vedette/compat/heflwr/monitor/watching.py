@@ -32,6 +32,10 @@ class Watching:
         self._stretches: list[tuple[Wanted, Monitor]] = []
         self._running = threading.Event()
 
+    @property
+    def _newest(self) -> Monitor | None:
+        return self._stretches[-1][1] if self._stretches else None
+
     def _sink(self, wanted: Wanted) -> tuple[str, Any]:
         raise NotImplementedError
 
