@@ -58,7 +58,7 @@ class Monitor:
     @property
     def worker(self) -> threading.Thread | int | None:
         """Who looks, or looked last: a thread, or the process of this pid; None before the first start."""
-        return self._form.worker if self._form else None  # type: ignore[no-any-return]
+        return self._form.worker if self._form else None
 
     @property
     def ports(self) -> list[int]:

@@ -20,9 +20,7 @@ _SUMMARY = {
 }
 
 
-def stats_of(
-    primed: Sequence[Sample], moments: Iterable[Sequence[Sample]], wanted: Wanted
-) -> dict[str, list[float]]:
+def stats_of(primed: Sequence[Sample], moments: Iterable[Sequence[Sample]], wanted: Wanted) -> dict[str, list[float]]:
     """Return a list for each number, of all moments after a first look; empty for what is not wanted or known."""
     found: dict[str, list[float]] = {key: [] for key in KEYS}
     plain = Plain(wanted)

@@ -11,11 +11,11 @@ class _Process(NamedTuple):
     """A monitor's process, as far as the original's users know one."""
 
     pid: int
-    _monitor: Monitor
+    monitor: Monitor
 
     def is_alive(self) -> bool:
         """Tell whether it still measures."""
-        return self._monitor.running
+        return self.monitor.running
 
 
 class _InProcess(watching.Watching):

@@ -6,6 +6,8 @@ import threading
 import uuid
 from typing import Any, ClassVar, Literal
 
+from msgspec import structs
+
 from vedette.client.guard import say_once
 from vedette.compat.heflwr.monitor.numbers import Wanted, stats_of, summary_of
 from vedette.errors import VedetteError
@@ -107,17 +109,26 @@ class ToFile(Watching):
 
 
 class ToPrometheus(Watching):
-    """Measures for Prometheus, which asks at a port, on loopback unless another address is said."""
+    """Measures for Prometheus, which asks at a port: on loopback, unless another address is said."""
 
-    def __init__(self, port: int = 8003, interval: float = 5, **more: str) -> None:
+    def __init__(
+        self,
+        port: int = 8003,
+        interval: float = 5,
+        *,
+        host: str = "127.0.0.1",
+        token: str = "",
+        cert: str = "",
+        key: str = "",
+    ) -> None:
         super().__init__(interval)
         if isinstance(port, bool) or not isinstance(port, int):
             raise TypeError(f"the port is a number, not {port!r}")
         self.port = port
-        self._config = prometheus.Config(port=port, names="plain", **more)
+        self._config = prometheus.Config(host, port, "plain", token=token, cert=cert, key=key)
 
     def _sink(self, wanted: Wanted) -> tuple[str, Any]:
-        return "prometheus", self._config
+        return "prometheus", structs.replace(self._config, wanted=tuple(wanted))
 
 
 class ToRemote(Watching):
