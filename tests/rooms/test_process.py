@@ -9,8 +9,8 @@ import pytest
 
 from tests.rooms.proc_tree import ProcTree
 from vedette import kernel
-from vedette.sources import process
-from vedette.sources.process import command, look, machine, rates
+from vedette.sources.process import snapshot
+from vedette.sources.process import command, look, rates
 
 
 @pytest.fixture(params=[True, False], ids=["lists of children", "no lists of children"])
@@ -98,15 +98,6 @@ def test_the_command_line(tree):
     assert command(30, tree.root) == command(99, tree.root) == []
 
 
-def test_the_machine(tmp_path):
-    """CPU that was not idle and memory that is not to be had; what is not told is None."""
-    assert machine(str(tmp_path))[1:] == (None, None)
-    tick = os.sysconf("SC_CLK_TCK")
-    (tmp_path / "stat").write_text(f"cpu  {tick} 0 {tick} 99 99 0 0 {tick} 0 0\ncpu0 1\n")
-    (tmp_path / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n")
-    assert machine(str(tmp_path))[1:] == (3.0, 600 * 1024)
-
-
 def test_a_real_tree():
     """A child and a grandchild of a real process are seen with the start that the kernel gives them."""
     code = "import subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid, flush=True); sys.stdin.read()"
@@ -128,10 +119,10 @@ def test_psutil_sees_the_same():
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
             time.sleep(0.05)
-            here, there = look([os.getpid()]).processes, process._by_psutil([os.getpid()], ())
+            here, there = look([os.getpid()]).processes, snapshot._by_psutil([os.getpid()], ())
             assert child.pid in there
             assert [there[child.pid][2:4], there[child.pid].threads] == [here[child.pid][2:4], here[child.pid].threads]
-            assert child.pid not in process._by_psutil([os.getpid()], {child.pid})
-            assert process._by_psutil([1 << 22], ()) == {}
+            assert child.pid not in snapshot._by_psutil([os.getpid()], {child.pid})
+            assert snapshot._by_psutil([1 << 22], ()) == {}
         finally:
             child.kill()

@@ -5,5 +5,11 @@ entry point of the group `vedette.sensors`, whose value is a module of the same 
 """
 
 SENSORS: dict[str, str] = {
-    name: f"vedette.sources.{name}" for name in ("process", "host", "pressure", "disks", "network", "gpu", "power")
+    "process": "vedette.sources.process",
+    "host": "vedette.sources.host",
+    "pressure": "vedette.sources.pressure",
+    "disks": "vedette.sources.disks",
+    "network": "vedette.sources.network",
+    "gpu": "vedette.sources.gpu",
+    "power": "vedette.sources.power",
 }

@@ -1,4 +1,4 @@
-"""Processes as the kernel counts them: one pass over the trees of some roots is a snapshot, two give rates.
+"""Many trees at once, process by process: one pass over the trees of some roots is a snapshot, two give rates.
 
 A process that is gone, or that may not be looked at, is passed over. What cannot be read of one that is there is None.
 """
@@ -8,10 +8,8 @@ import time
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from vedette.sensor import Metric, Place, Reading
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MOST_BYTES = 4096  # of a command line
 _GONE = (OSError, ValueError, IndexError)
 
@@ -35,14 +33,6 @@ class Snapshot(NamedTuple):
 
     at_s: float  # monotonic
     processes: dict[int, Process]
-
-
-class Machine(NamedTuple):
-    """The whole machine at one moment; None is what it does not tell."""
-
-    at_s: float
-    cpu_s: float | None
-    memory_bytes: int | None
 
 
 def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") -> Snapshot:
@@ -89,9 +79,23 @@ def rates(before: Process, after: Process, seconds: float) -> dict[str, float]:
     return values
 
 
-def machine(proc: str = "/proc") -> Machine:
-    """Look at the whole machine: the CPU time that was not idle, and the memory that is not to be had."""
-    return Machine(time.monotonic(), _busy_s(proc), _used_bytes(proc))
+def children(pid: int, proc: str = "/proc", *, one_thread: bool = False) -> list[int] | None:
+    """Return the pids of a process's children; None where the kernel keeps no list of them."""
+    tasks = f"{proc}/{pid}/task"
+    found: list[int] = []
+    try:
+        threads = [str(pid)] if one_thread else os.listdir(tasks)
+        for thread in threads:
+            try:
+                with open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:
+                    while chunk := file.read(1 << 16):
+                        found += map(int, chunk.split())
+            except FileNotFoundError:
+                if thread == str(pid):
+                    return None if os.path.isdir(f"{tasks}/{pid}") else []  # it has just gone
+    except _GONE:
+        return []
+    return found
 
 
 class _Walk:
@@ -131,29 +135,11 @@ class _Walk:
 
     def children(self, process: Process) -> list[int]:
         if self._by_parent is None:
-            try:
-                return self._listed(process)
-            except FileNotFoundError:
-                if not os.path.isdir(f"{self._proc}/{process.pid}/task/{process.pid}"):
-                    return []  # it has just gone
-                self._by_parent = self._scan()
-            except _GONE:
-                return []
+            listed = children(process.pid, self._proc, one_thread=process.threads == 1)
+            if listed is not None:
+                return listed
+            self._by_parent = self._scan()
         return self._by_parent.get(process.pid, [])
-
-    def _listed(self, process: Process) -> list[int]:
-        tasks = f"{self._proc}/{process.pid}/task"
-        threads = [str(process.pid)] if process.threads == 1 else os.listdir(tasks)
-        found: list[int] = []
-        for thread in threads:
-            try:
-                with open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:
-                    while chunk := file.read(1 << 16):
-                        found += map(int, chunk.split())
-            except FileNotFoundError:
-                if thread == str(process.pid):
-                    raise
-        return found
 
     def _scan(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -161,26 +147,6 @@ class _Walk:
             if name.isdigit() and (process := self.read(int(name))) is not None:
                 found.setdefault(process.ppid, []).append(process.pid)
         return found
-
-
-def _busy_s(proc: str) -> float | None:
-    try:
-        with open(f"{proc}/stat", "rb") as file:
-            ticks = [int(word) for word in file.readline().split()[1:9]]
-        user, nice, system, _idle, _waiting, irq, soft, steal = ticks
-        return (user + nice + system + irq + soft + steal) / _TICKS_PER_S
-    except _GONE:
-        return None
-
-
-def _used_bytes(proc: str) -> int | None:
-    try:
-        with open(f"{proc}/meminfo", "rb") as file:
-            lines = dict(line.split(b":", 1) for line in file.read().splitlines())
-        total, available = (int(lines[key].split()[0]) for key in (b"MemTotal", b"MemAvailable"))
-        return (total - available) * 1024
-    except (*_GONE, KeyError):
-        return None
 
 
 def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process]:
@@ -207,44 +173,3 @@ def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process
         except (psutil.Error, OSError):
             continue
     return found
-
-
-class _Tree:
-    """A tree of processes, summed."""
-
-    metrics = {  # noqa: RUF012 - read by all, changed by none
-        "cpu_s": Metric("counter", "CPU time"),
-        "cpu_percent": Metric("gauge", "percent of one core"),
-        "memory_bytes": Metric("gauge", "resident memory"),
-        "threads": Metric("gauge", "threads"),
-        "processes": Metric("gauge", "processes"),
-    }
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._before: tuple[float, float] | None = None
-
-    def look(self) -> list[Reading]:
-        found = look([self._place.pid], self._place.apart, self._place.proc)
-        all_of_it = found.processes.values()
-        if not all_of_it:
-            return []
-        cpu_s = sum(one.cpu_s for one in all_of_it)
-        values: dict[str, float | int] = {
-            "cpu_s": cpu_s,
-            "memory_bytes": sum(one.memory_bytes for one in all_of_it),
-            "threads": sum(one.threads for one in all_of_it),
-            "processes": len(all_of_it),
-        }
-        if self._before is not None and found.at_s > self._before[0]:
-            values["cpu_percent"] = max(0.0, 100 * (cpu_s - self._before[1]) / (found.at_s - self._before[0]))
-        self._before = found.at_s, cpu_s
-        return [Reading(values, scope="process")]
-
-    def close(self) -> None:
-        pass
-
-
-def sensor(place: Place) -> _Tree:
-    """Return the sensor of a tree of processes."""
-    return _Tree(place)
