@@ -16,7 +16,7 @@ from vedette.sources.process.snapshot import Process, Snapshot, command, look, r
 __all__ = ["METRICS", "Process", "Snapshot", "command", "look", "rates", "sensor"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_LIMITS_EVERY_S = 5.0
+_LIMITS_EVERY_S = 60.0
 
 METRICS: Mapping[str, Metric] = {
     "cpu_s": Metric("counter", "CPU time of the processes, and of all that have ended among them"),

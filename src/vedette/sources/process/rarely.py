@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterable
 
-_LEAST_S = 5.0
+_LEAST_S = 15.0
 _SHARE = 1000  # of our time at most one part in so many
 _ODD = (OSError, ValueError, IndexError)
 _Counts = tuple[int, int]
