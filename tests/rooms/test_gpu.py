@@ -112,7 +112,8 @@ def test_an_absent_sensor_says_why(driven, flags, why):
 
 def test_the_sensor_tells_of_the_host_and_of_the_watched_tree(driven):
     """Numbers of each GPU are the host's; memory of the watched process's descendants is the process's, and falls to 0
-    when they have gone."""
+    when they have gone.
+    """
     code = """
 child = subprocess.Popen(["sleep", "60"])
 driver.set_job(child.pid)

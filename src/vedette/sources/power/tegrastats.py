@@ -56,7 +56,7 @@ class Tegrastats:
         self._stale_s = max(_STALE_S, 5 * interval_ms / 1000)
         self._board = Board("tegrastats")
         self._pid = os.getpid()
-        self._ear, self._voice = os.pipe()  # its shutting ends the thread
+        self._ear, self._voice = os.pipe()  # a byte ends the thread: a fork may hold the end that we shut
         self._thread = threading.Thread(target=self._serve, name="vedette-tegrastats", daemon=True)
         self._thread.start()
 
@@ -67,12 +67,14 @@ class Tegrastats:
     def close(self) -> None:
         """End the program. In a forked child that is not ours to do, and what we hold of it is let go of alone."""
         voice, self._voice = self._voice, -1
-        if voice >= 0:
-            os.close(voice)
-            if os.getpid() == self._pid:
-                self._thread.join(_JOIN_S)
-            else:
-                os.close(self._ear)
+        if voice < 0:
+            return
+        if os.getpid() == self._pid:
+            os.write(voice, b"x")
+            self._thread.join(_JOIN_S)
+        else:
+            os.close(self._ear)
+        os.close(voice)
 
     def _serve(self) -> None:
         poll = select.poll()
