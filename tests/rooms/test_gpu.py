@@ -29,6 +29,7 @@ SENSE = """
 import ctypes, json, os, subprocess, sys, time
 from vedette.sensor import Absent, Place
 from vedette.sources import gpu
+gpu._PATIENCE_S = 30  # however busy this machine is
 sensor = gpu.sensor(Place(os.getpid()))
 if not isinstance(sensor, Absent):
     driver = ctypes.CDLL("libnvidia-ml.so.1")
@@ -112,7 +113,8 @@ def test_an_absent_sensor_says_why(driven, flags, why):
 
 def test_the_sensor_tells_of_the_host_and_of_the_watched_tree(driven):
     """Numbers of each GPU are the host's; memory of the watched process's descendants is the process's, and falls to 0
-    when they have gone."""
+    when they have gone.
+    """
     code = """
 child = subprocess.Popen(["sleep", "60"])
 driver.set_job(child.pid)
@@ -177,6 +179,7 @@ def test_a_driver_that_hangs_hangs_nobody_else(driven):
     """While the driver does not answer there is nothing to see, and looks are not waited for; then it is back."""
     code = """
 first = sorted(told())
+gpu._PATIENCE_S = 0.05
 driver.hang_up(1)
 hung = [sensor.look() for _ in range(1000)]
 driver.hang_up(0)
@@ -186,6 +189,24 @@ driver.hang_up(1); sensor.look(); sensor.close()
 print(json.dumps([first, [one for one in hung if one], back]))
 """
     assert driven(SENSE + code) == [["0", "1"], [], ["0", "1"]]
+
+
+def test_a_driver_that_is_slow(driven):
+    """A driver that takes longer than a look waits is seen all the same, a look later, never as it was long ago."""
+    code = """
+told()
+gpu._PATIENCE_S = 0
+found = []
+while len(found) < 3:
+    if seen := sensor._asker.ask():
+        found.append(seen[0])
+    time.sleep(0.001)
+while not sensor._asker._answered.is_set():
+    time.sleep(0.001)
+gpu._STALE_S = -1
+print(json.dumps([found == sorted(set(found)), sensor._asker.ask()]))
+"""
+    assert driven(SENSE + code) == [True, None]
 
 
 def test_many_gpus(driven):

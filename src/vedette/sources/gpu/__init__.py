@@ -21,7 +21,8 @@ METRICS = {
     "gpu_temperature_c": Metric("gauge", "Temperature of the GPU, in degrees Celsius"),
     "gpu_energy_j": Metric("counter", "Energy of the GPU since the first look, in joules"),
 }
-_PATIENCE_S = 0.25  # for one look; a driver that takes longer is not waited for again until it has answered
+_PATIENCE_S = 0.5  # for one look; a driver that takes longer is not waited for again until it has answered
+_STALE_S = 5.0  # an answer that came too late for its look does for the next one, if it is not older
 _OPENING_S = 5.0  # a driver that nobody uses is loaded first, GPU by GPU
 _JOIN_S = 0.02
 _MOST_GENERATIONS = 256
@@ -35,6 +36,7 @@ class _Asker:
         self.why = "the NVIDIA driver does not answer"
         self._answer: tuple[float, dict[int, Gpu]] | None = None
         self._asked, self._answered = threading.Event(), threading.Event()
+        self._took_s = 0.0
         self._over = self._late = False
         self._thread = threading.Thread(target=self._serve, name="vedette-gpu", daemon=True)
         self._thread.start()
@@ -42,12 +44,22 @@ class _Asker:
 
     def ask(self) -> tuple[float, dict[int, Gpu]] | None:
         """Return what is seen now, and when that was; None when the driver takes too long, at once if it still does."""
-        if self._late and not self._answered.is_set():
-            return None
-        self._answered.clear()
-        self._asked.set()
+        if self._late:
+            if not self._answered.is_set():
+                return None
+            if self._answer is not None and time.monotonic() - self._answer[0] <= _STALE_S:
+                seen = self._answer
+                self._late = self._took_s > _PATIENCE_S
+                if self._late:  # it is slow: what the next look will find is asked for now
+                    self._question()
+                return seen
+        self._question()
         self._late = not self._answered.wait(_PATIENCE_S)
         return None if self._late else self._answer
+
+    def _question(self) -> None:
+        self._answered.clear()
+        self._asked.set()
 
     def close(self) -> None:
         self._over = True
@@ -60,8 +72,10 @@ class _Asker:
         self._answered.set()
         while self._asked.wait() and not self._over:
             self._asked.clear()
-            at_s = time.monotonic()
-            self._answer = at_s, gpus.look()
+            begun_s = time.monotonic()
+            seen = gpus.look()
+            self._answer = time.monotonic(), seen
+            self._took_s = self._answer[0] - begun_s
             self._answered.set()
         gpus.shut()
 

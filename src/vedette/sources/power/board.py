@@ -34,6 +34,7 @@ BOARDS = (
     Groups(("POM_5V_IN",), ("POM_5V_CPU", "POM_5V_GPU")),  # Nano
     Groups(("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"), ("CPU", "GPU", "CV"), ("SOC",)),  # AGX Xavier
     Groups(("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0", "VDDQ_VDD2_1V8AO")),  # AGX Orin
+    Groups(("VIN",)),  # Thor: its other rails mix CPU and SoC
     Groups(("VDD_IN",)),  # one that is not known, but says what its whole input is
     Groups(("POM_5V_IN",)),
 )

@@ -3,7 +3,6 @@
 JetPack 5 and later show voltage and current as hwmon, JetPack 4 shows power as iio.
 """
 
-import glob
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -81,19 +80,26 @@ def sensor(place: Place, clock: Callable[[], float] = time.monotonic) -> Rails |
 
 def _find(sys: str) -> list[Channel]:
     channels: dict[str, Channel] = {}
-    devices = f"{glob.escape(sys)}/bus/i2c/devices/*"
-    for folder in sorted(glob.glob(f"{devices}/hwmon/hwmon*")):
-        for name in names(folder) if _is_chip(folder) else ():
-            found = _LABEL.fullmatch(name)
-            if found and int(found[1]) != _SUM:
-                factors = Number(f"{folder}/in{found[1]}_input"), Number(f"{folder}/curr{found[1]}_input")
-                _add(channels, word(f"{folder}/{name}"), factors, 1e-6)
-    for folder in sorted(glob.glob(f"{devices}/iio:device*")):
-        for name in names(folder) if _is_chip(folder) else ():
-            found = _RAIL_NAME.fullmatch(name)
-            if found:
-                _add(channels, word(f"{folder}/{name}"), (Number(f"{folder}/in_power{found[1]}_input"),), 1e-3)
+    devices = f"{sys}/bus/i2c/devices"
+    for device in names(devices):
+        folders = [
+            f"{devices}/{device}/{name}" for name in names(f"{devices}/{device}") if name.startswith("iio:device")
+        ]
+        monitors = f"{devices}/{device}/hwmon"
+        folders += [f"{monitors}/{name}" for name in names(monitors)]
+        for folder in folders:
+            if _is_chip(folder):
+                _find_in(folder, channels)
     return list(channels.values())
+
+
+def _find_in(folder: str, channels: dict[str, Channel]) -> None:
+    for name in names(folder):
+        if (found := _LABEL.fullmatch(name)) and int(found[1]) != _SUM:
+            factors = Number(f"{folder}/in{found[1]}_input"), Number(f"{folder}/curr{found[1]}_input")
+            _add(channels, word(f"{folder}/{name}"), factors, 1e-6)
+        elif found := _RAIL_NAME.fullmatch(name):
+            _add(channels, word(f"{folder}/{name}"), (Number(f"{folder}/in_power{found[1]}_input"),), 1e-3)
 
 
 def _is_chip(folder: str) -> bool:

@@ -22,7 +22,7 @@ from vedette.sources.power.attribute import tag
 from vedette.sources.power.board import METRICS, Board
 
 # `RAIL now/average`, with mW behind both or neither; RAM, SWAP and IRAM have MB or kB there, and are none.
-_RAIL = re.compile(r"(?<!\S)([A-Za-z0-9][A-Za-z0-9_.-]*) ([0-9]{1,9})(?:mW)?/[0-9]{1,9}(?:mW)?(?!\S)")
+_RAIL = re.compile(r"(?<!\S)([A-Za-z0-9][A-Za-z0-9_.-]*) (-?[0-9]{1,9})(?:mW)?/-?[0-9]{1,9}(?:mW)?(?!\S)")
 _INTERVAL_MS = 1000
 _STALE_S = 5.0
 _AGAIN_S = 30.0  # it has ended by itself: try again then
@@ -40,8 +40,11 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def parse(line: str) -> dict[str, float]:
-    """Return the watts of each rail that a line tells of, as they stand at the moment; nothing for what is no line."""
-    found = {tag(name): int(power_mw) / 1000 for name, power_mw in _RAIL.findall(line)}
+    """Return the watts of each rail that a line tells of, as they stand at the moment; nothing for what is no line.
+
+    Below zero is the offset of a rail that nothing flows through.
+    """
+    found = {tag(name): max(0, int(power_mw)) / 1000 for name, power_mw in _RAIL.findall(line)}
     return {rail: power_w for rail, power_w in found.items() if rail.upper() != "NC"}
 
 
@@ -56,7 +59,7 @@ class Tegrastats:
         self._stale_s = max(_STALE_S, 5 * interval_ms / 1000)
         self._board = Board("tegrastats")
         self._pid = os.getpid()
-        self._ear, self._voice = os.pipe()  # its shutting ends the thread
+        self._ear, self._voice = os.pipe()  # a byte ends the thread: a fork may hold the end that we shut
         self._thread = threading.Thread(target=self._serve, name="vedette-tegrastats", daemon=True)
         self._thread.start()
 
@@ -67,12 +70,14 @@ class Tegrastats:
     def close(self) -> None:
         """End the program. In a forked child that is not ours to do, and what we hold of it is let go of alone."""
         voice, self._voice = self._voice, -1
-        if voice >= 0:
-            os.close(voice)
-            if os.getpid() == self._pid:
-                self._thread.join(_JOIN_S)
-            else:
-                os.close(self._ear)
+        if voice < 0:
+            return
+        if os.getpid() == self._pid:
+            os.write(voice, b"x")
+            self._thread.join(_JOIN_S)
+        else:
+            os.close(self._ear)
+        os.close(voice)
 
     def _serve(self) -> None:
         poll = select.poll()
