@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True):
 def make(to: Any, *, interval_s: float, where: str, pid: int | None, sensors: Any, keep: int) -> Plan:
     """Check what was asked for; raise SettingError in a sentence for what cannot be."""
     if not _is_number(interval_s) or not _LEAST_S <= interval_s <= _MOST_S:
-        raise SettingError(f"interval_s takes seconds, from {_LEAST_S} to {_MOST_S:.0f}, not {interval_s!r}")
+        raise SettingError(f"an interval is from {_LEAST_S} to {_MOST_S:.0f} seconds, not {interval_s!r}")
     if where not in get_args(Where):
         raise SettingError(f"where is 'thread' or 'process', not {where!r}")
     if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0):

@@ -33,6 +33,13 @@ class Sink(Protocol):
         ...
 
 
+def find(name: str) -> Any:
+    """Return the module of a sink; raise SettingError when there is none of that name."""
+    if name not in SINKS:
+        raise SettingError(f"there is no sink {name!r}: there are {', '.join(SINKS)}")
+    return importlib.import_module(SINKS[name])
+
+
 def parse(text: str) -> tuple[str, Any]:
     """Read `NAME:TEXT`, `NAME`, or a path."""
     name, _, rest = text.partition(":")
