@@ -1,6 +1,5 @@
 """What a monitor is to do, checked before anything begins; and the same as JSON, for a process of its own."""
 
-import difflib
 import math
 import os
 from collections.abc import Iterable
@@ -52,6 +51,8 @@ def names(sensors: str | Iterable[str]) -> tuple[str, ...]:
     known = sampler.known() if unknown else []
     for name in unknown:
         if name not in known:
+            import difflib  # noqa: PLC0415 - for a mistake alone
+
             near = difflib.get_close_matches(str(name), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise SettingError(f"there is no sensor {name!r}; {hint}")
