@@ -398,8 +398,9 @@ def without_proc(call):
     return checked
 builtins.open, os.open, os.listdir = without_proc(builtins.open), without_proc(os.open), without_proc(os.listdir)
 os.stat, os.readlink, os.scandir = without_proc(os.stat), without_proc(os.readlink), without_proc(os.scandir)
-isdir = os.path.isdir
-os.path.isdir = lambda path: not str(path).startswith("/proc") and isdir(path)
+def not_there(call):
+    return lambda path: not os.fsdecode(path).startswith(("/proc", "/sys")) and call(path)
+os.path.isdir, os.path.isfile, os.path.exists = map(not_there, (os.path.isdir, os.path.isfile, os.path.exists))
 import vedette
 with vedette.monitored(sys.argv[1], interval_s=0.05) as m:
     t = time.monotonic() + 0.3
@@ -544,7 +545,8 @@ def test_ctrl_c_in_a_terminal(columns, home):
             window.type(f'{sys.executable} -m vedette monitor -- sh -c "{script}"; echo code $?', "Enter")
             eventually(lambda: "ready" in window.screen())
             window.type("C-c")
-            screen = window.wait_for("code 7")
+            window.wait_for("code 7")
+            screen = window.screen(history=True)
             assert screen.count("caught") + screen.count("^Ccaught") == 1
     finally:
         other.kill()

@@ -47,7 +47,7 @@ def test_mistakes(wish, said):
 def test_what_only_shows_at_the_start(where, tmp_path):
     """A directory that is not there, and a process that is not, are said before the user's work begins."""
     with (
-        pytest.raises(SettingError, match="No such file or directory"),
+        pytest.raises(SettingError, match=r"no/usage\.jsonl cannot be written"),
         vedette.monitored(tmp_path / "no" / "usage.jsonl", where=where),
     ):
         raise AssertionError("the work has begun")

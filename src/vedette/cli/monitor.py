@@ -152,7 +152,7 @@ class _Watch:
                     outlet.close(_say)
                 raise
         self._rounds = Rounds(plan, place, self._record, _say, outlets)
-        self._rows = Rows(*_terminal(out))
+        self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
         self._until = None if args.seconds is None else time.monotonic() + args.seconds
         if args.sensors and args.sensors != "all":
             for sensor_name, why in self._rounds.absent.items():
@@ -185,6 +185,8 @@ class _Watch:
             return 0
         finally:
             os.close(signals)
+            while signal.sigtimedwait(_PASSED_ON if command else _ENDING, 0) is not None:
+                pass  # it came too late for the command, and is none of ours
 
     def finish(self) -> None:
         """Take the last look."""
@@ -203,14 +205,16 @@ class _Watch:
             return
         missed = f", {summary['missed']} missed" if summary["missed"] else ""
         count = summary["samples"]
-        name = clean(self._name, one_line=True)[:60]
+        name = clean(self._name, one_line=True)[: max(16, min(60, _terminal(sys.stderr)[0] - 44))]
         watched = f"{name} ({self._pid})" if name else f"process {self._pid}"
         _say(f"{watched}: {duration(summary['seconds'])}, {count} moment{'s' * (count != 1)}{missed}")
         for line in summary_lines(summary):
             _write(line)
         if used is not None:
             most = size(used.ru_maxrss * 1024)
-            _write(f"  by the kernel's account CPU time {used.ru_utime + used.ru_stime:.2f}s, one process up to {most}")
+            _write(
+                f"  by the kernel's account CPU time {used.ru_utime + used.ru_stime:.2f}s, memory of one up to {most}"
+            )
         for text in self._rounds.trouble.values():
             _say(text)
 

@@ -26,16 +26,16 @@ _COLUMNS = (
     _Column("GPU mem", 9, "host_gpu_memory_bytes", "B"),
     _Column("power", 7, "host_power_w[group=in]", "W"),
 )
-_TIME_WIDTH = 8
 _ALWAYS = 7  # the columns that are there even when nothing is known of them
 
 
 class Rows:
     """Makes rows of moments. Which columns there are is settled by the first, and by what the width has room for."""
 
-    def __init__(self, width: int, height: int) -> None:
-        """Fit rows into a terminal of this size; height 0 is endless."""
+    def __init__(self, width: int, height: int, *, tenths: bool = False) -> None:
+        """Fit rows into a terminal of this size; height 0 is endless. `tenths` of a second are shown on wish."""
         self._width, self._height = width, height
+        self._time_width = 10 if tenths else 8
         self._columns: list[_Column] = []
         self._shown = 0
 
@@ -51,15 +51,15 @@ class Rows:
         if self._shown == 0:
             self._columns = self._choose(values)
             titles = [column.title.rjust(column.width) for column in self._columns]
-            lines.append("  ".join(["time".ljust(_TIME_WIDTH), *titles]))
+            lines.append("  ".join(["time".ljust(self._time_width), *titles]))
         self._shown += 1
         if self._height and self._shown >= max(2, self._height - 2):
             self._shown = 0
         cells = [shown(values.get(column.name), column.unit).rjust(column.width) for column in self._columns]
-        return [*lines, "  ".join([moment(t)[11:], *cells])]
+        return [*lines, "  ".join([moment(t, exact=True)[11 : 11 + self._time_width], *cells])]
 
     def _choose(self, values: Mapping[str, float | int]) -> list[_Column]:
-        left, chosen = self._width - _TIME_WIDTH, []
+        left, chosen = self._width - self._time_width, []
         for n, column in enumerate(_COLUMNS):
             if n >= _ALWAYS and column.name not in values:
                 continue
@@ -91,7 +91,7 @@ def shown(value: float | None, unit: str) -> str:
 
 _GAUGES = (
     ("CPU", "cpu_percent", "%"),
-    ("CPU of its share", "cpu_share_percent", "%"),
+    ("CPU share", "cpu_share_percent", "%"),
     ("memory", "memory_bytes", "B"),
     ("host CPU", "host_cpu_percent", "%"),
     ("host memory", "host_memory_bytes", "B"),
@@ -113,7 +113,7 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     gauges = [(title, summary[name], unit) for title, name, unit in _GAUGES if "mean" in summary.get(name, {})]
     wide = max((len(title) for title, _, _ in gauges), default=0)
     for title, found, unit in gauges:
-        mean, most = (shown(found[key], unit).rjust(9) for key in ("mean", "max"))
+        mean, most = (shown(found[key], unit).rjust(8) for key in ("mean", "max"))
         lines.append(f"  {title.ljust(wide)}  mean {mean}  max {most}")
     totals = [
         f"{title} {duration(found) if unit == 's' else shown(found, unit)}"
