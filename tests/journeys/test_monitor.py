@@ -383,6 +383,7 @@ def test_the_decorator(finish):
 ELSEWHERE = """
 import builtins, os, sys, time
 import psutil, random, select, signal, socket, tempfile, threading
+sysconf = os.sysconf  # which psutil needs when it is used, here
 for name in ("fcntl", "resource", "pwd", "grp", "termios"):
     sys.modules[name] = None
 for module, names in {os: ("uname", "sysconf", "pidfd_open", "register_at_fork", "fork", "getuid"),
@@ -402,6 +403,10 @@ def not_there(call):
     return lambda path: not os.fsdecode(path).startswith(("/proc", "/sys")) and call(path)
 os.path.isdir, os.path.isfile, os.path.exists = map(not_there, (os.path.isdir, os.path.isfile, os.path.exists))
 import vedette
+from vedette.sampler import find
+from vedette.sensor import Place
+vedette.monitored, find(("process", "host", "network"), Place(os.getpid()))
+os.sysconf = sysconf
 with vedette.monitored(sys.argv[1], interval_s=0.05) as m:
     t = time.monotonic() + 0.3
     while time.monotonic() < t: pass
@@ -529,7 +534,7 @@ def test_signals_are_passed_on(home):
 
 @pytest.mark.skipif(bool(tmux.why_not()), reason=tmux.why_not() or "tmux")
 @pytest.mark.parametrize("columns", [40, 100])
-def test_ctrl_c_in_a_terminal(columns, home):
+def test_ctrl_c_in_a_terminal(columns, home, tmp_path):
     """Ctrl-C ends the watching of a process with a summary and 130; a command has it from the terminal, once."""
     other = subprocess.Popen(["sleep", "60"])
     try:
@@ -540,10 +545,10 @@ def test_ctrl_c_in_a_terminal(columns, home):
             screen = window.wait_for("code 130")
             assert any("mean" in line for line in screen)
             assert all(len(line) <= columns for line in screen)
-            script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done"
-            window.type("clear", "Enter")
-            window.type(f'{sys.executable} -m vedette monitor -- sh -c "{script}"; echo code $?', "Enter")
-            eventually(lambda: "ready" in window.screen())
+            script = tmp_path / "script.sh"
+            script.write_text("trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done")
+            window.type(f"{sys.executable} -m vedette monitor -- sh {script}; echo code $?", "Enter")
+            window.wait_for("ready")
             window.type("C-c")
             window.wait_for("code 7")
             screen = window.screen(history=True)
