@@ -403,9 +403,9 @@ def not_there(call):
     return lambda path: not os.fsdecode(path).startswith(("/proc", "/sys")) and call(path)
 os.path.isdir, os.path.isfile, os.path.exists = map(not_there, (os.path.isdir, os.path.isfile, os.path.exists))
 import vedette
-from vedette.sampler import find
-from vedette.sensor import Place
-vedette.monitored, find(("process", "host", "network"), Place(os.getpid()))
+import importlib
+from vedette.sources import SENSORS
+vedette.monitored, importlib.import_module(SENSORS["process"])
 os.sysconf = sysconf
 with vedette.monitored(sys.argv[1], interval_s=0.05) as m:
     t = time.monotonic() + 0.3
