@@ -106,6 +106,19 @@ def test_a_user_s_process_stays_light(home):
     assert loaded(WORK, AFTER_WORK) == set()
 
 
+MONITOR = """
+import vedette, os, tempfile
+with vedette.monitored(os.path.join(tempfile.mkdtemp(), "usage.jsonl"), interval_s=0.01) as monitor:
+    pass
+monitor.stats(), monitor.summary()
+"""
+
+
+def test_a_monitored_process_stays_light():
+    """A monitor in a thread loads none of what is heavy either, nor what the process form needs."""
+    assert loaded(MONITOR, [name for name in AFTER_WORK if name != "concurrent"]) == set()
+
+
 def test_the_check_of_weight_finds_what_is_heavy(home):
     """The positive control: a process that reads a run does load them, and the check sees it."""
     heavy = loaded(WORK + "vedette.runs()", (*HEAVY, *OURS))

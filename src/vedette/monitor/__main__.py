@@ -12,7 +12,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from vedette.errors import SettingError, VedetteError
+from vedette.errors import VedetteError
 from vedette.monitor.life import Life
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
@@ -32,7 +32,10 @@ def main(parent: Life, talk: Talk) -> None:
     try:
         program = _Program(begin.plan, parent, talk)
     except VedetteError as error:
-        talk.say(Failed(str(error), isinstance(error, SettingError)))
+        talk.say(Failed(str(error), asked=True))
+        return
+    except Exception as error:
+        talk.say(Failed(f"the monitor's process failed: {type(error).__name__}: {error}"))
         return
     program.run()
 

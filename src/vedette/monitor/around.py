@@ -1,5 +1,6 @@
 """A monitor around a piece of code: `with vedette.monitored(...)`, or `@vedette.monitored(...)` above a function."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -52,8 +53,9 @@ def _around(function: Callable[..., Any], begin: Callable[[], Monitor]) -> Calla
 
         async def stream(*args: Any, **kwargs: Any) -> Any:
             with begin():
-                async for item in function(*args, **kwargs):
-                    yield item
+                async with contextlib.aclosing(function(*args, **kwargs)) as items:
+                    async for item in items:
+                        yield item
 
         return stream
     if inspect.iscoroutinefunction(function):

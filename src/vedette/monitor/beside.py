@@ -41,7 +41,7 @@ class Beside:
             raise
         if not isinstance(ready, Ready):
             self._talk.close()
-            if isinstance(ready, Failed) and ready.setting:
+            if isinstance(ready, Failed) and ready.asked:
                 raise SettingError(ready.text)
             raise MonitorError(
                 ready.text if isinstance(ready, Failed) else "the monitor's process was not ready in time"

@@ -1,6 +1,5 @@
 """What a monitor is to do, checked before anything begins; and the same as JSON, for a process of its own."""
 
-import difflib
 import math
 import os
 from collections.abc import Iterable
@@ -32,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
 def make(to: Any, *, interval_s: float, where: str, pid: int | None, sensors: Any, keep: int) -> Plan:
     """Check what was asked for; raise SettingError in a sentence for what cannot be."""
     if not _is_number(interval_s) or not _LEAST_S <= interval_s <= _MOST_S:
-        raise SettingError(f"interval_s takes seconds, from {_LEAST_S} to {_MOST_S:.0f}, not {interval_s!r}")
+        raise SettingError(f"an interval is from {_LEAST_S} to {_MOST_S:.0f} seconds, not {interval_s!r}")
     if where not in get_args(Where):
         raise SettingError(f"where is 'thread' or 'process', not {where!r}")
     if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0):
@@ -52,6 +51,8 @@ def names(sensors: str | Iterable[str]) -> tuple[str, ...]:
     known = sampler.known() if unknown else []
     for name in unknown:
         if name not in known:
+            import difflib  # noqa: PLC0415 - for a mistake alone
+
             near = difflib.get_close_matches(str(name), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise SettingError(f"there is no sensor {name!r}; {hint}")

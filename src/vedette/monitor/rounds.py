@@ -1,46 +1,42 @@
 """A monitor at work, whoever drives it: it looks at its sensors when they are due, and hands what they say to sinks."""
 
-import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Callable
 
 from vedette import sampler
-from vedette.errors import SettingError
 from vedette.model import Sample
+from vedette.monitor.outlets import Outlet, open_all
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
-from vedette.sensor import Metric, Place
-from vedette.sinks import SINKS, Sink
+from vedette.sensor import Place
 
 _LEAST_S = 0.02  # that a last look must cover: of less the kernel's clock ticks make nonsense
 _SHORT_S = 0.5  # what a moment must cover to say what the most was, unless the interval is shorter
-_GROUP = "vedette.sinks"  # of entry points
 
 
 class Rounds:
     """One period of looking, from its first look, which primes the sensors, to its last, which covers the rest."""
 
     def __init__(
-        self, plan: Plan, place: Place, record: Record, say: Callable[[str], None], also: Sequence[Sink] = ()
+        self, plan: Plan, place: Place, record: Record, say: Callable[[str], None], opened: list[Outlet] | None = None
     ) -> None:
-        """Find the sensors, open the sinks, take the first look; raise SettingError for a sink that cannot be."""
+        """Find the sensors, open the sinks unless they are, and take the first look.
+
+        Raise SettingError for a sink that cannot be; from then on nothing raises.
+        """
         self._say, self._record, self._interval_s = say, record, plan.interval_s
         self._span = f"pid-{place.pid}"
         self._t = 0
-        self._outlets: list[_Outlet] = []
+        self._outlets: list[Outlet] = opened or []
         self._broken: dict[str, str] = {}
         self._sensors, self.absent = sampler.find(plan.sensors, place)
         metrics = sampler.metrics(self._sensors)
-        try:
-            for name, config in plan.sinks:
-                self._outlets.append(_Outlet(_label(name, config), _open(name, config, metrics)))
-        except BaseException:
-            self._close()
-            raise
-        self._outlets += [_Outlet("", sink) for sink in also]
+        if opened is None:
+            try:
+                self._outlets = open_all(plan, metrics, place.pid)
+            except BaseException:
+                self._close()
+                raise
         self.closed = False
         self._at = time.monotonic()
         self._grid = sampler.Grid(plan.interval_s, self._at)
@@ -108,64 +104,3 @@ class Rounds:
                 sensor.close()
             except Exception as error:
                 self._fails(name, error)
-
-
-class _Outlet:
-    """A sink, and how often it failed: the others go on."""
-
-    def __init__(self, label: str, sink: Any) -> None:
-        self.label, self.sink = label, sink
-        self._failed = 0
-        self._why = ""
-
-    @property
-    def trouble(self) -> str:
-        failed = self._failed + getattr(self.sink, "lost", 0)
-        if not failed and not self._why:
-            return ""
-        return f"{self.label} lacks {failed} moment{'s' * (failed != 1)}" + (f": {self._why}" if self._why else "")
-
-    def prime(self, samples: list[Sample]) -> None:
-        """Hand over the first look, which has no rates yet, to a sink that has use for it."""
-        if hasattr(self.sink, "prime"):
-            self._guard(lambda: self.sink.prime(samples))
-
-    def put(self, samples: list[Sample], say: Callable[[str], None]) -> None:
-        if not self._guard(lambda: self.sink.put(samples)):
-            self._failed += 1
-            if self._failed == 1:
-                say(f"{self.label} cannot be written, what it lacks is counted: {self._why}")
-
-    def close(self, say: Callable[[str], None]) -> None:
-        if not self._guard(self.sink.close):
-            say(f"{self.label} could not be closed: {self._why}")
-
-    def _guard(self, act: Callable[[], object]) -> bool:
-        try:
-            act()
-        except Exception as error:
-            self._why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            return False
-        return True
-
-
-def _label(name: str, config: Mapping[str, Any]) -> str:
-    where = next((str(config[key]) for key in ("path", "host", "home") if config.get(key)), "")
-    return f"{name}:{where}" if where else name
-
-
-def _open(name: str, config: Mapping[str, Any], metrics: Mapping[str, Metric]) -> Sink:
-    try:
-        module = importlib.import_module(SINKS[name]) if name in SINKS else _others(name)
-        sink: Sink = module.open(msgspec.convert(config, module.Config), metrics)
-        return sink
-    except msgspec.ValidationError as error:
-        raise SettingError(f"the sink {name} cannot take this: {error}") from None
-
-
-def _others(name: str) -> Any:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - heavy, and seldom needed
-
-    for point in entry_points(group=_GROUP, name=name):
-        return point.load()
-    raise SettingError(f"there is no sink {name!r}; there are {', '.join(SINKS)}")

@@ -34,7 +34,7 @@ class Failed(msgspec.Struct, tag="failed"):
     """It cannot, for this reason: what it was asked for, or else."""
 
     text: str
-    setting: bool = False
+    asked: bool = False
 
 
 class Ask(msgspec.Struct, tag="ask"):
