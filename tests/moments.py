@@ -26,7 +26,13 @@ def moment(i: int = 0, t: int | None = None, **more: Any) -> list[Sample]:
     """Return a moment: 10 % of CPU more each time, 100 bytes sent and 50 received between two."""
     t = time.time_ns() if t is None else t
     step, host = t // 10**6, host_span()
-    own = {"cpu_s": i / 2, "cpu_percent": 10.5 + 10 * i, "memory_share_percent": 0.125, "memory_bytes": 1000 + i, **more}
+    own = {
+        "cpu_s": i / 2,
+        "cpu_percent": 10.5 + 10 * i,
+        "memory_share_percent": 0.125,
+        "memory_bytes": 1000 + i,
+        **more,
+    }
     return [
         Sample(t, step, own, "watched"),
         Sample(t, step, {"cpu_percent": 80.0, "load_1": 0.5}, host),

@@ -26,7 +26,16 @@ BAD = {
     "text": ["", "{folder}/none/out.txt", "{folder}", "{folder}/out.txt?wanted=fish"],
     "jsonl": ["", "{folder}/none/out.jsonl", "{folder}"],
     "csv": ["", "{folder}/none/out.csv", "{folder}"],
-    "prometheus": ["x", "70000", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "0?names=fish", "0?token_file=/none", "0?cert=/x"],
+    "prometheus": [
+        "x",
+        "70000",
+        "0.0.0.0:0",
+        "[::]:0",
+        "192.0.2.1:0",
+        "0?names=fish",
+        "0?token_file=/none",
+        "0?cert=/x",
+    ],
     "hub": ["no such/thing", "?colour=red"],
     "form": ["", "http://host:1", "host:99999", "a b:1", "127.0.0.1:1?wanted=fish", "x:1\r\nEvil: 1"],
 }
@@ -120,7 +129,9 @@ def test_it_weighs_nothing_until_it_is_asked_for(name):
     assert unwanted & set(done.stdout.split()) == set()
 
 
-@pytest.mark.parametrize(("path", "name"), [("a.txt", "text"), ("b.LOG", "text"), ("/x/c.jsonl", "jsonl"), ("d.csv", "csv")])
+@pytest.mark.parametrize(
+    ("path", "name"), [("a.txt", "text"), ("b.LOG", "text"), ("/x/c.jsonl", "jsonl"), ("d.csv", "csv")]
+)
 def test_a_suffix_tells(path, name):
     """A path says by its suffix which sink is meant."""
     found, config = sinks.parse(path)

@@ -69,7 +69,11 @@ def test_json_lines(tmp_path):
     found = json.loads((tmp_path / "a.jsonl").read_text())
 
     assert list(found)[:3] == ["t", "t_ns", "pid"]
-    assert (found["t"], found["t_ns"], found["pid"]) == ("2026-09-21T14:13:20.123457+00:00", 1_790_000_000_123_456_789, 77)
+    assert (found["t"], found["t_ns"], found["pid"]) == (
+        "2026-09-21T14:13:20.123457+00:00",
+        1_790_000_000_123_456_789,
+        77,
+    )
     assert (found["cpu_percent"], found["host_cpu_percent"], found["host_cpu_percent[core=0]"]) == (20.5, 80.0, 41.0)
     assert found["odd"] is None
 
@@ -184,14 +188,18 @@ def whole(kind, line):
     """Return the shape of a line that is whole."""
     if kind == "jsonl":
         return len(json.loads(line))
-    return line.count(",") if kind == "csv" else line.startswith("CPU Usage: ") and line.endswith("%, ") | line.endswith("50, ")
+    return (
+        line.count(",")
+        if kind == "csv"
+        else line.startswith("CPU Usage: ") and line.endswith("%, ") | line.endswith("50, ")
+    )
 
 
 def test_what_a_broken_appender_leaves(monkeypatch):
     """The check of a full disk finds an appender that does not cut off what was torn."""
     from vedette.appender import Appender
 
-    monkeypatch.setattr(Appender, "_cut", lambda self, written: None)
+    monkeypatch.setattr(Appender, "_cut", lambda *_: None)
     with pytest.raises((AssertionError, ValueError)):
         test_a_full_disk("jsonl")
 
