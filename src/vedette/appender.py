@@ -109,11 +109,11 @@ class Appender:
                 with contextlib.suppress(OSError):  # it was rotated away meanwhile, and is closed
                     fcntl.flock(fd, fcntl.LOCK_UN)
 
-    def first_line(self) -> str:
-        """Return the line that the file begins with, empty when there is none."""
+    def head(self) -> str:
+        """Return what the file begins with."""
         try:
             with open(self.path, encoding="utf-8", errors="replace", newline="") as file:
-                return file.readline(1 << 20)
+                return file.read(1 << 20)
         except OSError:
             return ""
 

@@ -87,7 +87,7 @@ def open(config: Config, metrics: Mapping[str, Metric]) -> Csv:  # noqa: A001, A
 
 
 def _columns(file: Appender) -> list[str]:
-    return next(csv.reader([file.first_line()]), [])
+    return next(csv.reader(io.StringIO(file.head(), newline="")), [])
 
 
 def _row(cells: Sequence[str]) -> bytes:

@@ -9,6 +9,7 @@ import http.client
 import logging
 import os
 import re
+import socket
 import threading
 import time
 import urllib.parse
@@ -31,6 +32,7 @@ _PATIENCE_S = 5.0
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between tries, the last one for ever
 _MOST_REFUSALS = 3  # by a server in trouble, of one message
 _CLOSING_S = 1.0
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _LABELS = dict(
     zip(
         KEYS,
@@ -164,6 +166,8 @@ class Form:
             connection.putheader("Content-length", str(len(body)))
             connection.putheader(_HEADER, head)
             connection.endheaders(body)
+            if _QUICK_ACK is not None and connection.sock is not None:  # many answer in two pieces, and wait for this
+                connection.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
             with connection.getresponse() as response:
                 response.read(1 << 16)
                 if not response.isclosed():  # it says more than anybody asked

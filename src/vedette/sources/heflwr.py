@@ -71,6 +71,8 @@ def parse(body: bytes, now: int) -> Form:
     message = fields["message"]
     if len(message) > _MOST_MESSAGE:
         raise FormatError(f"a message has {_MOST_MESSAGE} characters at most")
+    if (trace := fields.get("exc_text", "None")) != "None":
+        message = f"{message}\n{trace}"[:_MOST_MESSAGE]
     level = _whole(fields.get("levelno", "20"))
     created = _time(fields.get("created", ""))
     return Form(

@@ -164,9 +164,10 @@ class Prometheus:
 
         try:
             encode, kind = choose_encoder(accept)
-        except ValueError:  # a version that is no number, say
+            return encode(self._registry), kind
+        except (ValueError, TypeError):  # a version that is no number, say
             encode, kind = choose_encoder("")
-        return encode(self._registry), kind
+            return encode(self._registry), kind
 
     def close(self) -> None:
         """Stop listening: who comes now is refused."""

@@ -57,6 +57,7 @@ class Page:
         """Stop listening, and let go of whoever is reading; the second time does nothing."""
         if self._server.closed:
             return
+        self._mouth.shutdown(socket.SHUT_RDWR)  # to close it would not do: a fork child has it, too
         self._mouth.close()
         self._thread.join(_PATIENCE_S)
         self._server.server_close()
@@ -66,7 +67,7 @@ class Page:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True  # a port is free again at once
-    request_queue_size = 16
+    request_queue_size = 128
 
     def __init__(self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None) -> None:
         self.closed = False
