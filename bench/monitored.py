@@ -103,8 +103,18 @@ def _sleep(_: float) -> None:
     os.read(0, 1)
 
 
+def _crowd(_: float) -> None:
+    """Have some children that do nothing either."""
+    children = [subprocess.Popen(["sleep", "1000"]) for _ in range(8)]
+    os.read(0, 1)
+    for child in children:
+        child.kill()
+        child.wait()
+
+
 _WORK = {
     "main": _main_process, "children": _children, "short": _short_children, "gil": _hold_gil, "sleep": _sleep,
+    "crowd": _crowd,
 }  # fmt: skip
 
 if __name__ == "__main__":
