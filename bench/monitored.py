@@ -32,10 +32,9 @@ def _say(**what: object) -> None:
 
 def _watched(make, work: str, seconds: float) -> None:
     monitor = make()
-    began = time.perf_counter()
     monitor.start()
     beside = getattr(monitor, "monitor_process", None)
-    _say(start_ms=(time.perf_counter() - began) * 1000, beside=[beside.pid] if beside else [])
+    _say(beside=[beside.pid] if beside else [])
     wall, cpu = time.perf_counter(), _cpu_s()
     _WORK[work](seconds)
     wall, cpu = time.perf_counter() - wall, _cpu_s() - cpu
@@ -49,16 +48,18 @@ def _watched(make, work: str, seconds: float) -> None:
 
 
 def _stops(make, _: str, times: float) -> None:
-    took = []
+    started, took = [], []
     _say()
     for number in range(int(times)):
         monitor = make()
+        began = time.perf_counter()
         monitor.start()
+        started.append((time.perf_counter() - began) * 1000)
         time.sleep(0.05 + 0.01 * (number % 10))  # at no special place of its interval
         began = time.perf_counter()
         monitor.stop()
         took.append((time.perf_counter() - began) * 1000)
-    _say(stop_ms=took)
+    _say(start_ms=started, stop_ms=took)
 
 
 def _cpu_s() -> float:
@@ -68,11 +69,13 @@ def _cpu_s() -> float:
 
 
 def _main_process(seconds: float) -> None:
-    """Work hard for the first part, then not at all: an average over samples instead of time is wrong."""
+    """Work in bursts, for more of the first half than of the second."""
     begun = time.perf_counter()
-    while time.perf_counter() < begun + seconds * 0.6:
-        sum(range(1000))
-    time.sleep(max(0.0, begun + seconds - time.perf_counter()))
+    while (gone := time.perf_counter() - begun) < seconds:
+        burst = time.process_time() + (0.04 if gone < seconds / 2 else 0.02)
+        while time.process_time() < burst:
+            sum(range(1000))
+        time.sleep(0.02)
 
 
 def _children(seconds: float) -> None:
