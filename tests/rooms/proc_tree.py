@@ -31,6 +31,16 @@ class ProcTree:
             self._write(f"{pid}/io", f"rchar: 1\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\ncancelled_write_bytes: 9\n")
         self._relist()
 
+    def machine(self, *, cores, memory_kb):
+        """Say what the machine has."""
+        self.write("stat", "cpu 0 0 0 0 0 0 0 0\n" + "".join(f"cpu{n} 0 0 0 0 0 0 0 0\n" for n in range(cores)))
+        self.write("meminfo", f"MemTotal: {memory_kb} kB\n")
+
+    def write(self, path, text):
+        """Put any file there."""
+        os.makedirs(os.path.dirname(os.path.join(self.root, path)), exist_ok=True)
+        self._write(path, text)
+
     def remove(self, pid):
         """Have a process end; its children are then those of process 1."""
         for folder, _, files in list(os.walk(f"{self.root}/{pid}", topdown=False)):

@@ -44,7 +44,7 @@ class _Proc:
         found = {}
         for line in self._files[0].read().split(b"\nintr", 1)[0].splitlines():
             words = line.split()
-            if not words or not words[0].startswith(b"cpu"):
+            if len(words) < 5 or not words[0].startswith(b"cpu"):
                 continue
             try:
                 ticks = [number(word) for word in words[1:9]]

@@ -108,6 +108,7 @@ class Members:
         self._apart = {*apart, os.getpid()} - {pid}
         self._newest_file = Kept(f"{proc}/loadavg", 256)
         self._newest: int | None = None
+        self._ours = _is_ours(proc)
         self._scanned_s = float("-inf")
         self._founders: set[int] = set()  # pids of those in the tree who began a group or session that is still there
         self.all: dict[int, Member] = {}  # by pid, parents before their children
@@ -145,11 +146,9 @@ class Members:
             self._meet(self._list(), listed=True)
 
     def _tell_newest(self) -> int | None:
-        """Return the newest pid that was given; None where this /proc shows the pids of another namespace."""
+        """Return the newest pid that was given; None where that does not count the pids of this /proc."""
         try:
-            if os.readlink(f"{self._proc}/self") != str(os.getpid()):
-                return None
-            return int(self._newest_file.read().split()[-1])
+            return int(self._newest_file.read().split()[-1]) if self._ours else None
         except _ODD:
             return None
 
@@ -217,6 +216,14 @@ class Members:
         self._newest_file.close()
         for member in self.all.values():
             member.close()
+
+
+def _is_ours(proc: str) -> bool:
+    """Tell whether the pids there are those of our own namespace."""
+    try:
+        return os.readlink(f"{proc}/self") == str(os.getpid())
+    except OSError:
+        return False
 
 
 def fields_of(stat: bytes) -> list[bytes]:
