@@ -110,5 +110,5 @@ def _is_chip(folder: str) -> bool:
 
 def _add(channels: dict[str, Channel], label: str, factors: tuple[Number, ...], scale: float) -> None:
     rail = tag(label)
-    if rail and rail.upper() != "NC" and not label.startswith("sum of") and rail not in channels:
+    if rail and rail.upper() != "NC" and rail not in channels:
         channels[rail] = Channel(rail, factors, scale)
