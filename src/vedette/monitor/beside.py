@@ -16,7 +16,7 @@ from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
 
-_READY_S = 5.0
+_READY_S = 10.0  # a GPU driver that is loaded for us takes its time
 _ANSWER_S = 1.0
 _UNWANTED = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "PYTHONINSPECT", "PYTHONSTARTUP")
 
