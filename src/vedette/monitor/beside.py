@@ -85,6 +85,9 @@ class Beside:
         except OSError:
             self.let_go()
             self._complain("the monitor's process has ended before its time: what it saw last is not known here")
+        except BaseException:  # a Ctrl-C in the middle of a message: the rest of it would be taken for the next
+            self.let_go()
+            raise
 
     def _take(self, account: Account) -> None:
         if account.part.first >= self._heard:
