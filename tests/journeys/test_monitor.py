@@ -373,6 +373,30 @@ def test_a_ctrl_c_while_it_is_asked(where, finish, tmp_path):
     assert lines(tmp_path / "usage.jsonl")
 
 
+HANDLER = """
+import signal, sys, time
+from vedette.monitor import Monitor
+m = Monitor(interval_s=0.02, where=sys.argv[1]).start()
+asked = 0
+def ask(*_):
+    global asked
+    asked += len(m.stats()["t"]) >= 0 and m.summary()["samples"] >= 0
+signal.signal(signal.SIGALRM, ask)
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.003)
+while asked < 50: m.stats(), m.summary()
+signal.signal(signal.SIGALRM, lambda *_: m.stop())
+while m.running: m.stats(), m.summary()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(m.summary()["samples"] > 0)
+"""
+
+
+@pytest.mark.parametrize("where", ["thread", "process"])
+def test_a_signal_handler_may_ask_and_stop(where, finish):
+    """Even in the middle of an answer to its own thread: nothing hangs, and nothing raises."""
+    assert finish(HANDLER, where)[:2] == (0, "True\n")
+
+
 AROUND = """
 import asyncio, time
 import vedette

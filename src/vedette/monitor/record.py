@@ -127,7 +127,7 @@ class Record:
     def __init__(self, keep: int) -> None:
         """Keep so many moments; the sums are of all."""
         self._keep = keep
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the user's may ask while its own thread does
         self._t: array[int] = array("q")
         self._gone = 0  # moments that are kept no longer
         self._columns: dict[str, _Kept] = {}
@@ -139,7 +139,7 @@ class Record:
 
     def renew_lock(self) -> None:
         """Be usable in a fork child, whatever thread held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def begin(self, metrics: Mapping[str, Metric], primed: list[Sample]) -> None:
         """Begin a period: what comes is counted from this first look on."""
