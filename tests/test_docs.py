@@ -264,9 +264,9 @@ def fresh():
         end_hub(home)
 
 
-def execute(arguments, environ):
+def execute(arguments, environ, cwd=None):
     """Run to the end; what goes wrong is shown."""
-    return subprocess.run(arguments, env=environ, text=True, capture_output=True, timeout=60, check=False)
+    return subprocess.run(arguments, env=environ, cwd=cwd, text=True, capture_output=True, timeout=60, check=False)
 
 
 SEED = """
@@ -288,7 +288,7 @@ def test_python_examples(block, fresh, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block)
     assert execute([sys.executable, "-c", SEED], fresh).returncode == 0
-    done = execute([sys.executable, str(script)], fresh)
+    done = execute([sys.executable, str(script)], fresh, tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -153,6 +153,8 @@ class _Watch:
                 raise
         self._rounds = Rounds(plan, place, self._record, _say, outlets)
         self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
+        for port in self._rounds.ports:
+            _say(f"it can be read at port {port}")
         self._until = None if args.seconds is None else time.monotonic() + args.seconds
         if args.sensors and args.sensors != "all":
             for sensor_name, why in self._rounds.absent.items():

@@ -16,7 +16,7 @@ from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
 
-_READY_S = 5.0
+_READY_S = 10.0  # a GPU driver that is loaded for us takes its time
 _ANSWER_S = 1.0
 _UNWANTED = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "PYTHONINSPECT", "PYTHONSTARTUP")
 
@@ -29,6 +29,7 @@ class Beside:
         self._record = record
         self._trouble: dict[str, str] = {}
         self._heard = self._asked = 0
+        self._asking = False
         self.ended = ""
         self._talk: Talk | None = _spawn()
         try:
@@ -70,13 +71,15 @@ class Beside:
             self._talk = None
 
     def _ask(self, *, last: bool) -> None:
-        if self._talk is None:
+        talk = self._talk
+        if talk is None or self._asking:  # a signal handler of the user's, in the middle of an answer
             return
+        self._asking = True
         self._asked += 1
         try:
-            self._talk.say(Ask(self._asked, self._heard, last))
+            talk.say(Ask(self._asked, self._heard, last))
             deadline = time.monotonic() + _ANSWER_S
-            while (answer := self._talk.hear(deadline - time.monotonic())) is not None:
+            while (answer := talk.hear(deadline - time.monotonic())) is not None:
                 if isinstance(answer, Account):
                     self._take(answer)
                     if answer.id == self._asked:
@@ -85,6 +88,11 @@ class Beside:
         except OSError:
             self.let_go()
             self._complain("the monitor's process has ended before its time: what it saw last is not known here")
+        except BaseException:  # a Ctrl-C in the middle of a message: the rest of it would be taken for the next
+            self.let_go()
+            raise
+        finally:
+            self._asking = False
 
     def _take(self, account: Account) -> None:
         if account.part.first >= self._heard:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from vedette.model import Sample
 from vedette.sensor import Metric, flat_name
 
+_Group = tuple[str, tuple[tuple[str, str], ...]]  # a span and its tags
 _NO_INT = -(1 << 63)  # where a moment lacks a number; among floats it is NaN
 
 
@@ -26,6 +27,19 @@ class Sum(Struct, array_like=True):
     most: float | int | None = None
     last: float | int | None = None
     total: float | int = 0
+
+    def add(self, value: float, seconds: float, short: bool) -> None:
+        """Take a number that stood for so many seconds; a short time says nothing about the most there was."""
+        if value != value:  # noqa: PLR0124 - NaN, which would spoil every sum
+            return
+        if not self.counter:
+            self.weighted += value * seconds
+            self.seconds += seconds
+            if not short and (self.most is None or value > self.most):
+                self.most = value
+        elif self.last is not None and value > self.last:
+            self.total += value - self.last
+        self.last = value
 
     def plus(self, later: "Sum") -> "Sum":
         """Return the sum of two periods."""
@@ -82,7 +96,8 @@ class _Kept:
         self.data: array[Any] = array(code)
 
     def put(self, n: int, value: float) -> None:
-        self.pad(n)
+        if len(self.data) < n:
+            self.pad(n)
         try:
             self.data.append(value)
         except (TypeError, OverflowError):  # the first that is no small integer
@@ -90,8 +105,7 @@ class _Kept:
             self.data.append(value)
 
     def pad(self, n: int) -> None:
-        if len(self.data) < n:
-            self.data.extend([_NO_INT if self.data.typecode == "q" else math.nan] * (n - len(self.data)))
+        self.data.extend([_NO_INT if self.data.typecode == "q" else math.nan] * (n - len(self.data)))
 
     def to_floats(self) -> None:
         if self.data.typecode == "q":
@@ -113,11 +127,11 @@ class Record:
     def __init__(self, keep: int) -> None:
         """Keep so many moments; the sums are of all."""
         self._keep = keep
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the user's may ask while its own thread does
         self._t: array[int] = array("q")
         self._gone = 0  # moments that are kept no longer
         self._columns: dict[str, _Kept] = {}
-        self._groups: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, str]] = {}
+        self._groups: dict[_Group, dict[str, tuple[_Kept, Sum]]] = {}  # where to find them, quickly
         self._counters: frozenset[str] = frozenset()
         self._before = Sums()  # of earlier periods
         self._now = Sums({})
@@ -125,12 +139,12 @@ class Record:
 
     def renew_lock(self) -> None:
         """Be usable in a fork child, whatever thread held the lock."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def begin(self, metrics: Mapping[str, Metric], primed: list[Sample]) -> None:
         """Begin a period: what comes is counted from this first look on."""
         with self._lock:
-            self._before, self._now = self._total(), Sums({})
+            self._before, self._now, self._groups = self._total(), Sums({}), {}
             self._counters = frozenset(name for name, metric in metrics.items() if metric.kind == "counter")
             self._primed = primed
             for sample in primed:
@@ -148,34 +162,18 @@ class Record:
             self._now.samples += 1
             self._now.missed = missed
             for sample in samples:
-                key = (sample.span, tuple(sample.tags.items()))
-                flats = self._groups.setdefault(key, {})
+                group = self._groups.setdefault((sample.span, tuple(sample.tags.items())), {})
                 for name, value in sample.values.items():
-                    flat = flats.get(name)
-                    if flat is None:
-                        flat = flats[name] = flat_name(name, sample.span, sample.tags)
-                    column = self._columns.get(flat)
-                    if column is None:
-                        column = self._columns[flat] = _Kept(name, sample.span, sample.tags)
+                    column, total = group.get(name) or self._enter(group, sample, name)
                     column.put(n, value)
-                    self._add_up(flat, value, seconds, short=short, counter=name in self._counters)
+                    total.add(value, seconds, short)
             self._trim()
 
-    def _add_up(self, flat: str, value: float, seconds: float, *, short: bool, counter: bool) -> None:
-        if value != value:  # noqa: PLR0124 - NaN, which would spoil every sum
-            return
-        found = self._now.by_name.get(flat)
-        if found is None:
-            found = self._now.by_name[flat] = Sum(counter=counter)
-        if counter:
-            if found.last is not None and value > found.last:
-                found.total += value - found.last
-        else:
-            found.weighted += value * seconds
-            found.seconds += seconds
-            if not short and (found.most is None or value > found.most):
-                found.most = value
-        found.last = value
+    def _enter(self, group: dict[str, tuple[_Kept, Sum]], sample: Sample, name: str) -> tuple[_Kept, Sum]:
+        flat = flat_name(name, sample.span, sample.tags)
+        column = self._columns.setdefault(flat, _Kept(name, sample.span, sample.tags))
+        found = group[name] = column, self._now.by_name.setdefault(flat, Sum(name in self._counters))
+        return found
 
     def _trim(self) -> None:
         over = len(self._t) - self._keep
@@ -220,7 +218,7 @@ class Record:
             start, end = self._window()
             times = self._t[start:end].tolist()
             columns = [(one.span, one.tags, one.name, one.told(start, end)) for one in self._columns.values()]
-        groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[str, list[Any]]]] = {}
+        groups: dict[_Group, list[tuple[str, list[Any]]]] = {}
         for span, tags, name, values in columns:
             groups.setdefault((span, tuple(tags.items())), []).append((name, values))
         found = []

@@ -17,6 +17,7 @@ from vedette.monitor.plan import DEFAULT, KEEP, Plan, make
 from vedette.monitor.record import Record
 
 _all: "weakref.WeakSet[Monitor]" = weakref.WeakSet()
+_running: "set[Monitor]" = set()  # one that nobody holds goes on until the end of the program
 
 
 class Monitor:
@@ -92,6 +93,7 @@ class Monitor:
             try:
                 self._form = self._begin()
                 self._owner = os.getpid()
+                _running.add(self)
             except (MonitorError, RuntimeError) as error:  # for want of processes or threads; the work goes on
                 self._failed = str(error)
                 say_once(f"nothing is monitored: {error}")
@@ -109,6 +111,7 @@ class Monitor:
         with self._lock:
             if self._owner == os.getpid():
                 self._owner = 0
+                _running.discard(self)
                 self._form.stop()
 
     def stats(self) -> dict[str, list[Any]]:
@@ -154,11 +157,12 @@ class Monitor:
 
 
 def _stop_all() -> None:
-    for monitor in list(_all):
+    for monitor in list(_running):
         monitor.stop()
 
 
 def _after_fork() -> None:
+    _running.clear()
     for monitor in list(_all):
         monitor._after_fork()  # noqa: SLF001 - the other half of the same class
 
