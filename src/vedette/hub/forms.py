@@ -185,8 +185,8 @@ class FormServer:
 
         assert self._listener is not None
         config = uvicorn.Config(
-            _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30,
+            _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, log_level="critical",
+            access_log=False, server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30,
             timeout_graceful_shutdown=_GRACE_S,
         )  # fmt: skip
         await self._forms.begin()
@@ -252,6 +252,10 @@ def _app(forms: Forms) -> Callable[..., Awaitable[None]]:
             return 408, "the body did not come in time"
         except OSError as error:
             return 503, f"it cannot be kept now: {error}"
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # the hub goes on; who sent it has it still
+            return 500, f"it could not be heard: {type(error).__name__}"
         return 200, "kept"
 
     async def app(scope: _Scope, receive: Any, send: Any) -> None:
