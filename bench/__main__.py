@@ -31,6 +31,7 @@ PARTS = {
     "top": ("top", "seconds"),
     "usage": ("usage", "seconds of each"),
     "console": ("console", "rounds"),
+    "sinks": ("sinks", "rounds"),
 }
 
 

@@ -177,6 +177,8 @@ class FormServer:
         """Take the port, so that whoever comes waits; return where that is, or raise OSError."""
         family = socket.AF_INET6 if ":" in self._bind.host else socket.AF_INET
         self._listener = socket.create_server((self._bind.host, self._bind.port), family=family, backlog=128)
+        # Whom it accepts inherits this: asyncio sets it for sockets alone that name their protocol, and these do not.
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return str(Address("", self._bind.host, self._listener.getsockname()[1]))
 
     async def start(self) -> None:
@@ -185,9 +187,9 @@ class FormServer:
 
         assert self._listener is not None
         config = uvicorn.Config(
-            _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, log_level="critical",
-            access_log=False, server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30,
-            timeout_graceful_shutdown=_GRACE_S,
+            _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, access_log=False,
+            log_level="critical", server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
         )  # fmt: skip
         await self._forms.begin()
         self._server = _server(config)
