@@ -32,6 +32,7 @@ PARTS = {
     "usage": ("usage", "seconds of each"),
     "console": ("console", "rounds"),
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
+    "sinks": ("sinks", "rounds"),
 }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette import settings
+from vedette import settings, sinks
 from vedette.cli import build_parser
 from vedette.client.run import Run
 from vedette.home import Home
@@ -217,6 +217,17 @@ def test_the_commands_that_are_shown():
 
     for line in shown:
         build_parser().parse_args(shlex.split(line)[1:])
+
+
+@pytest.mark.parametrize("name", sinks.SINKS)
+def test_sinks(name):
+    """Every sink has a heading, and below it each option that it takes."""
+    body = sections(REFERENCE, 3)[name]
+    taken = re.search(r"options\(text, \((.*?)\)\)", inspect.getsource(sinks.find(name)))[1]
+
+    assert f"`{name}" in body
+    for option in re.findall(r"\w+", taken):
+        assert re.search(rf"\b{option}\b", body), option
 
 
 def tables():

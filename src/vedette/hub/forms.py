@@ -177,6 +177,8 @@ class FormServer:
         """Take the port, so that whoever comes waits; return where that is, or raise OSError."""
         family = socket.AF_INET6 if ":" in self._bind.host else socket.AF_INET
         self._listener = socket.create_server((self._bind.host, self._bind.port), family=family, backlog=128)
+        # Whom it accepts inherits this: asyncio sets it for sockets alone that name their protocol, and these do not.
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return str(Address("", self._bind.host, self._listener.getsockname()[1]))
 
     async def start(self) -> None:
@@ -186,8 +188,8 @@ class FormServer:
         assert self._listener is not None
         config = uvicorn.Config(
             _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30,
-            timeout_graceful_shutdown=_GRACE_S,
+            log_level="critical", server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
         )  # fmt: skip
         await self._forms.begin()
         self._server = _server(config)
@@ -252,6 +254,10 @@ def _app(forms: Forms) -> Callable[..., Awaitable[None]]:
             return 408, "the body did not come in time"
         except OSError as error:
             return 503, f"it cannot be kept now: {error}"
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # the hub goes on; who sent it has it still
+            return 500, f"it could not be heard: {type(error).__name__}"
         return 200, "kept"
 
     async def app(scope: _Scope, receive: Any, send: Any) -> None:

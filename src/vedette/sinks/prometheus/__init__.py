@@ -96,6 +96,7 @@ class Prometheus:
         self._plain = Plain(config.wanted) if config.names == "plain" else None
         self._values: dict[_Key, tuple[float, float]] = {}  # value and when it came, replaced whole
         self._told: dict[str, Metric] = {}  # by the name that it is shown under
+        self._names: dict[tuple[str, bool], str] = {}  # by what it is called here, and whether it is the host's
         self._last_s = self._gap_s = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -122,7 +123,7 @@ class Prometheus:
                 tags = dict(sample.tags) if host or not self._pid else {"pid": self._pid, **sample.tags}
                 labels = tuple(sorted((_label(key), value) for key, value in tags.items()))
                 for raw, value in sample.values.items():
-                    name = self._name(raw, "host" if host else "process")
+                    name = self._names.get((raw, host)) or self._name(raw, host=host)
                     values[name, labels] = float(value), now
         if self._last_s:
             self._gap_s = now - self._last_s
@@ -132,14 +133,15 @@ class Prometheus:
     def _is_old(self, at: float, now: float) -> bool:
         return self._gap_s > 0 and now - at > max(_STAYS_S, _STAYS_MOMENTS * self._gap_s)
 
-    def _name(self, raw: str, scope: str) -> str:
+    def _name(self, raw: str, *, host: bool) -> str:
         metric = self._metrics.get(raw) or Metric("gauge", raw)
         name = _NOT_IN_NAMES.sub("_", raw)
         for short, spelled in _UNITS.items():
             if name.endswith(short):
                 name = name.removesuffix(short) + spelled
                 break
-        name = f"vedette_{scope}_{name}".removesuffix("_total")
+        name = f"vedette_{'host' if host else 'process'}_{name}".removesuffix("_total")
+        self._names[raw, host] = name
         self._told.setdefault(name, metric)
         return name
 
