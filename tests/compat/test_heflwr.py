@@ -21,8 +21,7 @@ import pytest
 from tests.journeys.conftest import eventually
 from vedette.compat.heflwr import log
 from vedette.compat.heflwr.monitor import process_monitor, thread_monitor
-from vedette.compat.heflwr.monitor.numbers import stats_of, summary_of
-from vedette.model import Sample
+from vedette.compat.heflwr.monitor.numbers import Account
 
 STATS = [
     "cpu_usage", "memory_usage", "network_bytes_sent", "network_bytes_recv",
@@ -245,6 +244,25 @@ def test_again(place, tmp_path):
 
 
 @BOTH
+def test_the_file_has_the_same_numbers(place, tmp_path):
+    """What stands in the file is what stats() tells, moment by moment, and what summary() adds up."""
+    monitor = place.FileMonitor(str(tmp_path / "log.txt"), 0.1)
+    monitor.start()
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_connection(one.getsockname()) as other:
+        while len(monitor.stats()["cpu_usage"]) < 4:
+            other.send(b"x" * 1000)
+            time.sleep(0.02)
+    monitor.stop()
+
+    lines = (tmp_path / "log.txt").read_text().splitlines()[1:]
+    written = [[float(word) for word in re.findall(r"[\d.]+", line)] for line in lines]
+    told = monitor.stats()
+    assert written == [list(row) for row in zip(*(told[key] for key in STATS[:4]), strict=True)]
+    for key, total in zip(STATS[2:4], SUMMARY[2:4], strict=True):
+        assert sum(told[key]) == monitor.summary()[total] > 0
+
+
+@BOTH
 def test_children_count(place, tmp_path):
     """What children of the process use is used."""
     monitor = place.FileMonitor(str(tmp_path / "log.txt"), 0.2)
@@ -297,31 +315,53 @@ def test_power_that_is_not_there(tmp_path, place):
     assert found["power_vdd_soc"] == []
 
 
-def moment(n, watts=None, **values):
-    """Return the samples of one moment, n seconds after the first."""
-    samples = [Sample(n * 10**9, n * 1000, values, "p")] if values else []
-    groups = ("in", "cpu_gpu_cv", "soc") if watts is not None else ()
-    power = [Sample(n * 10**9, n * 1000, {"power_w": watts}, "host-x", {"group": group}) for group in groups]
-    return samples + power
-
-
 def test_power_in_milliwatts():
     """Power is in mW by rail, and its sum is energy in mJ over the time that has really passed."""
-    moments = [moment(n, watts, cpu_percent=50.0) for n, watts in ((0, 4.0), (1, 5.0), (3, 6.5))]
-    found = stats_of([], moments, ("cpu", "power"))
-    total = {"host_energy_j[group=in]": {"total": 16.0}, "cpu_percent": {"mean": 50.0}, "seconds": 3.0}
+    stats = {"t": [0, 1, 3], "host_power_w[group=in]": [4.0, 5.0, None], "cpu_percent": [50.0, 50.0, 50.0]}
+    summary = {"host_energy_j[group=in]": {"total": 16.0}, "cpu_percent": {"mean": 50.0}, "seconds": 3.0}
+    found = Account().plus(("cpu", "power"), [], stats, summary)
 
-    assert found["power_vdd_in"] == found["power_vdd_soc"] == [4000.0, 5000.0, 6500.0]
-    assert found["memory_usage"] == []
-    assert summary_of([(("cpu", "power"), total)])["total_power_vdd_in"] == 16000.0
-    assert summary_of([(("cpu",), total)])["total_power_vdd_in"] == 0
+    assert found.stats["power_vdd_in"] == [4000.0, 5000.0]
+    assert found.stats["memory_usage"] == found.stats["power_vdd_soc"] == []
+    assert found.summary["total_power_vdd_in"] == 16000.0
+    assert Account().plus(("cpu",), [], stats, summary).summary["total_power_vdd_in"] == 0
 
 
 def test_averages_go_by_time():
-    """The average over two stretches weighs each by how long it was."""
-    long, short = ({"cpu_percent": {"mean": mean}, "seconds": s} for mean, s in ((10.0, 9.0), (100.0, 1.0)))
+    """The average over two starts weighs each by how long it was measured."""
+    found = Account()
+    for mean, seconds in ((10.0, 9.0), (100.0, 1.0)):
+        found = found.plus(("cpu",), [], {}, {"cpu_percent": {"mean": mean}, "seconds": seconds})
 
-    assert summary_of([(("cpu",), long), (("cpu",), short)])["avg_cpu_usage"] == pytest.approx(19.0)
+    assert found.summary["avg_cpu_usage"] == pytest.approx(19.0)
+
+
+@BOTH
+def test_metrics_that_change(place, tmp_path):
+    """What is set while it runs holds from then on; what was measured before stays."""
+    monitor = place.FileMonitor(str(tmp_path / "log.txt"), 0.05)
+    monitor.start()
+    eventually(lambda: len(monitor.stats()["cpu_usage"]) > 1)
+    monitor.set_metrics(cpu=False)
+    before = monitor.stats()
+    eventually(lambda: len(monitor.stats()["memory_usage"]) > len(before["memory_usage"]) + 1)
+    monitor.stop()
+
+    assert monitor.stats()["cpu_usage"] == before["cpu_usage"]
+    assert (tmp_path / "log.txt").read_text().splitlines()[-1].startswith("Memory Usage")
+
+
+def test_a_process_that_is_gone(tmp_path, capfd):
+    """To watch a process that is not there is said, and raises nothing."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    monitor = thread_monitor.FileMonitor(str(tmp_path / "log.txt"), 0.05)
+    monitor.pid = child.pid
+    monitor.start()
+    monitor.stop()
+
+    assert str(child.pid) in capfd.readouterr().err
+    assert monitor.stats()["cpu_usage"] == []
 
 
 @pytest.mark.parametrize("place", ["process", "thread"])

@@ -1,4 +1,4 @@
-"""A monitor in the original's words: one of ours for each stretch between start() and stop(), and what they found."""
+"""A monitor in the original's words: one of ours from each start() to its stop(), and all that they found."""
 
 import math
 import os
@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 from msgspec import structs
 
 from vedette.client.guard import say_once
-from vedette.compat.heflwr.monitor.numbers import Wanted, stats_of, summary_of
+from vedette.compat.heflwr.monitor.numbers import Account, Wanted
 from vedette.errors import VedetteError
 from vedette.monitor import Monitor
-from vedette.plain import KEYS, SENSORS
+from vedette.plain import SENSORS
 from vedette.sinks import form, prometheus, text
 
-_SHORTEST_S = 0.01  # the original takes 0, and then does nothing else
+_SHORTEST_S, _LONGEST_S = 0.01, 86_400.0  # the original takes 0, and then does nothing else
 
 
 class Watching:
@@ -31,12 +31,9 @@ class Watching:
         self.pid = os.getpid()
         self.interval = interval
         self.metrics = {"cpu": True, "memory": True, "network": True, "power": False}
-        self._stretches: list[tuple[Wanted, Monitor]] = []
         self._running = threading.Event()
-
-    @property
-    def _newest(self) -> Monitor | None:
-        return self._stretches[-1][1] if self._stretches else None
+        self._newest: Monitor | None = None
+        self._found: tuple[Account, tuple[Wanted, Monitor] | None] = Account(), None  # of before, and what adds to it
 
     def _sink(self, wanted: Wanted) -> tuple[str, Any]:
         raise NotImplementedError
@@ -55,26 +52,27 @@ class Watching:
             self.start()
 
     def start(self) -> None:
-        """Begin to measure; while it does already, do nothing. What is not there is said, and left out."""
-        if self._running.is_set():
+        """Begin to measure; while it does already, do nothing. What cannot be is said, and left out."""
+        if self._running.is_set() and self._newest is not None and self._newest.running:
             return
+        self.stop()
         wanted = tuple(name for name, on in self.metrics.items() if on)
-        made = self._made(wanted, (self._sink(wanted),))
-        try:
-            made.start()
-        except (VedetteError, OSError) as error:
-            say_once(f"{error}; it is measured all the same")
-            made = self._made(wanted, ())
-            made.start()
-        self._running.set()
-        self._stretches.append((wanted, made))
-        for name, why in made.absent.items():
-            say_once(f"{name} is not measured: {why}")
+        for sinks in ([self._sink(wanted)], []):
+            try:
+                made = self._made(wanted, sinks).start()
+            except (VedetteError, OSError) as error:
+                say_once(f"{error}; {'it is measured all the same' if sinks else 'nothing is measured'}")
+                continue
+            self._newest, self._found = made, (self._account(), (wanted, made))
+            self._running.set()
+            for name, why in made.absent.items():
+                say_once(f"{name} is not measured: {why}")
+            return
 
-    def _made(self, wanted: Wanted, to: tuple[tuple[str, Any], ...]) -> Monitor:
+    def _made(self, wanted: Wanted, to: list[tuple[str, Any]]) -> Monitor:
         return Monitor(
             to,
-            interval_s=max(_SHORTEST_S, self.interval),
+            interval_s=min(max(_SHORTEST_S, self.interval), _LONGEST_S),
             where=self._where if os.name == "posix" else "thread",
             pid=self.pid,
             sensors=sorted({SENSORS[name] for name in wanted or ("cpu",)}),
@@ -82,18 +80,24 @@ class Watching:
 
     def stop(self) -> None:
         """Take a last look, and measure no more."""
-        if self._running.is_set():
-            self._running.clear()
-            self._stretches[-1][1].stop()
+        self._running.clear()
+        if self._newest is not None:
+            self._newest.stop()
+
+    def _account(self, *, lists: bool = True) -> Account:
+        before, now = self._found
+        if now is None:
+            return before
+        wanted, made = now
+        return before.plus(wanted, made.primed, made.stats() if lists else {}, made.summary())
 
     def stats(self) -> dict[str, list[float]]:
         """Return what was measured at each moment until now, in a list for each number."""
-        found = [stats_of(made.primed, made.moments(), wanted) for wanted, made in self._stretches]
-        return {key: [value for one in found for value in one[key]] for key in KEYS}
+        return {key: list(values) for key, values in self._account().stats.items()}
 
     def summary(self) -> dict[str, float]:
         """Return averages by time, and totals, of all that was measured until now."""
-        return summary_of([(wanted, made.summary()) for wanted, made in self._stretches])
+        return self._account(lists=False).summary
 
 
 class ToFile(Watching):
