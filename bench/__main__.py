@@ -30,6 +30,7 @@ PARTS = {
     "sync": ("sync", "rounds"),
     "top": ("top", "seconds"),
     "usage": ("usage", "seconds of each"),
+    "sensors": ("sensors", "looks"),
     "console": ("console", "rounds"),
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
     "sinks": ("sinks", "rounds"),
