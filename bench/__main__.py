@@ -30,7 +30,10 @@ PARTS = {
     "sync": ("sync", "rounds"),
     "top": ("top", "seconds"),
     "usage": ("usage", "seconds of each"),
+    "sensors": ("sensors", "looks"),
     "console": ("console", "rounds"),
+    "monitors": ("monitors", "seconds of each that is watched for its cost"),
+    "sinks": ("sinks", "rounds"),
 }
 
 

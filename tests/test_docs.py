@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette import settings
+from vedette import settings, sinks
 from vedette.cli import build_parser
 from vedette.client.run import Run
 from vedette.home import Home
@@ -219,6 +219,17 @@ def test_the_commands_that_are_shown():
         build_parser().parse_args(shlex.split(line)[1:])
 
 
+@pytest.mark.parametrize("name", sinks.SINKS)
+def test_sinks(name):
+    """Every sink has a heading, and below it each option that it takes."""
+    body = sections(REFERENCE, 3)[name]
+    taken = re.search(r"options\(text, \((.*?)\)\)", inspect.getsource(sinks.find(name)))[1]
+
+    assert f"`{name}" in body
+    for option in re.findall(r"\w+", taken):
+        assert re.search(rf"\b{option}\b", body), option
+
+
 def tables():
     """Return every table and view that a user can ask, each with its columns."""
     with tempfile.TemporaryDirectory() as folder:
@@ -264,9 +275,9 @@ def fresh():
         end_hub(home)
 
 
-def execute(arguments, environ):
+def execute(arguments, environ, cwd=None):
     """Run to the end; what goes wrong is shown."""
-    return subprocess.run(arguments, env=environ, text=True, capture_output=True, timeout=60, check=False)
+    return subprocess.run(arguments, env=environ, cwd=cwd, text=True, capture_output=True, timeout=60, check=False)
 
 
 SEED = """
@@ -288,7 +299,7 @@ def test_python_examples(block, fresh, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block)
     assert execute([sys.executable, "-c", SEED], fresh).returncode == 0
-    done = execute([sys.executable, str(script)], fresh)
+    done = execute([sys.executable, str(script)], fresh, tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
 

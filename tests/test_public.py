@@ -45,7 +45,8 @@ def loaded(code, unwanted, **environ):
 def test_all_is_sorted_and_complete():
     """`__all__` is the surface as it is agreed on, sorted."""
     assert vedette.__all__ == [
-        "Progress", "Usage", "ask", "finish", "get", "init", "log", "mark", "metric", "runs", "series", "track",
+        "Progress", "Usage", "ask", "finish", "get", "init", "log", "mark", "metric", "monitored", "runs",
+        "series", "track",
     ]  # fmt: skip
     assert vedette.__all__ == sorted(vedette.__all__)
 
@@ -103,6 +104,19 @@ vedette.finish()
 def test_a_user_s_process_stays_light(home):
     """A process that takes part in a run loads neither numpy, sqlite3, rich nor asyncio, nor any room of the hub's."""
     assert loaded(WORK, AFTER_WORK) == set()
+
+
+MONITOR = """
+import vedette, os, tempfile
+with vedette.monitored(os.path.join(tempfile.mkdtemp(), "usage.jsonl"), interval_s=0.01) as monitor:
+    pass
+monitor.stats(), monitor.summary()
+"""
+
+
+def test_a_monitored_process_stays_light():
+    """A monitor in a thread loads none of what is heavy either, nor what the process form needs."""
+    assert loaded(MONITOR, [name for name in AFTER_WORK if name != "concurrent"]) == set()
 
 
 def test_the_check_of_weight_finds_what_is_heavy(home):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from vedette.client.current import finish, init, log, mark, metric, series
     from vedette.client.progress import Progress, track
     from vedette.client.usage import Usage
+    from vedette.monitor.around import monitored
 
     config: Attrs
     summary: Attrs
@@ -29,6 +30,7 @@ _HOMES = {
     "vedette.client.current": ("finish", "init", "log", "mark", "metric", "series"),
     "vedette.client.progress": ("Progress", "track"),
     "vedette.client.usage": ("Usage",),
+    "vedette.monitor.around": ("monitored",),
     "vedette.app": ("get", "runs"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
@@ -43,6 +45,7 @@ __all__ = [
     "log",
     "mark",
     "metric",
+    "monitored",
     "runs",
     "series",
     "track",

@@ -10,6 +10,7 @@ VedetteError            the root; the command line prints its sentence and exits
         VersionError    bytes written by a newer vedette than this one
         OldStoreError   a store of an older one, which must be brought up to date before it can be read
     StoreError          the store cannot be written to now: its disk is full, or another holds it
+    MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
         TakeInError     what was to be taken in cannot be; the hub says why
         StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
@@ -56,6 +57,10 @@ class OldStoreError(FormatError):
 
 class StoreError(VedetteError):
     """The store cannot be written to now; nothing of what was to be kept is."""
+
+
+class MonitorError(VedetteError):
+    """A monitor cannot be started."""
 
 
 class HubError(VedetteError):

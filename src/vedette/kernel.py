@@ -1,11 +1,15 @@
 """What Linux tells of processes and file systems. Elsewhere each answer is empty or None, never an error."""
 
-import fcntl
 import os
 import re
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs lustre gpfs beegfs ceph afs 9p glusterfs pvfs2 orangefs panfs wekafs "
@@ -23,7 +27,11 @@ _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 def host() -> str:
     """Return this machine's name."""
-    return os.uname().nodename
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    import socket  # noqa: PLC0415 - where nobody else tells
+
+    return socket.gethostname()
 
 
 def boot() -> str:
@@ -76,7 +84,7 @@ def wait_status(pid: int, pidfd: int) -> int | None:
         mask, code = struct.unpack_from("<Q", info)[0], struct.unpack_from("<i", info, 60)[0]
         if mask & _PIDFD_INFO_EXIT:
             return int(code)
-    except OSError:
+    except (OSError, AttributeError):
         pass
     fields = _stat(pid)
     if len(fields) > 49 and fields[0] in "ZX":

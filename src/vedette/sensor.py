@@ -14,11 +14,15 @@ _HOST_SPAN = "host-"
 
 
 class Place(Struct, frozen=True):
-    """Where to look: the process whose tree is watched, and the roots under which the kernel shows itself."""
+    """Where to look: the process whose tree is watched, and the roots under which the kernel shows itself.
+
+    The processes in `apart` are not part of that tree, nor is what descends from them: a monitor leaves itself out.
+    """
 
     pid: int
     proc: str = "/proc"
     sys: str = "/sys"
+    apart: tuple[int, ...] = ()
 
 
 class Metric(NamedTuple):

@@ -36,6 +36,7 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
     onward: str = ""  # the hub that all which other hubs ship here is passed on to; empty: it is kept here
     reroute: str = ""  # where to relay all that is meant for other hubs instead, when one has moved
+    heflwr: str = ""  # where it listens for clients of heflwr: HOST:PORT or :PORT, of this machine; empty: nowhere
     trusted_network: bool = False  # nobody listens there: connections may go without TLS
 
 

@@ -14,48 +14,38 @@ class ProcTree:
         self._parents = {}
 
     def add(
-        self, pid, ppid=1, *, name="job", started=100, cpu_s=0.0, pages=10, threads=1, io=(0, 0), state="S", argv=()
-    ):
-        """Put a process there, or change what it says."""
+        self, pid, ppid=1, *, name="job", started=100, cpu_s=0.0, waited_s=0.0, faults=(1, 0), pages=10, threads=1,
+        io=(0, 0), state="S", argv=(), group=0, session=0,
+    ):  # fmt: skip
+        """Put a process there, or change what it says; `waited_s`, `faults`: also of those that it has waited for."""
         self._parents[pid] = ppid
         for thread in range(pid, pid + threads):
             os.makedirs(f"{self.root}/{pid}/task/{thread}", exist_ok=True)
-        ticks = int(cpu_s * TICKS)
-        fields = [
-            state,
-            ppid,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            ticks,
-            0,
-            0,
-            0,
-            0,
-            0,
-            threads,
-            0,
-            started,
-            0,
-            pages,
-            *[0] * 28,
-        ]
+        ticks, waited = round(cpu_s * TICKS), round(waited_s * TICKS)
+        fields = [state, ppid, group, session, 0, 0, 0, faults[0], faults[1], 0, 0]
+        fields += [ticks, 0, waited, 0, 0, 0, threads, 0, started, 0, pages, *[0] * 28]
         self._write(f"{pid}/stat", f"{pid} ({name}) " + " ".join(map(str, fields)) + "\n")
+        self._write(f"{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\nPid:\t{pid}\n")
         self._write(f"{pid}/cmdline", "\0".join([*argv, ""]) if argv else "")
         if io is not None:
             self._write(f"{pid}/io", f"rchar: 1\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\ncancelled_write_bytes: 9\n")
         self._relist()
 
+    def machine(self, *, cores, memory_kb):
+        """Say what the machine has."""
+        self.write("stat", "cpu 0 0 0 0 0 0 0 0\n" + "".join(f"cpu{n} 0 0 0 0 0 0 0 0\n" for n in range(cores)))
+        self.write("meminfo", f"MemTotal: {memory_kb} kB\n")
+
+    def write(self, path, text):
+        """Put any file there."""
+        os.makedirs(os.path.dirname(os.path.join(self.root, path)), exist_ok=True)
+        self._write(path, text)
+
     def remove(self, pid):
         """Have a process end; its children are then those of process 1."""
         for folder, _, files in list(os.walk(f"{self.root}/{pid}", topdown=False)):
             for file in files:
+                open(f"{folder}/{file}", "w").close()  # who has it open reads nothing more
                 os.unlink(f"{folder}/{file}")
             os.rmdir(folder)
         del self._parents[pid]

@@ -26,6 +26,7 @@ from tests.rooms.test_text import SEQUENCES, assert_harmless
 from vedette.cli import COMMANDS, main
 from vedette.home import Home
 from vedette.model import Event
+from vedette.sources import SENSORS
 from vedette.store.sqlite import VERSION, SqliteStore
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -337,11 +338,23 @@ def test_doctor(camp):
     done = call("doctor", home=camp)
 
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+    assert list(dict.fromkeys(line.split()[0] for line in done.stdout.splitlines())) == [
         "versions", "home", "disk", "hub", "keep", "spool", "store", "dropped", "damaged", "swallowed", "refused",
-        "all",
+        "sensors", "all",
     ]  # fmt: skip
     assert "2 runs" in done.stdout
+
+
+def test_doctor_tells_of_sensors():
+    """`doctor` names each sensor once, as there or as absent and why; that one is absent is nothing wrong."""
+    with tempfile.TemporaryDirectory() as root:
+        done = call("doctor", "--json", home=f"{root}/camp")
+    rows = [row for row in json.loads(done.stdout) if row["what"] == "sensors"]
+    there, absent = rows[0]["found"].split(", "), [row["found"].partition(": ") for row in rows[1:]]
+    assert sorted([*there, *(name.removeprefix("no ") for name, _, _ in absent)]) == sorted(SENSORS)
+    assert all(why for _, _, why in absent)
+    assert {"process", "host"} <= set(there)
+    assert not any(row["advice"] for row in rows)
 
 
 def test_doctor_finds_what_is_wrong():

@@ -47,6 +47,7 @@ def test_names_are_all_there_is():
         "hub.advertise": "",
         "hub.onward": "",
         "hub.reroute": "",
+        "hub.heflwr": "",
         "hub.trusted_network": False,
         "limits.connections": 1024,
         "limits.inbox_bytes": 1 << 30,

@@ -57,7 +57,21 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
     checks = [("versions", f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, {system}", ""), *_home(home)]
     if os.path.isdir(home.root):
         checks += [_disk(home), *_hub(home), *_spool(home), *_store(home)]
-    return checks
+    return checks + _sensors()
+
+
+def _sensors() -> list[tuple[str, str, str]]:
+    """Tell what can be measured here, and why something cannot."""
+    from vedette.sampler import find, known
+    from vedette.sensor import Place
+
+    sensors, absent = find(known(), Place(os.getpid()))
+    for sensor in sensors.values():
+        sensor.close()
+    return [
+        ("sensors", ", ".join(sensors) or "none", ""),
+        *(("sensors", f"no {name}: {why}", "") for name, why in absent.items()),
+    ]
 
 
 def _home(home: Home) -> list[tuple[str, str, str]]:

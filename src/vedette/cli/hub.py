@@ -3,6 +3,7 @@ examples:
   vedette hub
   vedette hub --address :7070          for jobs on other machines: prints what to put into VEDETTE_HUB there
   vedette hub --address :7070 --advertise login1.example.org
+  vedette hub --heflwr :5000           for heflwr's RemoteMonitor on this machine: each identifier becomes a run
   vedette hub --stop
 """
 
@@ -26,6 +27,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="listen for the hubs of other machines, too; :PORT for all interfaces, a NAME or path for a Unix socket",
     )
     parser.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told to connect to")
+    parser.add_argument(
+        "--heflwr", metavar="HOST:PORT", help="listen for clients of heflwr on this machine, too; :PORT is localhost's"
+    )
     parser.add_argument("--no-tls", action="store_true", help="without TLS beyond this machine, on a trusted network")
     parser.add_argument("--stop", action="store_true", help="end the hub that runs; nothing is lost by it")
     parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # whose pidfd was handed to us
@@ -39,13 +43,16 @@ def run(args: argparse.Namespace) -> int:
         return _stop(home, quiet=args.quiet)
     if args.quiet:
         _let_go(args.born_of)
+    from vedette.hub.forms import bind_address
     from vedette.hub.listener import listening
     from vedette.hub.service import run as serve
 
-    settings = _with(args.settings, address=args.address, advertise=args.advertise)
+    settings = _with(args.settings, address=args.address, advertise=args.advertise, heflwr=args.heflwr)
     try:
-        if settings.hub.address and not args.quiet and home.hub_pid():
+        if (settings.hub.address or settings.hub.heflwr) and not args.quiet and home.hub_pid():
             home.prepare()
+            if settings.hub.heflwr:
+                bind_address(settings.hub.heflwr)
             listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
             _stop(home, quiet=False)
         return serve(

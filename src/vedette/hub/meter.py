@@ -15,12 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from vedette.home import Home
+from vedette.hub.machine import Machine
 from vedette.hub.own import Own
 from vedette.kernel import host, host_span
 from vedette.model import HUB, Fact, Sample, Span
 from vedette.sampler import Schedule
 from vedette.sources.gpu import Gpus
-from vedette.sources.process import Machine, Process, command, look, machine, rates
+from vedette.sources.process import Process, command, look, rates
 
 _LINGER_S = 1.0  # somebody else may come
 _HOST_EVERY_S = 1.0  # at most
@@ -78,7 +79,8 @@ class Meter:
         self._by_pid: dict[int, str] = {}  # of several that one process speaks as, the newest
         self._known: dict[_Key, _Known] = {}
         self._unsaid: list[tuple[Fact, str]] = []
-        self._machine: Machine | None = None
+        self._machine = Machine(proc)
+        self._machine_s = float("-inf")
         self._t = 0
 
     def hear(self, wish: Wish) -> None:
@@ -234,20 +236,15 @@ class Meter:
     def _look_at_machine(
         self, at_s: float, samples: dict[str, list[Sample]], spans: dict[int, tuple[str, str]]
     ) -> None:
-        before = self._machine
-        if before is not None and at_s - before.at_s < 0.9 * _HOST_EVERY_S:
+        if at_s - self._machine_s < 0.9 * _HOST_EVERY_S:
             return
-        now = self._machine = machine(self._proc)
-        values: dict[str, float | int | bool] = {}
-        if now.memory_bytes is not None:
-            values["memory_bytes"] = now.memory_bytes
-        if before is not None and before.cpu_s is not None and now.cpu_s is not None:
-            values["cpu_percent"] = max(0.0, 100 * (now.cpu_s - before.cpu_s) / (now.at_s - before.at_s))
+        self._machine_s = at_s
+        told_of_host = self._machine.look(self._t)
         gpus = self._gpus.look() if self._gpus is not None else {}
         t, step, here = self._t, self._t // 10**6, host_span()
         for upstream in {target.upstream for target in self._targets.values()}:
             heard = samples.setdefault(upstream, [])
-            heard += [Sample(t, step, values, here)] if values else []
+            heard += told_of_host
             for index, gpu in gpus.items():
                 told = {
                     "gpu_percent": gpu.percent, "gpu_memory_bytes": gpu.memory_bytes,
@@ -260,6 +257,11 @@ class Meter:
                 if pid in spans:
                     upstream, span = spans[pid]
                     samples[upstream].append(Sample(t, step, {"gpu_memory_bytes": memory}, span, {"gpu": str(index)}))
+
+    def close(self) -> None:
+        """Let go of all that is open."""
+        self.voice.close()
+        self._machine.close()
 
     def _say(self, fact: Fact, upstream: str) -> None:
         self._unsaid.append((fact, upstream))
@@ -327,7 +329,7 @@ def main() -> None:
     try:
         serve(meter, sys.stdin.fileno())
     finally:
-        meter.voice.close()
+        meter.close()
         if gpus is not None:
             gpus.shut()
 

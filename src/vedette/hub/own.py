@@ -47,6 +47,11 @@ class Own:
             raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
         self._unsynced.add(upstream)
 
+    @property
+    def lost(self) -> int:
+        """How many numbers there was no room for, in the spools that are being written to."""
+        return sum(spool.samples.lost for spool in self._spools.values())
+
     def sample(self, samples: list[Sample], upstream: str = "") -> None:
         """Say numbers to a hub; what there is no room for is lost, and counted in the spool."""
         if upstream not in self._spools:

@@ -22,6 +22,7 @@ from vedette.hub import address as addresses
 from vedette.hub import takein
 from vedette.hub.address import Address
 from vedette.hub.door import Door, most_strangers
+from vedette.hub.forms import Forms, FormServer, bind_address
 from vedette.hub.keeper import Keeper
 from vedette.hub.listener import Listener, Listening, listening
 from vedette.hub.relay import Relay, Session
@@ -63,6 +64,8 @@ def run(
     os.umask(0o077)
     home.prepare()
     listen = listening(home, settings, tls=tls)
+    if settings.hub.heflwr:
+        bind_address(settings.hub.heflwr)
     for upstream in (settings.hub.onward, settings.hub.reroute):
         if upstream:
             addresses.parse(upstream)  # what is wrong with it is said at once
@@ -150,6 +153,9 @@ class _Service:
         self._door = Door(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
         self.keeper.on_safe = self._acknowledge
         self.taking_in = takein.Queue(self.keeper)
+        self._forms: FormServer | None = None
+        if settings.hub.heflwr:
+            self._forms = FormServer(bind_address(settings.hub.heflwr), Forms(home, self.in_keeper, self._door.refused))
 
     async def serve(self, *, quiet: bool) -> None:
         self._loop = asyncio.get_running_loop()
@@ -167,6 +173,8 @@ class _Service:
             most = most_strangers(self._settings.limits)
             listener = Listener(self._listen, self._home.socket, self._door.tcp, most, self._door.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
+        if self._forms is not None:
+            self._open_forms(self._forms, quiet=quiet)
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
             print(text, flush=True)  # noqa: T201 - the user asked
@@ -174,6 +182,8 @@ class _Service:
         keeping.start()
         await self._ended.wait()
         server.close()
+        if self._forms is not None:
+            await self._forms.close()
         if listener is not None:
             listener.close()
         for task in self._relaying:
@@ -189,14 +199,7 @@ class _Service:
         try:
             port = listener.open()
         except (OSError, SettingError) as error:
-            number = getattr(error, "errno", 0)
-            why = os.strerror(number) if number and number > 0 else str(error)
-            self._deaf = f"{listen.bind} cannot be listened on: {why}"
-            if not quiet:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._home.socket)
-                raise HubError(self._deaf) from None
-            self._complain(self._deaf)
+            self._say_deaf(f"{listen.bind}", error, quiet=quiet)
             self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._errand(self._open(listener, listen, quiet=quiet)))
             return
         told = listen.told
@@ -210,6 +213,30 @@ class _Service:
             print(f"{who} connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
         if not quiet and not told.path:
             print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
+
+    def _open_forms(self, forms: FormServer, *, quiet: bool) -> None:
+        """Listen for heflwr's clients; one that started by itself goes on without if need be."""
+        try:
+            where = forms.open()
+        except OSError as error:
+            self._say_deaf(self._pace.heflwr, error, quiet=quiet)
+            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._open_forms(forms, quiet=quiet))
+            return
+        self._deaf = ""
+        self._errand(forms.start())
+        if not quiet:
+            print(f"heflwr's clients send to {where}", flush=True)  # noqa: T201 - the user asked
+
+    def _say_deaf(self, where: str, error: Exception, *, quiet: bool) -> None:
+        """Say that a port cannot be had, to `doctor` and in the log; to a user, as an error that ends this."""
+        number = getattr(error, "errno", 0)
+        why = os.strerror(number) if number and number > 0 else str(error)
+        self._deaf = f"{where} cannot be listened on: {why}"
+        if not quiet:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._home.socket)
+            raise HubError(self._deaf) from None
+        self._complain(self._deaf)
 
     def _errand(self, doing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(doing)
@@ -345,13 +372,18 @@ class _Service:
                 self._sweep()  # when everybody has an answer
             taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._door.publish, news))
             more = more or taking
-            if more or not self.keeper.idle or self._sweeper.busy or asked or self._listen is not None:
+            if more or not self.keeper.idle or self._sweeper.busy or asked or self._stays:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
             if not more:  # many who say little must not cost much: looking at them takes a tenth of the time at most
                 took_s = time.monotonic() - begun
                 self._wake.wait(max(self._pace.turn_s, min(_REST * took_s, self.keeper.flush_in_s)))
+
+    @property
+    def _stays(self) -> bool:
+        """Whether others may come to it at any time, who could not start one."""
+        return self._listen is not None or self._forms is not None
 
     def _complain(self, text: str) -> None:
         """Put a sentence into the log, if it is a new one; the disk that the log is on may be full."""

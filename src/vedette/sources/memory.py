@@ -5,7 +5,8 @@ import re
 import time
 from typing import NamedTuple
 
-_UNLIMITED = 1 << 60  # version 1 writes "no limit" as a very large number
+from vedette import cgroup
+
 _KILLED = re.compile(r"out of memory[^\n]*: Killed process (\d+)", re.IGNORECASE)
 _LOG = "/dev/kmsg"
 _SLACK_S = 5.0  # between the clock of the log and ours
@@ -37,7 +38,9 @@ class Shortage(NamedTuple):
 
 def begin(pid: int, proc: str = "/proc") -> Baseline:
     """Take down how the counters of a process's cgroups stand now; nothing of it raises."""
-    return Baseline(pid, tuple(_level(path) for path in _paths(pid, proc)), time.clock_gettime(time.CLOCK_MONOTONIC))
+    return Baseline(
+        pid, tuple(_level(path) for path in cgroup.paths(pid, "memory", proc)), time.clock_gettime(time.CLOCK_MONOTONIC)
+    )
 
 
 def shortage(before: Baseline, log: str = _LOG) -> Shortage | None:
@@ -54,67 +57,22 @@ def _rose(old: int | None, new: int | None) -> bool:
     return new is not None and new > (old or 0)
 
 
-def _paths(pid: int, proc: str) -> list[str]:
-    """Return the directories of a process's memory cgroup and of those above it, the nearest first."""
-    mounts = _mounts(proc)
-    for line in _read(f"{proc}/{pid}/cgroup").splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        version = 1 if "memory" in controllers.split(",") else 2 if (number, controllers) == ("0", "") else 0
-        if version not in mounts or (version == 2 and 1 in mounts):
-            continue
-        point, root = mounts[version]
-        inside = path[len(root) :] if root != "/" and (path + "/").startswith(root + "/") else path
-        parts = [part for part in inside.split("/") if part not in ("", "..")]
-        return [os.path.join(point, *parts[:depth]) for depth in range(len(parts), -1, -1)]
-    return []
-
-
-def _mounts(proc: str) -> dict[int, tuple[str, str]]:
-    found: dict[int, tuple[str, str]] = {}
-    for line in _read(f"{proc}/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if len(fields) < 5 or len(kind) < 3:
-            continue
-        if kind[0] == "cgroup" and "memory" in kind[2].split(","):
-            found.setdefault(1, (fields[4], fields[3]))
-        elif kind[0] == "cgroup2":
-            found.setdefault(2, (fields[4], fields[3]))
-    return found
-
-
 def _level(path: str) -> Level:
     old = _table(path + "/memory.oom_control")
     if old:
-        limit = _number(path + "/memory.limit_in_bytes")
-        limit = None if limit is None or limit >= _UNLIMITED else limit
-        return Level(path, old.get("oom_kill"), _number(path + "/memory.failcnt"), limit)
+        return Level(path, old.get("oom_kill"), cgroup.number(path + "/memory.failcnt"), cgroup.memory_limit(path))
     events, local = _table(path + "/memory.events"), _table(path + "/memory.events.local")
-    return Level(path, events.get("oom_kill"), (local or events).get("oom"), _number(path + "/memory.max"))
+    return Level(path, events.get("oom_kill"), (local or events).get("oom"), cgroup.memory_limit(path))
 
 
 def _peak(path: str) -> int | None:
-    old = _number(path + "/memory.max_usage_in_bytes")
-    return old if old is not None else _number(path + "/memory.peak")
+    old = cgroup.number(path + "/memory.max_usage_in_bytes")
+    return old if old is not None else cgroup.number(path + "/memory.peak")
 
 
 def _table(path: str) -> dict[str, int]:
-    pairs = (line.split() for line in _read(path).splitlines())
+    pairs = (line.split() for line in cgroup.read(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
-def _number(path: str) -> int | None:
-    text = _read(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read(1 << 20)
-    except OSError:
-        return ""
 
 
 def _in_log(before: Baseline, log: str) -> bool:

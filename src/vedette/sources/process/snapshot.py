@@ -1,4 +1,4 @@
-"""Processes as the kernel counts them: one pass over the trees of some roots is a snapshot, two give rates.
+"""Many trees at once, process by process: one pass over the trees of some roots is a snapshot, two give rates.
 
 A process that is gone, or that may not be looked at, is passed over. What cannot be read of one that is there is None.
 """
@@ -33,14 +33,6 @@ class Snapshot(NamedTuple):
 
     at_s: float  # monotonic
     processes: dict[int, Process]
-
-
-class Machine(NamedTuple):
-    """The whole machine at one moment; None is what it does not tell."""
-
-    at_s: float
-    cpu_s: float | None
-    memory_bytes: int | None
 
 
 def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") -> Snapshot:
@@ -87,9 +79,23 @@ def rates(before: Process, after: Process, seconds: float) -> dict[str, float]:
     return values
 
 
-def machine(proc: str = "/proc") -> Machine:
-    """Look at the whole machine: the CPU time that was not idle, and the memory that is not to be had."""
-    return Machine(time.monotonic(), _busy_s(proc), _used_bytes(proc))
+def children(pid: int, proc: str = "/proc", *, one_thread: bool = False) -> list[int] | None:
+    """Return the pids of a process's children; None where the kernel keeps no list of them."""
+    tasks = f"{proc}/{pid}/task"
+    found: list[int] = []
+    try:
+        threads = [str(pid)] if one_thread else os.listdir(tasks)
+        for thread in threads:
+            try:
+                with open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:
+                    while chunk := file.read(1 << 16):
+                        found += map(int, chunk.split())
+            except FileNotFoundError:
+                if thread == str(pid):
+                    return None if os.path.isdir(f"{tasks}/{pid}") else []  # it has just gone
+    except _GONE:
+        return []
+    return found
 
 
 class _Walk:
@@ -129,29 +135,11 @@ class _Walk:
 
     def children(self, process: Process) -> list[int]:
         if self._by_parent is None:
-            try:
-                return self._listed(process)
-            except FileNotFoundError:
-                if not os.path.isdir(f"{self._proc}/{process.pid}/task/{process.pid}"):
-                    return []  # it has just gone
-                self._by_parent = self._scan()
-            except _GONE:
-                return []
+            listed = children(process.pid, self._proc, one_thread=process.threads == 1)
+            if listed is not None:
+                return listed
+            self._by_parent = self._scan()
         return self._by_parent.get(process.pid, [])
-
-    def _listed(self, process: Process) -> list[int]:
-        tasks = f"{self._proc}/{process.pid}/task"
-        threads = [str(process.pid)] if process.threads == 1 else os.listdir(tasks)
-        found: list[int] = []
-        for thread in threads:
-            try:
-                with open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:
-                    while chunk := file.read(1 << 16):
-                        found += map(int, chunk.split())
-            except FileNotFoundError:
-                if thread == str(process.pid):
-                    raise
-        return found
 
     def _scan(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
@@ -159,26 +147,6 @@ class _Walk:
             if name.isdigit() and (process := self.read(int(name))) is not None:
                 found.setdefault(process.ppid, []).append(process.pid)
         return found
-
-
-def _busy_s(proc: str) -> float | None:
-    try:
-        with open(f"{proc}/stat", "rb") as file:
-            ticks = [int(word) for word in file.readline().split()[1:9]]
-        user, nice, system, _idle, _waiting, irq, soft, steal = ticks
-        return (user + nice + system + irq + soft + steal) / _TICKS_PER_S
-    except _GONE:
-        return None
-
-
-def _used_bytes(proc: str) -> int | None:
-    try:
-        with open(f"{proc}/meminfo", "rb") as file:
-            lines = dict(line.split(b":", 1) for line in file.read().splitlines())
-        total, available = (int(lines[key].split()[0]) for key in (b"MemTotal", b"MemAvailable"))
-        return (total - available) * 1024
-    except (*_GONE, KeyError):
-        return None
 
 
 def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process]:

@@ -1,0 +1,327 @@
+"""watch what a command or a process uses, with all that it starts: CPU, memory, disk, network, GPU, power
+examples:
+  vedette monitor -- ./simulate --steps 1000
+  vedette monitor --pid 4711 --interval 5
+  vedette monitor --to usage.jsonl --to prometheus:8003 -- python train.py
+  vedette monitor --pid 4711 --sensors all --json | jq .cpu_percent
+  vedette monitor --pid 4711 --for 60 --to usage.csv
+
+Without --to there is a row for each moment: on stdout, or on stderr beside a command, whose own output is left alone.
+At the end a summary is on stderr. A command's exit code is ours, 128 and the signal's number if it was killed.
+"""
+
+import argparse
+import errno
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vedette.errors import NotFoundError, VedetteError
+from vedette.views.rows import Rows, summary_lines
+from vedette.views.text import clean, duration, size
+
+if TYPE_CHECKING:
+    import resource
+
+    from vedette.launch.gate import Gate
+    from vedette.model import Sample
+    from vedette.monitor.plan import Plan
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
+_BY_THE_KERNEL = 0x80  # si_code: a terminal has sent it to all its foreground processes
+_MOST_S = 10**8
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument(
+        "--pid", type=int, metavar="N", help="watch this process, and all that descends from it"
+    ).completer = _complete_pids  # type: ignore[attr-defined]
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default 1)"
+    )
+    parser.add_argument(
+        "--to", action="append", default=[], metavar="SINK",
+        help="where it goes: a path (.jsonl, .csv, .txt, .log) or NAME:TEXT; may come more than once",
+    ).completer = _complete_sinks  # type: ignore[attr-defined]  # fmt: skip
+    parser.add_argument(
+        "--sensors", default="", metavar="NAMES", help="what to look at, such as process,gpu; or all"
+    ).completer = _complete_sensors  # type: ignore[attr-defined]
+    parser.add_argument("--for", type=float, dest="seconds", metavar="S", help="look for so many seconds")
+    parser.add_argument("--json", action="store_true", help="a JSON object for each moment, the summary as the last")
+    parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, behind --")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch; return the command's exit code, or 130 after a Ctrl-C, else 0."""
+    from vedette.monitor.plan import DEFAULT, make
+
+    command = args.CMD[1:] if args.CMD[:1] == ["--"] else args.CMD
+    if bool(command) == (args.pid is not None):
+        raise VedetteError("what is to be watched? Say --pid N, or a command behind --, and not both")
+    if args.seconds is not None and not 0 < args.seconds <= _MOST_S:
+        raise VedetteError(f"--for takes seconds, more than 0 and at most {_MOST_S}")
+    plan = make(
+        args.to, interval_s=args.interval, where="thread", pid=args.pid, sensors=args.sensors or DEFAULT, keep=1
+    )
+    return _command(plan, args, command) if command else _process(plan, args)
+
+
+def _process(plan: "Plan", args: argparse.Namespace) -> int:
+    from vedette.launch.local import held
+    from vedette.monitor.life import Life, exists
+    from vedette.sources.process import command
+
+    if not exists(plan.pid):
+        raise NotFoundError(f"there is no process {plan.pid}")
+    with held(_ENDING):
+        life = Life(plan.pid)
+        watch = _Watch(plan, args, plan.pid, " ".join(command(plan.pid)), sys.stdout)
+        ended = watch.until_end(life)
+        watch.finish()
+        watch.close()
+    if ended in _ENDING:
+        return 130 if ended == signal.SIGINT else 128 + ended
+    if not ended and not args.json:
+        _say(f"process {plan.pid} has ended")
+    return 0
+
+
+def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
+    from vedette.launch.gate import Gate
+    from vedette.launch.local import held
+    from vedette.monitor.life import Life
+
+    if shutil.which(command[0]) is None and not os.path.exists(command[0]):
+        _say(f"there is no command {command[0]!r}")
+        return 127
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may ignore it, and the status would be lost
+    with held(_PASSED_ON) as before:
+        gate = Gate(command, os.environ, before)
+        watch = None
+        try:
+            watch = _Watch(plan, args, gate.pid, " ".join(command), sys.stderr, gate)
+        except OSError as error:
+            _say(f"{command[0]} cannot be started: {error.strerror}")
+            return 127 if error.errno == errno.ENOENT else 126
+        life = Life(gate.pid)
+        watch.until_end(life, command=True)
+        watch.finish()  # while what is left of it can still be looked at
+        _, status, used = os.wait4(gate.pid, 0)
+        watch.close(used)
+    return os.waitstatus_to_exitcode(status) if not os.WIFSIGNALED(status) else 128 + os.WTERMSIG(status)
+
+
+class _Watch:
+    """One monitor that shows itself."""
+
+    def __init__(
+        self, plan: "Plan", args: argparse.Namespace, pid: int, name: str, out: Any, gate: "Gate | None" = None
+    ) -> None:
+        """Open the sinks, and only then the gate: what cannot be written keeps a command from being started."""
+        from vedette import sampler
+        from vedette.monitor.outlets import Outlet, open_all
+        from vedette.monitor.record import Record
+        from vedette.monitor.rounds import Rounds
+        from vedette.sensor import Place
+
+        self._args, self._pid, self._name, self._out = args, pid, name, out
+        self._newest = _Newest()
+        self._record = Record(plan.keep)
+        place = Place(pid, apart=(os.getpid(),))
+        try:
+            sensors, _ = sampler.find(plan.sensors, place)  # for what their numbers mean; a command is another by then
+            outlets = [*open_all(plan, sampler.metrics(sensors), pid), Outlet("rows", self._newest)]
+            for sensor in sensors.values():
+                sensor.close()
+        except BaseException:
+            if gate is not None:
+                gate.shut()
+            raise
+        if gate is not None:
+            try:
+                gate.open()
+            except OSError:
+                for outlet in outlets:
+                    outlet.close(_say)
+                raise
+        self._rounds = Rounds(plan, place, self._record, _say, outlets)
+        self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
+        for port in self._rounds.ports:
+            _say(f"it can be read at port {port}")
+        self._until = None if args.seconds is None else time.monotonic() + args.seconds
+        if args.sensors and args.sensors != "all":
+            for sensor_name, why in self._rounds.absent.items():
+                _say(f"there is no {sensor_name} here: {why}")
+
+    def until_end(self, life: Any, *, command: bool = False) -> int:
+        """Look until the process has ended, which is 0, or a signal says so, or the time is over, which is -1."""
+        from vedette import kernel
+
+        signals = kernel.open_signals(_PASSED_ON if command else _ENDING)
+        ready = select.poll()
+        for fd in (signals, life.fd):
+            if fd is not None:
+                ready.register(fd, select.POLLIN)
+        try:
+            while not life.gone():
+                ready.poll(self._wait_ms(endless=life.fd is not None))
+                self._rounds.turn()
+                self._show()
+                for came in kernel.read_signals(signals):
+                    if not command:
+                        return int(came.number)
+                    if came.code != _BY_THE_KERNEL:
+                        os.kill(life.pid, came.number)
+                if self._until is not None and time.monotonic() >= self._until:
+                    self._rounds.finish()
+                    self._until = None
+                    if not command:
+                        return -1
+            return 0
+        finally:
+            os.close(signals)
+            while signal.sigtimedwait(_PASSED_ON if command else _ENDING, 0) is not None:
+                pass  # it came too late for the command, and is none of ours
+
+    def finish(self) -> None:
+        """Take the last look."""
+        self._rounds.finish()
+        self._show()
+
+    def close(self, used: "resource.struct_rusage | None" = None) -> None:
+        """Say what it all came to; of a command that has ended the kernel knows what it used in all."""
+        summary = self._record.summary()
+        if used is not None:
+            summary["kernel"] = {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": used.ru_maxrss * 1024}
+        if self._args.json:
+            from vedette.cli.output import json_line
+
+            self._print(json_line({"summary": summary, "trouble": self._rounds.trouble}))
+            return
+        missed = f", {summary['missed']} missed" if summary["missed"] else ""
+        count = summary["samples"]
+        name = clean(self._name, one_line=True)[: max(16, min(60, _terminal(sys.stderr)[0] - 44))]
+        watched = f"{name} ({self._pid})" if name else f"process {self._pid}"
+        _say(f"{watched}: {duration(summary['seconds'])}, {count} moment{'s' * (count != 1)}{missed}")
+        for line in summary_lines(summary):
+            _write(line)
+        if used is not None:
+            most = size(used.ru_maxrss * 1024)
+            _write(
+                f"  by the kernel's account CPU time {used.ru_utime + used.ru_stime:.2f}s, memory of one up to {most}"
+            )
+        for text in self._rounds.trouble.values():
+            _say(text)
+
+    def _wait_ms(self, *, endless: bool) -> int | None:
+        waits = [] if self._rounds.closed else [self._rounds.wait_s()]
+        if self._until is not None:
+            waits.append(max(0.0, self._until - time.monotonic()))
+        if not endless:
+            waits.append(1.0)
+        return int(min(waits) * 1000) + 1 if waits else None
+
+    def _show(self) -> None:
+        samples = self._newest.take()
+        if not samples or (self._args.to and not self._args.json):
+            return
+        from vedette.sensor import flat_name
+
+        values = {
+            flat_name(name, sample.span, sample.tags): value
+            for sample in samples
+            for name, value in sample.values.items()
+        }
+        if self._args.json:
+            self._print(_json_moment(samples[0].t, self._pid, values))
+            return
+        self._rows.fit(*_terminal(self._out))
+        for line in self._rows.lines(samples[0].t, values):
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if self._out is sys.stderr:  # a reader who has left keeps no command from going on
+            _write(line)
+            return
+        self._out.write(line + "\n")
+        self._out.flush()
+
+
+class _Newest:
+    """A sink that holds the newest moment until it is shown."""
+
+    lost = 0
+
+    def __init__(self) -> None:
+        self._samples: list[Sample] = []
+
+    def put(self, samples: "list[Sample]") -> None:
+        self._samples = samples
+
+    def take(self) -> "list[Sample]":
+        samples, self._samples = self._samples, []
+        return samples
+
+    def close(self) -> None:
+        pass
+
+
+def _json_moment(t: int, pid: int, values: Mapping[str, float]) -> str:
+    from datetime import UTC, datetime
+
+    from vedette.cli.output import json_line
+
+    return json_line({"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t, "pid": pid, **values})
+
+
+def _terminal(out: Any) -> tuple[int, int]:
+    """Return how wide and high the terminal is; without one, rows are whole, below one header."""
+    try:
+        found = os.get_terminal_size(out.fileno())
+        return found.columns or 80, found.lines or 24
+    except (OSError, ValueError):
+        return 1000, 0
+
+
+def _say(text: str) -> None:
+    _write(f"vedette: {clean(text, one_line=True)}")
+
+
+def _write(line: str) -> None:
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
+def _complete_pids(prefix: str, **_: Any) -> list[str]:
+    from vedette import kernel
+
+    try:
+        return [str(pid) for pid in kernel.parents() if str(pid).startswith(prefix)]
+    except OSError:
+        return []
+
+
+def _complete_sinks(prefix: str, **_: Any) -> list[str]:
+    import glob
+
+    from vedette.sinks import SINKS
+
+    paths = [path for path in glob.glob(glob.escape(prefix) + "*")[:100] if ":" not in prefix]
+    return [f"{name}:" for name in SINKS if name.startswith(prefix)] + paths
+
+
+def _complete_sensors(prefix: str, **_: Any) -> list[str]:
+    from vedette.sources import SENSORS
+
+    before, comma, last = prefix.rpartition(",")
+    return [before + comma + name for name in ("all", *SENSORS) if name.startswith(last)]

@@ -1,0 +1,45 @@
+"""The three monitors in a process of their own: it also sees a program that holds the GIL."""
+
+import threading
+from typing import NamedTuple
+
+from vedette.compat.heflwr.monitor import watching
+from vedette.monitor import Monitor
+
+
+class _Process(NamedTuple):
+    """A monitor's process, as far as the original's users know one."""
+
+    pid: int
+    monitor: Monitor
+
+    def is_alive(self) -> bool:
+        """Tell whether it still measures."""
+        return self.monitor.running
+
+
+class _InProcess(watching.Watching):
+    _where = "process"
+
+    @property
+    def monitoring(self) -> threading.Event:
+        """Whether it measures now: `monitoring.is_set()`."""
+        return self._running
+
+    @property
+    def monitor_process(self) -> _Process | None:
+        """Its process, from the first start() on."""
+        pid = self._newest and self._newest.worker
+        return _Process(pid, self._newest) if isinstance(pid, int) and self._newest else None
+
+
+class FileMonitor(_InProcess, watching.ToFile):
+    """Measures into a file."""
+
+
+class PrometheusMonitor(_InProcess, watching.ToPrometheus):
+    """Measures for Prometheus."""
+
+
+class RemoteMonitor(_InProcess, watching.ToRemote):
+    """Measures for a server."""

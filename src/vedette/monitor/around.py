@@ -1,0 +1,80 @@
+"""A monitor around a piece of code: `with vedette.monitored(...)`, or `@vedette.monitored(...)` above a function."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from vedette.monitor.plan import DEFAULT, KEEP
+from vedette.monitor.watch import Monitor
+
+
+class Monitored(Monitor):
+    """A monitor that also decorates functions. Each call has a monitor of its own; the newest is `.monitor` of it."""
+
+    def __init__(self, to: Any = (), **wishes: Any) -> None:
+        """Take what a monitor takes."""
+        super().__init__(to, **wishes)
+        self._fresh = functools.partial(Monitor, to, **wishes)
+
+    def __call__(self, function: Callable[..., Any]) -> Any:
+        """Have a function monitored from its beginning to its end, also if it is a generator or async."""
+
+        def begin() -> Monitor:
+            call.monitor = self._fresh()  # type: ignore[attr-defined]
+            return call.monitor  # type: ignore[attr-defined, no-any-return]
+
+        call = _around(function, begin)
+        return functools.wraps(function)(call)
+
+
+def monitored(
+    to: Any = (),
+    *,
+    interval_s: float = 1.0,
+    where: str = "thread",
+    pid: int | None = None,
+    sensors: str | Iterable[str] = DEFAULT,
+    keep: int = KEEP,
+) -> Any:
+    """Monitor a piece of code: as a context manager, which hands out the `Monitor`, or as a decorator.
+
+    What cannot be is raised as a VedetteError before the code begins; from then on nothing raises.
+    """
+    wishes = {"interval_s": interval_s, "where": where, "pid": pid, "sensors": sensors, "keep": keep}
+    if inspect.isroutine(to):  # @vedette.monitored, without parentheses
+        return Monitored(**wishes)(to)
+    return Monitored(to, **wishes)
+
+
+def _around(function: Callable[..., Any], begin: Callable[[], Monitor]) -> Callable[..., Any]:
+    if inspect.isasyncgenfunction(function):
+
+        async def stream(*args: Any, **kwargs: Any) -> Any:
+            with begin():
+                async with contextlib.aclosing(function(*args, **kwargs)) as items:
+                    async for item in items:
+                        yield item
+
+        return stream
+    if inspect.iscoroutinefunction(function):
+
+        async def wait(*args: Any, **kwargs: Any) -> Any:
+            with begin():
+                return await function(*args, **kwargs)
+
+        return wait
+    if inspect.isgeneratorfunction(function):
+
+        def generate(*args: Any, **kwargs: Any) -> Any:
+            with begin():
+                return (yield from function(*args, **kwargs))
+
+        return generate
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with begin():
+            return function(*args, **kwargs)
+
+    return run

@@ -1,0 +1,144 @@
+"""The process form, as seen by who started it: a program beside the user's, which a job that holds the GIL cannot stop.
+
+It is nobody's child (decisions/011): as one of ours it would show up in the user's own os.wait().
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+from vedette import kernel
+from vedette.client.guard import say_once
+from vedette.errors import MonitorError, SettingError
+from vedette.monitor.plan import Plan
+from vedette.monitor.record import Record
+from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
+
+_READY_S = 10.0  # a GPU driver that is loaded for us takes its time
+_ANSWER_S = 1.0
+_UNWANTED = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "PYTHONINSPECT", "PYTHONSTARTUP")
+
+
+class Beside:
+    """A monitor in a process of its own. If that dies, what it has told is still here, and `trouble` says so."""
+
+    def __init__(self, plan: Plan, record: Record) -> None:
+        """Start it, and wait until it is ready; raise SettingError for a bad sink, MonitorError if it cannot be."""
+        self._record = record
+        self._trouble: dict[str, str] = {}
+        self._heard = self._asked = 0
+        self._asking = False
+        self.ended = ""
+        self._talk: Talk | None = _spawn()
+        try:
+            self._talk.say(Begin(plan))
+            ready = self._talk.hear(_READY_S)
+        except OSError:
+            ready = Failed("the monitor's process could not start")
+        except BaseException:
+            self._talk.close()
+            raise
+        if not isinstance(ready, Ready):
+            self._talk.close()
+            if isinstance(ready, Failed) and ready.asked:
+                raise SettingError(ready.text)
+            raise MonitorError(
+                ready.text if isinstance(ready, Failed) else "the monitor's process was not ready in time"
+            )
+        self.worker, self.absent, self.ports = ready.pid, ready.absent, ready.ports
+        record.begin({}, ready.primed)
+
+    @property
+    def trouble(self) -> dict[str, str]:
+        """What has gone wrong, as far as it was told."""
+        return self._trouble
+
+    def refresh(self) -> None:
+        """Bring the record up to date."""
+        self._ask(last=False)
+
+    def stop(self) -> None:
+        """Have it take its last look, tell all, and end."""
+        self._ask(last=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Hang up; in a fork child that leaves the parent's alone."""
+        if self._talk is not None:
+            self._talk.close()
+            self._talk = None
+
+    def _ask(self, *, last: bool) -> None:
+        talk = self._talk
+        if talk is None or self._asking:  # a signal handler of the user's, in the middle of an answer
+            return
+        self._asking = True
+        self._asked += 1
+        try:
+            talk.say(Ask(self._asked, self._heard, last))
+            deadline = time.monotonic() + _ANSWER_S
+            while (answer := talk.hear(deadline - time.monotonic())) is not None:
+                if isinstance(answer, Account):
+                    self._take(answer)
+                    if answer.id == self._asked:
+                        return
+            self._complain("the monitor's process does not answer: what it has seen since is not known here")
+        except OSError:
+            self.let_go()
+            self._complain("the monitor's process has ended before its time: what it saw last is not known here")
+        except BaseException:  # a Ctrl-C in the middle of a message: the rest of it would be taken for the next
+            self.let_go()
+            raise
+        finally:
+            self._asking = False
+
+    def _take(self, account: Account) -> None:
+        if account.part.first >= self._heard:
+            self._heard = self._record.absorb(account.part)
+        self.ended = account.ended
+        self._trouble = account.trouble
+        for text in account.trouble.values():
+            say_once(text)
+
+    def _complain(self, text: str) -> None:
+        self._trouble = {**self._trouble, "monitor": text}
+        say_once(text)
+
+
+def _spawn() -> Talk:
+    """Start `python -m vedette.monitor` as nobody's child, through a small shell that is gone at once.
+
+    It is handed one end of a pair of sockets, and a pidfd of this process: children by fork inherit our end, so that
+    its closing is not all there is to know of our death.
+    """
+    if os.name != "posix":
+        raise SettingError("where='process' is for Linux and its like; where='thread' works here")
+    if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
+        raise MonitorError("the path of this Python is unknown, so no process can be started")
+    environ = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
+    environ["VEDETTE_MODE"] = "off"  # whatever a Python runs at its start begins no run
+    ours, theirs = socket.socketpair()
+    me = kernel.open_self()
+    handed = [theirs.fileno(), *([] if me is None else [me])]
+    argv = [sys.executable, "-P", "-m", "vedette.monitor", str(os.getpid()), *map(str, handed)]
+    try:
+        subprocess.Popen(
+            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
+            env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=handed, start_new_session=True,
+        ).wait()  # fmt: skip
+    except OSError as error:
+        ours.close()
+        raise MonitorError(f"the monitor's process could not be started: {error.strerror}") from None
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        if me is not None:
+            os.close(me)
+    return Talk(ours)

@@ -1,0 +1,216 @@
+"""Log messages over HTTP in the form that `logging.handlers.HTTPHandler` sends: to a hub of ours, or any old receiver.
+
+`POST /simple_log` has an identifier and the message, `POST /log` every attribute of a log record. A header beside it,
+`Vedette-Moment: SENDER N T`, tells a hub of ours when it was, and what it has heard already; others pass over it.
+"""
+
+import contextlib
+import http.client
+import logging
+import os
+import re
+import socket
+import threading
+import time
+import urllib.parse
+import uuid
+from collections import deque
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from vedette.errors import SettingError
+from vedette.model import Sample, new_id
+from vedette.plain import KEYS, Plain
+from vedette.sensor import Metric
+from vedette.sinks import options, wanted
+
+MOST_WAITING = 10_000  # moments
+_HEADER = "Vedette-Moment"
+_LOGGER = "HeFlwr"  # the name that its receivers know
+_PATIENCE_S = 5.0
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between tries, the last one for ever
+_MOST_REFUSALS = 3  # by a server in trouble, of one message
+_CLOSING_S = 1.0
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+_LABELS = dict(
+    zip(
+        KEYS,
+        ("Cpu Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD cpu_gpu_cv", "VDD soc"),
+        strict=True,
+    )
+)
+_PERCENT = KEYS[:2]
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+
+
+class Config(Struct, frozen=True):
+    """Who receives it, HOST:PORT, and as whose; `simple` or with every attribute of a log record."""
+
+    host: str
+    identifier: str = ""  # empty: one that is made up
+    simple: bool = True
+    wanted: tuple[str, ...] = ("cpu", "memory", "network")
+
+
+def parse(text: str) -> Config:
+    """Read `HOST:PORT[?identifier=NAME&full&wanted=cpu,power]`."""
+    host, chosen = options(text, ("identifier", "full", "wanted"))
+    config = Config(host, chosen.get("identifier", ""), "full" not in chosen, wanted(chosen, Config("").wanted))
+    _check(config)
+    return config
+
+
+class Form:
+    """Sends a message a moment, by a thread of its own; what cannot be sent waits, and is tried again."""
+
+    def __init__(self, config: Config) -> None:
+        """Begin to send, once there is something."""
+        _check(config)
+        self.lost = 0
+        self.trouble = ""
+        self.identifier = config.identifier or f"remote-monitor-{uuid.uuid4().hex}"
+        self._host = config.host
+        self._simple = config.simple
+        self._plain = Plain(config.wanted)
+        self._sender = new_id(10)
+        self._n = 0
+        self._waiting: deque[tuple[str, bytes]] = deque()  # a header and a body, the oldest first
+        self._news = threading.Condition()
+        self._ending_at: float | None = None
+        self._connection: http.client.HTTPConnection | None = None
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="vedette-form", daemon=True)
+        self._thread.start()
+
+    def prime(self, samples: list[Sample]) -> None:
+        """Take the first look, from which the counts of the first moment are taken."""
+        self._plain.of(samples)
+
+    def put(self, samples: list[Sample]) -> None:
+        """Have the message of a moment sent; one that tells nothing is none."""
+        numbers = self._plain.of(samples)
+        if not numbers:
+            return
+        message = "".join(f"{_LABELS[key]}: {_shown(key, value)}, " for key, value in numbers.items())
+        t = samples[0].t
+        self.post({"message": message} if self._simple else _record(message, t).__dict__, t)
+
+    def post(self, fields: Mapping[str, object], t: int) -> None:
+        """Have any other fields sent, as what was said at a time."""
+        fields = {"identifier": self.identifier, **fields}
+        self._n += 1
+        head = f"{self._sender} {self._n} {t}"
+        with self._news:
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.popleft()
+                self.lost += 1
+            self._waiting.append((head, urllib.parse.urlencode(fields, errors="replace").encode()))
+            self._news.notify()
+
+    def close(self) -> None:
+        """Send what waits, for a second at most and without a second try; what is left then is lost, and counted."""
+        if os.getpid() != self._pid:  # a fork child has neither thread nor connection
+            return
+        with self._news:
+            self._ending_at = time.monotonic() + _CLOSING_S
+            self._news.notify()
+        self._thread.join(_CLOSING_S)
+        with self._news:
+            self.lost += len(self._waiting)
+            self._waiting.clear()
+
+    def _run(self) -> None:
+        failures = refusals = 0
+        while True:
+            with self._news:
+                if failures and self._ending_at is None:
+                    self._news.wait_for(self._is_ending, _PAUSES_S[min(failures, len(_PAUSES_S)) - 1])
+                self._news.wait_for(lambda: bool(self._waiting) or self._is_ending())
+                if not self._waiting or (self._ending_at is not None and time.monotonic() >= self._ending_at):
+                    break
+                first = self._waiting[0]
+                last_try = self._is_ending()
+            status = self._send(*first)
+            if status < 0 or (status >= 500 and refusals < _MOST_REFUSALS):
+                failures += 1
+                refusals += status >= 500
+                if last_try:
+                    break
+                continue
+            failures = refusals = 0
+            with self._news:
+                if self._waiting and self._waiting[0] is first:  # else there was no room for it any more
+                    self._waiting.popleft()
+                    self.lost += status >= 300
+            self.trouble = f"{self._host} answers {status}" if status >= 300 else ""
+        self._hang_up()
+
+    def _is_ending(self) -> bool:
+        return self._ending_at is not None
+
+    def _send(self, head: str, body: bytes) -> int:
+        """Send one message; return the status that was answered, or -1."""
+        fresh = self._connection is None
+        try:
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(self._host, timeout=_PATIENCE_S)
+            connection = self._connection
+            if self._ending_at is not None:
+                left_s = max(0.01, self._ending_at - time.monotonic())
+                connection.timeout = left_s
+                if connection.sock is not None:
+                    connection.sock.settimeout(left_s)
+            connection.putrequest("POST", "/simple_log" if self._simple else "/log")
+            connection.putheader("Content-type", "application/x-www-form-urlencoded")
+            connection.putheader("Content-length", str(len(body)))
+            connection.putheader(_HEADER, head)
+            connection.endheaders(body)
+            if _QUICK_ACK is not None and connection.sock is not None:  # many answer in two pieces, and wait for this
+                connection.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+            with connection.getresponse() as response:
+                response.read(1 << 16)
+                if not response.isclosed():  # it says more than anybody asked
+                    self._hang_up()
+                return response.status
+        except (OSError, http.client.HTTPException) as error:
+            self._hang_up()
+            if not fresh and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+                return self._send(head, body)  # it has only hung up since the last one
+            self.trouble = f"{self._host} cannot be reached: {error or type(error).__name__}"
+            return -1
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.close()
+
+
+def open(config: Config, metrics: Mapping[str, Metric]) -> Form:  # noqa: A001, ARG001 - the name that every sink has
+    """Open it."""
+    return Form(config)
+
+
+def _check(config: Config) -> None:
+    port = config.host.rpartition(":")[2]
+    if not _HOST.fullmatch(config.host) or (port.isdigit() and int(port) >= 1 << 16):
+        raise SettingError(f"{config.host!r} is nobody to send to: HOST:PORT, such as 127.0.0.1:5000")
+
+
+def _shown(key: str, value: float) -> str:
+    if key in _PERCENT:
+        return f"{float(value)}%"
+    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
+    return str(int(rounded) if rounded == rounded // 1 else rounded)
+
+
+def _record(message: str, t: int) -> logging.LogRecord:
+    """Return the log record that a handler would have sent of it, after another one had formatted it."""
+    record = logging.LogRecord(_LOGGER, logging.INFO, __file__, 1, message, (), None, "put")
+    record.relativeCreated += t / 1e6 - record.created * 1e3
+    record.created = t / 1e9
+    record.msecs = float(t // 10**6 % 1000)
+    record.message = message
+    record.asctime = logging.Formatter().formatTime(record)
+    return record

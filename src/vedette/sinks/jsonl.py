@@ -1,0 +1,68 @@
+"""One JSON object a moment, on a line of its own: its time, and each number by its flat name.
+
+What is no number, or is infinite, is null, as JSON has no word for it.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from vedette.appender import Appender
+from vedette.errors import SettingError
+from vedette.model import Sample
+from vedette.sensor import Metric, flat_name
+from vedette.sinks import options
+
+_encode = msgspec.json.Encoder().encode  # it writes null for nan and the infinities
+
+
+class Config(Struct, frozen=True):
+    """Where; `pid` is on each line, unless it is 0."""
+
+    path: str
+    pid: int = 0
+
+
+def parse(text: str) -> Config:
+    """Read `PATH`."""
+    path, _ = options(text, ())
+    if not path:
+        raise SettingError("jsonl wants a path: jsonl:PATH")
+    return Config(path)
+
+
+class Jsonl:
+    """Appends an object a moment."""
+
+    def __init__(self, config: Config) -> None:
+        """Open the file."""
+        self.lost = 0
+        self.trouble = ""
+        self._pid = config.pid
+        self._file = Appender(config.path)
+
+    def put(self, samples: list[Sample]) -> None:
+        """Append the object of a moment."""
+        if not samples:
+            return
+        t = samples[0].t
+        moment: dict[str, Any] = {"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t}
+        if self._pid:
+            moment["pid"] = self._pid
+        for sample in samples:
+            for name, value in sample.values.items():
+                moment[flat_name(name, sample.span, sample.tags)] = value
+        self._file.look()
+        self._file.append(_encode(moment) + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def open(config: Config, metrics: Mapping[str, Metric]) -> Jsonl:  # noqa: A001, ARG001 - the name that every sink has
+    """Open it."""
+    return Jsonl(config)

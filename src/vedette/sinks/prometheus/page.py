@@ -1,0 +1,204 @@
+"""A web server of one page, in a thread of its own, that really ends when it is told to.
+
+Who may read it is checked before anything else: a browser's page that has talked its way here by a name of its own
+(DNS rebinding) is refused by Host and Origin, anybody without the token by that.
+"""
+
+import errno
+import hmac
+import ipaddress
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from vedette.errors import SettingError
+
+Render = Callable[[str], tuple[bytes, str]]  # from what a reader accepts to the page and its type
+_PATIENCE_S = 10.0
+_MOST_READERS = 32  # at once
+
+
+class Page:
+    """Serves `/metrics` from when it is made until it is closed."""
+
+    def __init__(self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None) -> None:
+        """Begin to listen; raise SettingError when that would not be safe, or cannot be done."""
+        if not is_loopback(host) and not (token and context):
+            raise SettingError(
+                f"{host or 'every address'} can be reached from other machines, which takes a token and TLS: give"
+                " token, cert and key, or listen on 127.0.0.1 and have it read through an ssh tunnel"
+            )
+        try:
+            self._server = _Server(host, port, render, token, context)
+        except OSError as error:
+            why = (
+                "another program listens there already"
+                if error.errno == errno.EADDRINUSE
+                else error.strerror or str(error)
+            )
+            raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
+        self.port = int(self._server.server_address[1])
+        self._ear, self._mouth = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve, name="vedette-prometheus", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._server, selectors.EVENT_READ)
+            ready.register(self._ear, selectors.EVENT_READ)
+            while not any(key.fileobj is self._ear for key, _ in ready.select()):
+                self._server.handle_request()
+
+    def close(self) -> None:
+        """Stop listening, and let go of whoever is reading; the second time does nothing."""
+        if self._server.closed:
+            return
+        self._mouth.shutdown(socket.SHUT_RDWR)  # to close it would not do: a fork child has it, too
+        self._mouth.close()
+        self._thread.join(_PATIENCE_S)
+        self._server.server_close()
+        self._ear.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True  # a port is free again at once
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None) -> None:
+        self.closed = False
+        self.render = render
+        self.token = token
+        self.context = context
+        self.names = {host.lower()} - {""}
+        self._readers: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Reader)
+        self.socket.setblocking(False)  # who has left again before he is let in must not hold up the others
+
+    def server_bind(self) -> None:
+        """Bind without a look at the name service, which may be slow."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            crowded = len(self._readers) >= _MOST_READERS
+            if not crowded:
+                self._readers.add(request)
+        if crowded:
+            super().shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        request.settimeout(_PATIENCE_S)
+        if self.context is not None:
+            plain, request = request, self.context.wrap_socket(request, server_side=True)
+            with self._lock:
+                self._readers.discard(plain)
+                self._readers.add(request)
+        try:
+            super().finish_request(request, client_address)
+        finally:
+            with self._lock:
+                self._readers.discard(request)
+            if self.context is not None:
+                request.close()
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._readers.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a reader that is cut off is its own affair."""
+
+    def server_close(self) -> None:
+        """Stop listening, also for children that have inherited the socket by fork."""
+        self.closed = True
+        for open_one in (self.socket, *list(self._readers)):
+            try:
+                open_one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        super().server_close()
+
+
+class _Reader(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _PATIENCE_S
+
+    def do_GET(self) -> None:
+        status, body, kind = self._answer()
+        self.send_response(status)
+        if status == 401:
+            self.send_header("WWW-Authenticate", "Bearer")
+        if status == 405:
+            self.send_header("Allow", "GET, HEAD")
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            return self.do_GET
+        raise AttributeError(name)
+
+    def _answer(self) -> tuple[int, bytes, str]:
+        text = "text/plain; charset=utf-8"
+        refusal = self._refusal()
+        if refusal is not None:
+            return refusal[0], refusal[1].encode() + b"\n", text
+        path = self.path.partition("?")[0]
+        if path == "/":
+            return 200, b"The metrics of a vedette monitor are at /metrics\n", text
+        if path != "/metrics":
+            return 404, b"there is /metrics alone\n", text
+        return 200, *self.server.render(self.headers.get("Accept", ""))
+
+    def _refusal(self) -> tuple[int, str] | None:
+        """Return why this is not answered; None when it is."""
+        host, origin = self.headers.get("Host"), self.headers.get("Origin")
+        if not self.server.token and host is not None and not self._is_ours(host):
+            return 421, "this page is for this machine alone, by the name localhost"
+        scheme = "http" if self.server.context is None else "https"
+        if origin is not None and origin != f"{scheme}://{host}":
+            return 403, "this page is not for pages of others"
+        if self.server.token:
+            said = self.headers.get("Authorization", "")
+            wanted = f"Bearer {self.server.token}"
+            if not hmac.compare_digest(said.encode("utf-8", "replace"), wanted.encode()):
+                return 401, "the token is missing or wrong: Authorization: Bearer TOKEN"
+        if self.command not in ("GET", "HEAD"):
+            return 405, "this page can be read, by GET or HEAD, and nothing else"
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        name = name.removeprefix("[").removesuffix("]").lower()
+        return is_loopback(name) or name in self.server.names
+
+    def version_string(self) -> str:
+        return "vedette"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        pass
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine, by its address or as `localhost`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,96 @@
+"""Lines that people read: the plain numbers of each moment, `CPU Usage: 37.2%, Memory Usage: 0.108%, ...`."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from vedette.appender import Appender
+from vedette.errors import SettingError
+from vedette.model import Sample
+from vedette.plain import KEYS, Plain
+from vedette.sensor import Metric
+from vedette.sinks import options, wanted
+
+_LABELS = dict(
+    zip(
+        KEYS,
+        ("CPU Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD Cpu_Gpu_Cv", "VDD Soc"),
+        strict=True,
+    )
+)
+_PERCENT = KEYS[:2]
+
+
+class Config(Struct, frozen=True):
+    """Where, and what of; `stamps` puts the time before each line."""
+
+    path: str
+    stamps: bool = False
+    wanted: tuple[str, ...] = ("cpu", "memory", "network")
+
+
+def parse(text: str) -> Config:
+    """Read `PATH[?stamps&wanted=cpu,power]`."""
+    path, chosen = options(text, ("stamps", "wanted"))
+    if not path:
+        raise SettingError("text wants a path: text:PATH")
+    return Config(path, chosen.get("stamps", "no") in ("", "yes", "true", "1"), wanted(chosen, Config("").wanted))
+
+
+class Text:
+    """Appends a line a moment, below a line with the time at which it was opened."""
+
+    def __init__(self, config: Config) -> None:
+        """Open the file, and write the time."""
+        self.lost = 0
+        self.trouble = ""
+        self._stamps = config.stamps
+        self._plain = Plain(config.wanted)
+        self._file = Appender(config.path)
+        try:
+            self._file.append(_opened())
+        except OSError as error:
+            self._file.close()
+            raise SettingError(f"{config.path} cannot be written to: {error.strerror}") from None
+
+    def prime(self, samples: list[Sample]) -> None:
+        """Take the first look, from which the counts of the first moment are taken."""
+        self._plain.of(samples)
+
+    def put(self, samples: list[Sample]) -> None:
+        """Append the line of a moment; one that tells nothing has none."""
+        numbers = self._plain.of(samples)
+        if not numbers:
+            return
+        line = "".join(f"{_LABELS[key]}: {_shown(key, value)}, " for key, value in numbers.items())
+        if self._stamps:
+            line = f"{_stamp(samples[0].t)} {line}"
+        self._file.look()
+        head = _opened() if self._file.is_new else b""
+        self._file.append(head + line.encode() + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+def open(config: Config, metrics: Mapping[str, Metric]) -> Text:  # noqa: A001, ARG001 - the name that every sink has
+    """Open it."""
+    return Text(config)
+
+
+def _opened() -> bytes:
+    return time.strftime("%Y-%m-%d %H:%M:%S\n").encode()
+
+
+def _shown(key: str, value: float) -> str:
+    if key in _PERCENT:
+        return f"{float(value)}%"
+    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
+    return str(int(rounded) if rounded == rounded // 1 else rounded)
+
+
+def _stamp(t: int) -> str:
+    return datetime.fromtimestamp(t / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

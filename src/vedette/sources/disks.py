@@ -1,0 +1,88 @@
+"""The disks of this machine: what goes from and to each, and how busy it is. Partitions count with their disk."""
+
+import os
+import re
+import time
+from collections.abc import Mapping
+
+from vedette.probe import Counter, Kept, number, sound
+from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+
+_SECTOR_BYTES = 512  # in these files, whatever the disk's own are
+_NO_DISK = re.compile(r"(loop|ram|zram|fd|sr)\d")
+_PART = re.compile(r"((sd|hd|vd|xvd)[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+|nbd\d+)p\d+)$")  # where /sys does not tell
+_FIELDS = {"read": 5, "written": 9, "busy": 12}
+
+METRICS: Mapping[str, Metric] = {
+    "disk_read_bytes": Metric("counter", "bytes that were read from the disk"),
+    "disk_written_bytes": Metric("counter", "bytes that were written to the disk"),
+    "disk_read_bytes_per_s": Metric("gauge", "bytes that were read from the disk, by time"),
+    "disk_written_bytes_per_s": Metric("gauge", "bytes that were written to the disk, by time"),
+    "disk_busy_percent": Metric("gauge", "of the time, how much the disk had something to do"),
+}
+
+
+def sensor(place: Place) -> Sensor | Absent:
+    """Return what watches the disks."""
+    if not os.path.isfile(f"{place.proc}/diskstats"):
+        return Absent(f"there is no {place.proc}/diskstats")
+    found = _Disks(place)
+    if not found.look():
+        found.close()
+        return Absent(f"{place.proc}/diskstats tells of no disk")
+    return _Disks(place)
+
+
+class _Disks:
+    """The lines of /proc/diskstats."""
+
+    metrics = METRICS
+
+    def __init__(self, place: Place) -> None:
+        self._file = Kept(f"{place.proc}/diskstats")
+        self._blocks = f"{place.sys}/block"
+        self._whole: dict[str, bool] = {}
+        self._counters: dict[str, dict[str, Counter]] = {}
+        self._at_s: dict[str, float] = {}
+
+    def look(self) -> list[Reading]:
+        """Return how each disk stands, and what it did since the last look."""
+        at_s, found = time.monotonic(), []
+        for line in self._file.read().splitlines():
+            words = line.split()
+            if len(words) <= _FIELDS["busy"]:
+                continue
+            name = words[2].decode(errors="replace")
+            if not self._is_disk(name):
+                continue
+            try:
+                told = {key: number(words[place]) for key, place in _FIELDS.items()}
+            except ValueError:
+                continue
+            found.append(Reading(self._values(name, told, at_s), {"disk": name}))
+        return found
+
+    def _values(self, name: str, told: Mapping[str, int], at_s: float) -> dict[str, float | int]:
+        counters = self._counters.setdefault(name, {key: Counter() for key in _FIELDS})
+        grown = {key: counters[key].take(count) for key, count in told.items()}
+        values: dict[str, float | int | None] = {
+            "disk_read_bytes": counters["read"].total * _SECTOR_BYTES,
+            "disk_written_bytes": counters["written"].total * _SECTOR_BYTES,
+        }
+        seconds = at_s - self._at_s.get(name, at_s)
+        self._at_s[name] = at_s
+        if seconds > 0:
+            values["disk_read_bytes_per_s"] = grown["read"] * _SECTOR_BYTES / seconds
+            values["disk_written_bytes_per_s"] = grown["written"] * _SECTOR_BYTES / seconds
+            values["disk_busy_percent"] = min(100.0, grown["busy"] / seconds / 10)  # of ms
+        return sound(values)
+
+    def _is_disk(self, name: str) -> bool:
+        if name not in self._whole:
+            in_sys = os.path.isdir(self._blocks) and not os.path.isdir(f"{self._blocks}/{name.replace('/', '!')}")
+            self._whole[name] = not (_NO_DISK.match(name) or in_sys or _PART.match(name))
+        return self._whole[name]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()

@@ -1,0 +1,176 @@
+"""The sensor of GPUs: what each of them does, and what the watched tree of processes has on it.
+
+The driver is asked in a thread of its own, so that one that hangs hangs no other sensor.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from vedette.energy import Energy
+from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sources.gpu.nvml import Gpu, Gpus
+
+__all__ = ["METRICS", "Gpu", "GpuSensor", "Gpus", "descendants", "sensor"]
+
+METRICS = {
+    "gpu_percent": Metric("gauge", "Share of the time in which something ran on the GPU, in percent"),
+    "gpu_memory_bytes": Metric("gauge", "Memory of the GPU that is used, in bytes"),
+    "gpu_memory_share_percent": Metric("gauge", "Memory of the GPU that is used, in percent of all that it has"),
+    "gpu_power_w": Metric("gauge", "Power of the GPU, in watts"),
+    "gpu_temperature_c": Metric("gauge", "Temperature of the GPU, in degrees Celsius"),
+    "gpu_energy_j": Metric("counter", "Energy of the GPU since the first look, in joules"),
+}
+_PATIENCE_S = 0.5  # for one look; a driver that takes longer is not waited for again until it has answered
+_STALE_S = 5.0  # an answer that came too late for its look does for the next one, if it is not older
+_OPENING_S = 5.0  # a driver that nobody uses is loaded first, GPU by GPU
+_JOIN_S = 0.02
+_MOST_GENERATIONS = 256
+
+
+class _Asker:
+    """Asks the driver in a thread of its own, so that one that hangs hangs nobody else."""
+
+    def __init__(self) -> None:
+        """Open the library; `why` says after a while what is missing, or that there is no answer."""
+        self.why = "the NVIDIA driver does not answer"
+        self._answer: tuple[float, dict[int, Gpu]] | None = None
+        self._asked, self._answered = threading.Event(), threading.Event()
+        self._took_s = 0.0
+        self._over = self._late = False
+        self._thread = threading.Thread(target=self._serve, name="vedette-gpu", daemon=True)
+        self._thread.start()
+        self._late = not self._answered.wait(_OPENING_S)
+
+    def ask(self) -> tuple[float, dict[int, Gpu]] | None:
+        """Return what is seen now, and when that was; None when the driver takes too long, at once if it still does."""
+        if self._late:
+            if not self._answered.is_set():
+                return None
+            if self._answer is not None and time.monotonic() - self._answer[0] <= _STALE_S:
+                seen = self._answer
+                self._late = self._took_s > _PATIENCE_S
+                if self._late:  # it is slow: what the next look will find is asked for now
+                    self._question()
+                return seen
+        self._question()
+        self._late = not self._answered.wait(_PATIENCE_S)
+        return None if self._late else self._answer
+
+    def _question(self) -> None:
+        self._answered.clear()
+        self._asked.set()
+
+    def close(self) -> None:
+        self._over = True
+        self._asked.set()
+        self._thread.join(_JOIN_S)
+
+    def _serve(self) -> None:
+        gpus = Gpus()
+        self.why = gpus.why
+        self._answered.set()
+        while self._asked.wait() and not self._over:
+            self._asked.clear()
+            begun_s = time.monotonic()
+            seen = gpus.look()
+            self._answer = time.monotonic(), seen
+            self._took_s = self._answer[0] - begun_s
+            self._answered.set()
+        gpus.shut()
+
+
+class GpuSensor:
+    """The GPUs of this machine, and what the watched tree of processes has on them."""
+
+    metrics: Mapping[str, Metric] = METRICS
+
+    def __init__(self, asker: _Asker, place: Place) -> None:
+        """Look through this asker."""
+        self._asker = asker
+        self._place = place
+        self._meters: dict[int, _Counter] = {}
+        self._ours: set[int] = set()  # GPUs that the tree has had memory on
+
+    def look(self) -> list[Reading]:
+        """Return what each GPU does now; nothing while the driver does not answer."""
+        seen = self._asker.ask()
+        if seen is None:
+            return []
+        at_s, gpus = seen
+        found = []
+        for index, gpu in gpus.items():
+            meter = self._meters.setdefault(index, _Counter())
+            told = {
+                "gpu_percent": gpu.percent,
+                "gpu_memory_bytes": gpu.memory_bytes,
+                "gpu_memory_share_percent": _share(gpu),
+                "gpu_power_w": gpu.power_w,
+                "gpu_temperature_c": gpu.temperature_c,
+                "gpu_energy_j": meter.take(gpu, at_s),
+            }
+            values = {name: value for name, value in told.items() if value is not None}
+            if values:
+                found.append(Reading(values, {"gpu": str(index)}))
+            ours = [gpu.processes[pid] for pid in descendants(gpu.processes, self._place)]
+            if ours or index in self._ours:
+                self._ours.add(index)
+                found.append(Reading({"gpu_memory_bytes": sum(ours)}, {"gpu": str(index)}, "process"))
+        return found
+
+    def close(self) -> None:
+        """Let go of the library; one that hangs is left to itself."""
+        self._asker.close()
+
+
+class _Counter:
+    """The energy of one GPU since the first look: as it counts it itself, else added up from its power."""
+
+    def __init__(self) -> None:
+        self._added = Energy()
+        self._counted_j: float | None = None
+        self._total_j = 0.0
+
+    def take(self, gpu: Gpu, at_s: float) -> float | None:
+        if gpu.energy_j is not None:
+            if self._counted_j is not None:
+                self._total_j += max(0.0, gpu.energy_j - self._counted_j)  # less: it was reset, and counts anew
+            self._counted_j = gpu.energy_j
+        if self._counted_j is not None:
+            return self._total_j
+        return None if gpu.power_w is None else self._added.add(gpu.power_w, at_s)
+
+
+def sensor(place: Place) -> GpuSensor | Absent:
+    """Return the GPUs of this machine, if a driver knows any."""
+    try:
+        asker = _Asker()
+    except RuntimeError as error:  # no thread to be had
+        return Absent(f"the NVIDIA driver cannot be asked: {error}")
+    if asker.why:
+        asker.close()
+        return Absent(asker.why)
+    return GpuSensor(asker, place)
+
+
+def descendants(pids: Iterable[int], place: Place) -> list[int]:
+    """Return which of some processes are the watched one or descend from it, by the parents of these few alone."""
+    return [pid for pid in pids if _descends(pid, place)]
+
+
+def _descends(pid: int, place: Place) -> bool:
+    for _ in range(_MOST_GENERATIONS):
+        if pid == place.pid:
+            return True
+        try:
+            with open(f"{place.proc}/{pid}/stat", "rb", buffering=0) as file:
+                pid = int(file.read(4096).rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+        if pid <= 1:
+            return pid == place.pid
+    return False
+
+
+def _share(gpu: Gpu) -> float | None:
+    return None if gpu.memory_bytes is None or not gpu.total_bytes else 100 * gpu.memory_bytes / gpu.total_bytes

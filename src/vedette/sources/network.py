@@ -1,0 +1,137 @@
+"""The network of this machine, all interfaces together and each by itself, the loopback included.
+
+The kernel counts bytes by namespace, not by process. Where the watched process lives in a namespace of its own, the
+bytes of that are told besides, and labelled as what they are.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+
+from vedette.probe import Counter, Kept, number, sound
+from vedette.sensor import Absent, Metric, Place, Reading, Scope, Sensor
+
+METRICS: Mapping[str, Metric] = {
+    "net_sent_bytes": Metric("counter", "bytes that were sent"),
+    "net_received_bytes": Metric("counter", "bytes that were received"),
+    "net_sent_bytes_per_s": Metric("gauge", "bytes that were sent, by time"),
+    "net_received_bytes_per_s": Metric("gauge", "bytes that were received, by time"),
+}
+
+
+def sensor(place: Place) -> Sensor | Absent:
+    """Return what watches the interfaces."""
+    if os.path.isfile(f"{place.proc}/net/dev"):
+        return _Network(place)
+    try:
+        import psutil  # noqa: F401, PLC0415 - only where it is needed
+    except ImportError:
+        return Absent(f"there is no {place.proc}/net/dev, and psutil is not installed")
+    return _Network(place) if not os.path.isdir(place.proc) else Absent(f"there is no {place.proc}/net/dev")
+
+
+class _Network:
+    """The interfaces of this namespace, and those of the watched process where it has others."""
+
+    metrics = METRICS
+
+    def __init__(self, place: Place) -> None:
+        by_psutil = not os.path.isdir(place.proc)
+        self._all = [_Namespace("" if by_psutil else f"{place.proc}/net/dev", {}, "host")]
+        theirs = _namespace(place.proc, str(place.pid))
+        if theirs and theirs != _namespace(place.proc, "self"):
+            self._all.append(_Namespace(f"{place.proc}/{place.pid}/net/dev", {"namespace": "own"}, "process"))
+
+    def look(self) -> list[Reading]:
+        """Return what was sent and received."""
+        return [reading for namespace in self._all for reading in namespace.look()]
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for namespace in self._all:
+            namespace.close()
+
+
+class _Namespace:
+    """The interfaces that one file tells of. Their sum keeps what went through one that is no longer there."""
+
+    def __init__(self, path: str, tags: Mapping[str, str], scope: Scope) -> None:
+        self._file = Kept(path)
+        self._tags = tags
+        self._scope = scope
+        self._interfaces: dict[str, _Flow] = {}
+        self._sum = _Flow()
+
+    def look(self) -> list[Reading]:
+        at_s = time.monotonic()
+        told = _interfaces(self._file.read()) if self._file.path else _by_psutil()
+        if not told:
+            return []
+        found = []
+        grown = [0, 0]
+        for name, counts in told.items():
+            new = name not in self._interfaces
+            flow = self._interfaces.setdefault(name, _Flow())
+            mine = flow.take(counts, at_s)
+            if new:
+                mine = counts  # it has come since the last look, and so have its bytes; at the first look all have
+            grown = [sum(pair) for pair in zip(grown, mine, strict=True)]
+            found.append(Reading(flow.values, {**self._tags, "interface": name}, self._scope))
+        before = self._sum.counters
+        self._sum.take((before[0].total + grown[0], before[1].total + grown[1]), at_s)
+        return [Reading(self._sum.values, self._tags, self._scope), *found]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Flow:
+    """Bytes sent and received, and how fast."""
+
+    def __init__(self) -> None:
+        self.counters = Counter(), Counter()
+        self.values: dict[str, float | int] = {}
+        self._at_s: float | None = None
+
+    def take(self, counts: tuple[int, int], at_s: float) -> tuple[int, int]:
+        """Hear how the counters stand, and return what they have grown by."""
+        sent, received = (counter.take(count) for counter, count in zip(self.counters, counts, strict=True))
+        totals = {"net_sent_bytes": self.counters[0].total, "net_received_bytes": self.counters[1].total}
+        seconds = at_s - self._at_s if self._at_s is not None else 0.0
+        self._at_s = at_s
+        rates = (
+            {"net_sent_bytes_per_s": sent / seconds, "net_received_bytes_per_s": received / seconds} if seconds else {}
+        )
+        self.values = sound({**totals, **rates})
+        return sent, received
+
+
+def _interfaces(text: bytes) -> dict[str, tuple[int, int]]:
+    found = {}
+    for line in text.splitlines():
+        name, colon, rest = line.rpartition(b":")
+        words = rest.split()
+        if not colon or len(words) < 9:
+            continue
+        try:
+            found[name.strip().decode(errors="replace")] = number(words[8]), number(words[0])
+        except ValueError:
+            continue
+    return found
+
+
+def _by_psutil() -> dict[str, tuple[int, int]]:
+    import psutil  # noqa: PLC0415 - only where it is needed
+
+    try:
+        told = psutil.net_io_counters(pernic=True)
+    except (psutil.Error, OSError):
+        return {}
+    return {name: (int(one.bytes_sent), int(one.bytes_recv)) for name, one in told.items()}
+
+
+def _namespace(proc: str, pid: str) -> str:
+    try:
+        return os.readlink(f"{proc}/{pid}/ns/net")
+    except OSError:
+        return ""

@@ -1,0 +1,65 @@
+"""Attributes as the kernel shows them in /sys: a number that is read again and again, or a word.
+
+What cannot be read, or is not what it should be, is None or empty; nothing here raises.
+"""
+
+import os
+import re
+
+_NUMBER = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")  # beyond that it is no number of this world
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.:+/-]+")
+_MOST_BYTES = 256
+_MOST_CHARS = 48
+
+
+class Number:
+    """One attribute that is a whole number. Its file stays open, and is opened anew once it has failed."""
+
+    def __init__(self, path: str) -> None:
+        """Open nothing yet."""
+        self._path = path
+        self._fd = -1
+
+    def read(self) -> int | None:
+        """Return the number that stands there now."""
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            text = os.pread(self._fd, _MOST_BYTES, 0)
+        except (OSError, ValueError):  # a NUL in a path is the latter
+            self.close()
+            return None
+        return int(text) if _NUMBER.fullmatch(text) else None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def word(path: str) -> str:
+    """Return the text of an attribute, without blanks around it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        return os.read(fd, _MOST_BYTES).decode(errors="replace").strip("\0 \t\r\n")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+
+
+def names(folder: str) -> list[str]:
+    """Return the names in a folder, sorted."""
+    try:
+        return sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+
+
+def tag(text: str) -> str:
+    """Return a name that hardware gives itself as one that can stand in a tag: short, and of plain letters."""
+    return _UNSAFE.sub("_", text)[:_MOST_CHARS]

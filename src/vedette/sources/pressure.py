@@ -1,0 +1,70 @@
+"""How long tasks of this machine had to wait for a core, for memory, for storage: /proc/pressure."""
+
+import os
+from collections.abc import Mapping
+
+from vedette.probe import Counter, Kept, number, sound
+from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+
+_RESOURCES = ("cpu", "memory", "io")
+_KINDS = (b"some", b"full")
+
+METRICS: Mapping[str, Metric] = {
+    "pressure_percent": Metric("gauge", "of the last 10 s, how much some or all tasks had to wait for the resource"),
+    "stalled_s": Metric("counter", "time in which some or all tasks had to wait for the resource"),
+}
+
+
+def sensor(place: Place) -> Sensor | Absent:
+    """Return what watches the waiting."""
+    folder = f"{place.proc}/pressure"
+    if not os.path.isdir(folder):
+        return Absent(f"there is no {folder}: the kernel is older than 4.20, or was built without it")
+    found = _Pressure(folder)
+    if not found.look():
+        found.close()
+        return Absent(f"{folder} cannot be read: the kernel was started without psi=1")
+    return _Pressure(folder)
+
+
+class _Pressure:
+    """The files of /proc/pressure."""
+
+    metrics = METRICS
+
+    def __init__(self, folder: str) -> None:
+        self._files = {resource: Kept(f"{folder}/{resource}", 512) for resource in _RESOURCES}
+        self._stalled: dict[tuple[str, bytes], Counter] = {}
+
+    def look(self) -> list[Reading]:
+        """Return how much is waited for what."""
+        found = []
+        for resource, file in self._files.items():
+            for line in file.read().splitlines():
+                kind, _, rest = line.partition(b" ")
+                if kind not in _KINDS:
+                    continue
+                told = dict(pair.split(b"=", 1) for pair in rest.split() if b"=" in pair)
+                values = self._values(resource, kind, told)
+                if values:
+                    found.append(Reading(values, {"resource": resource, "kind": kind.decode()}))
+        return found
+
+    def _values(self, resource: str, kind: bytes, told: Mapping[bytes, bytes]) -> dict[str, float | int]:
+        values: dict[str, float | int | None] = {}
+        try:
+            values["pressure_percent"] = float(told[b"avg10"])
+        except (ValueError, KeyError):
+            pass
+        try:
+            counter = self._stalled.setdefault((resource, kind), Counter())
+            counter.take(number(told[b"total"]))
+            values["stalled_s"] = counter.total / 1e6
+        except (ValueError, KeyError):
+            pass
+        return sound(values)
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for file in self._files.values():
+            file.close()
