@@ -37,7 +37,7 @@ ENDLESS = """
 import sys, time, vedette
 from vedette.monitor import Monitor
 m = Monitor(sys.argv[1], interval_s=0.05, where=sys.argv[2]).start()
-print(getattr(m._form, "pid", 0), flush=True)
+print(m.worker if sys.argv[2] == "process" else 0, flush=True)
 while True: time.sleep(0.01)
 """
 
@@ -49,6 +49,7 @@ def test_the_parent_is_killed(where, start, tmp_path):
     program = start(ENDLESS, str(path), where)
     beside = int(program.stdout.readline())
     seen = eventually(lambda: len(lines(path)) >= 10 and len(lines(path)))
+    assert alive(beside) == (where == "process")
     program.kill()
     program.wait()
 
@@ -67,7 +68,7 @@ other = libc.fork()  # one that Python knows nothing of, and that holds our end 
 if other == 0:
     libc.sleep(60)
     os._exit(0)
-print(m._form.pid, other, flush=True)
+print(m.worker, other, flush=True)
 while True: time.sleep(0.01)
 """
 NO_LIFELINE = """#!/bin/sh
@@ -254,10 +255,10 @@ from vedette.monitor import Monitor
 m = Monitor(sys.argv[1], interval_s=0.05, where="process").start()
 time.sleep(0.3)
 seen = len(m.stats()["t"])
-os.kill(m._form.pid, signal.SIGINT)
+os.kill(m.worker, signal.SIGINT)
 time.sleep(0.2)
 assert len(m.stats()["t"]) > seen, "a Ctrl-C has ended it"
-os.kill(m._form.pid, int(sys.argv[2]))
+os.kill(m.worker, int(sys.argv[2]))
 time.sleep(0.3)
 known = m.stats()
 assert len(known["t"]) > seen and m.stats() == known

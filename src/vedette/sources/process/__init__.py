@@ -68,15 +68,15 @@ class _Tree:
             self._limits_s = at_s
             self._look_at_limits()
         living = [member for member in self._members.all.values() if not member.dead]
-        memory = sum(member.memory_bytes for member in living)
-        values: dict[str, float | int | None] = {
-            "cpu_s": totals.ticks / _TICKS_PER_S,
-            "memory_bytes": memory,
-            "memory_share_percent": _percent(memory, self._memory),
-            "memory_limit_percent": _percent(memory, self._memory_limit),
-            "processes": len(living),
-            "threads": sum(member.threads for member in living),
-        }
+        values: dict[str, float | int | None] = {"cpu_s": totals.ticks / _TICKS_PER_S, "processes": len(living)}
+        if living:  # else there is nothing that could have memory: none is not zero
+            memory = sum(member.memory_bytes for member in living)
+            values |= {
+                "memory_bytes": memory,
+                "memory_share_percent": _percent(memory, self._memory),
+                "memory_limit_percent": _percent(memory, self._memory_limit),
+                "threads": sum(member.threads for member in living),
+            }
         tells_moved = any(member.tells_moved for member in self._members.all.values())
         if tells_moved or totals[1:] != (0, 0):
             values |= {"read_bytes": int(totals.read_bytes), "written_bytes": int(totals.written_bytes)}

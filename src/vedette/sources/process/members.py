@@ -14,8 +14,8 @@ _RESCAN_S = 1.0  # at the least between two passes over all processes
 _SURELY_S = 60.0  # at the most
 _FEW = 100  # pids that are looked at one by one
 _OPEN = 32  # processes whose files stay open: the program that we live in needs descriptors itself
-_NS_PER_TICK = 10**9 / os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_NS_PER_TICK = 10**9 / (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _GONE = (FileNotFoundError, ProcessLookupError)
 _ODD = (OSError, ValueError, IndexError)
 

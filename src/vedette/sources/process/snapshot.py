@@ -8,8 +8,8 @@ import time
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_BYTES = 4096  # of a command line
 _GONE = (OSError, ValueError, IndexError)
 
