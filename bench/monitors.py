@@ -197,7 +197,7 @@ def _others(pid: int, beside: list[int]) -> set[int]:
     """Return all that hangs below a process, and what it has started to be nobody's child."""
     found = set(beside)
     for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        with open(path) as file:
+        with contextlib.suppress(OSError), open(path) as file:  # a thread that has just ended
             found |= {int(word) for word in file.read().split()}
     return found.union(*(_others(child, []) for child in found))
 
@@ -208,7 +208,7 @@ def _cpu_s(pid: int, beside: list[int]) -> float:
     for one in (pid, *_others(pid, beside)):
         for path in glob.glob(f"/proc/{one}/task/*/schedstat"):
             if path != f"/proc/{pid}/task/{pid}/schedstat":
-                with open(path) as file:
+                with contextlib.suppress(OSError), open(path) as file:
                     ran += int(file.read().split()[0])
     return ran / 1e9
 
