@@ -5,7 +5,6 @@ reads what is there, and says so.
 """
 
 import os
-import select
 import socket
 import time
 import warnings
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from vedette import settings, wire
+from vedette import kernel, settings, wire
 from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
 from vedette.home import Home
 from vedette.model import Command, new_id
@@ -122,7 +121,7 @@ class Follower:
         """
         fresh = self._peer is None and time.monotonic() >= self._dial_at and self._dial()
         watched: list[Any] = [*also, *([self._peer] if self._peer is not None else [])]
-        ready = select.select(watched, [], [], 0 if fresh else seconds)[0]
+        ready = kernel.wait(watched, (), 0 if fresh else seconds)
         if self._peer is None or self._peer not in ready:
             return fresh or self._peer is None
         try:

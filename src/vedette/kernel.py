@@ -1,10 +1,12 @@
 """What Linux tells of processes and file systems. Elsewhere each answer is empty or None, never an error."""
 
+import math
 import os
 import re
+import select
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 try:
     import fcntl
@@ -51,6 +53,22 @@ def host_span() -> str:
 
 
 _boot: list[str] = []  # it does not change, and asking may fail for want of descriptors
+
+
+def wait(read: Iterable[Any] = (), write: Iterable[Any] = (), seconds: float = math.inf) -> list[Any]:
+    """Return those of some files and sockets that can be read, or written to, once one can or the time is over.
+
+    Unlike `select.select` this also serves a process with more than 1024 files open.
+    """
+    events = {select.POLLIN: list(read), select.POLLOUT: list(write)}
+    poll = select.poll()
+    by_fd = {}
+    for event, files in events.items():
+        for file in files:
+            fd = file if isinstance(file, int) else file.fileno()
+            by_fd[fd] = file
+            poll.register(fd, event)
+    return [by_fd[fd] for fd, _ in poll.poll(None if seconds == math.inf else max(0, math.ceil(seconds * 1000)))]
 
 
 def start_ticks(pid: int) -> int | None:

@@ -20,12 +20,12 @@ class Kept:
         """Return what stands in it now; empty where it cannot be read."""
         try:
             if self._fd < 0:
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             data = os.pread(self._fd, self._size, 0)
             while len(data) == self._size < _MOST_BYTES:
                 self._size *= 2
                 data = os.pread(self._fd, self._size, 0)
-        except OSError:
+        except (OSError, ValueError):  # a NUL in a path is the latter
             self.close()
             return b""
         return data
@@ -33,8 +33,11 @@ class Kept:
     def close(self) -> None:
         """Let go of it; the next read opens it again."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Counter:

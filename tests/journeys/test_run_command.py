@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import QUICK, call
+from vedette import kernel
 
 PYTHON = sys.executable
 TELLING = """
@@ -189,7 +189,7 @@ def _until(terminal, word):
     said, deadline = b"", time.monotonic() + 30
     while word not in said:
         assert time.monotonic() < deadline, said
-        if select.select([terminal], [], [], 1)[0]:
+        if kernel.wait([terminal], (), 1):
             said += os.read(terminal, 1000)
     return said
 

@@ -1,6 +1,8 @@
 """What Linux tells: of processes that are not ours, and of file systems."""
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -178,3 +180,22 @@ def test_no_process_at_all():
     """Where there is nothing to be known, the answer is None and not an error."""
     with open(os.devnull) as file:
         assert kernel.wait_status(2**22 + 1, file.fileno()) is None
+
+
+def test_waiting_with_more_files_open_than_select_knows():
+    """A descriptor beyond 1023 can be waited for, to be read and to be written to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    reading, writing = os.pipe()
+    try:
+        far = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 1500)
+
+        assert kernel.wait([far], (), 0) == []
+        assert kernel.wait((), [writing], 0) == [writing]
+        os.write(writing, b"x")
+        assert kernel.wait([far]) == [far]
+        os.close(far)
+    finally:
+        os.close(reading)
+        os.close(writing)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

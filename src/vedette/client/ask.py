@@ -2,14 +2,13 @@
 
 import math
 import os
-import select
 import socket
 import sys
 import termios
 import time
 from typing import Any, Self
 
-from vedette import wire
+from vedette import kernel, wire
 from vedette.client import screen
 from vedette.client.current import current
 from vedette.client.guard import let_through, say_once, swallow
@@ -118,7 +117,7 @@ class _Asking:
         fds: list[Any] = [self._bell]
         fds += [self._peer] if self._peer is not None else []
         fds += [terminal.fd] if terminal.listens() else []
-        ready = select.select(fds, [], [], _left(deadline, min(most, 1.0 if terminal.fd is not None else most)))[0]
+        ready = kernel.wait(fds, (), _left(deadline, min(most, 1.0 if terminal.fd is not None else most)))
         if self._peer in ready:
             self._hear()
         if terminal.fd in ready and (typed := terminal.read()) is not None:
@@ -247,6 +246,6 @@ class _Terminal:
 def _from_terminal_alone(terminal: _Terminal, deadline: float | None) -> str | None:
     while terminal.fd is not None and _left(deadline) > 0:
         fds = [terminal.fd] if terminal.listens() else []
-        if select.select(fds, [], [], _left(deadline, 1.0))[0] and (typed := terminal.read()) is not None:
+        if kernel.wait(fds, (), _left(deadline, 1.0)) and (typed := terminal.read()) is not None:
             return typed
     return None

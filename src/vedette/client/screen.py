@@ -4,13 +4,13 @@ The console itself is a view, and handed in from outside (`open_console`): nothi
 """
 
 import os
-import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
 
+from vedette import kernel
 from vedette.client import guard
 from vedette.client.guard import swallow
 from vedette.client.run import Run
@@ -128,7 +128,7 @@ def _end(run: Run) -> None:
 
 def _say(line: str) -> None:
     try:
-        if line and select.select([], [sys.stderr], [], _PATIENCE_S)[1]:  # it may be stopped, by Ctrl-S
+        if line and kernel.wait((), [sys.stderr], _PATIENCE_S):  # it may be stopped, by Ctrl-S
             guard.put(line + "\n")
     except Exception:
         return

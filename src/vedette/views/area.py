@@ -8,10 +8,11 @@ disturb, and a process that is killed leaves no hidden cursor behind.
 import errno
 import os
 import re
-import select
 import threading
 import time
 from collections.abc import Callable, Sequence
+
+from vedette import kernel
 
 # The rest of this line, and then from the next one on: who is told to clear a whole screen may put it into its history.
 _CLEAR_BELOW = "\x1b[K\n\x1b[J\x1b[A"
@@ -133,7 +134,7 @@ class Area:
             try:
                 data = data[os.write(self._fd, data) :]
             except BlockingIOError:
-                select.select([], [self._fd], [], 1.0)
+                kernel.wait((), [self._fd], 1.0)
 
 
 def _identity(fd: int) -> tuple[int, int, int]:

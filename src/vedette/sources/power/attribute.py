@@ -6,6 +6,8 @@ What cannot be read, or is not what it should be, is None or empty; nothing here
 import os
 import re
 
+from vedette.probe import Kept
+
 _NUMBER = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")  # beyond that it is no number of this world
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:+/-]+")
 _MOST_BYTES = 256
@@ -17,25 +19,16 @@ class Number:
 
     def __init__(self, path: str) -> None:
         """Open nothing yet."""
-        self._path = path
-        self._fd = -1
+        self._file = Kept(path, _MOST_BYTES)
 
     def read(self) -> int | None:
         """Return the number that stands there now."""
-        try:
-            if self._fd < 0:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            text = os.pread(self._fd, _MOST_BYTES, 0)
-        except (OSError, ValueError):  # a NUL in a path is the latter
-            self.close()
-            return None
+        text = self._file.read()
         return int(text) if _NUMBER.fullmatch(text) else None
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
 
 def word(path: str) -> str:

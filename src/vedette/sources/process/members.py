@@ -98,6 +98,9 @@ class Member:
         while self._files:
             os.close(self._files.popitem()[1])
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class Members:
     """The tree of a process. Who reads is no part of it, unless it is the root."""
