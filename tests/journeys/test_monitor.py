@@ -305,7 +305,7 @@ def test_a_full_disk(where, finish, tmp_path):
 OTHER = """
 import subprocess, sys, time
 from vedette.monitor import Monitor
-other = subprocess.Popen(["sleep", "0.4"])
+other = subprocess.Popen(["sleep", "3"])
 m = Monitor(pid=other.pid, interval_s=0.1, where=sys.argv[1]).start()
 while m.running and m.ended == "": time.sleep(0.01)
 assert not m.running
