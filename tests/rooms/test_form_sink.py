@@ -255,7 +255,7 @@ def test_a_server_in_trouble_for_ever(receiver):
     sink = opened(receiver.port)
     sink.put(moment(1))
     sink.put(moment(2))
-    eventually(lambda: len(receiver.got) == 5, 20)
+    eventually(lambda: len(receiver.got) == 5)
     sink.close()
 
     assert sink.lost == 1
