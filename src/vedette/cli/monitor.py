@@ -199,7 +199,9 @@ class _Watch:
     def close(self, used: "resource.struct_rusage | None" = None) -> None:
         """Say what it all came to; of a command that has ended the kernel knows what it used in all."""
         summary = self._record.summary()
-        by_kernel = summary["kernel"] = {} if used is None else _account(used)
+        by_kernel = {} if used is None else _account(used)
+        if by_kernel:
+            summary["kernel"] = by_kernel
         if self._args.json:
             from vedette.cli.output import json_line
 
