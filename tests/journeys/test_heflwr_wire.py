@@ -99,7 +99,7 @@ def test_our_own_sink_is_heard(home, begin):
             hub.communicate()
         if i == 200:
             begin(port)
-    eventually(lambda: not sink._waiting, 30)
+    eventually(lambda: not sink._waiting)
     sink.close()
     [run] = read_runs(home)
 
