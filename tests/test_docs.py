@@ -1,6 +1,7 @@
 """Nothing public goes undocumented, and what the documents show works."""
 
 import argparse
+import importlib
 import inspect
 import os
 import re
@@ -19,6 +20,7 @@ from vedette.client.run import Run
 from vedette.home import Home
 from vedette.query import logs, where
 from vedette.query.runs import RunView
+from vedette.sources import SENSORS
 from vedette.store.points_view import add_points_view
 from vedette.store.sqlite import SqliteStore
 
@@ -228,6 +230,14 @@ def test_sinks(name):
     assert f"`{name}" in body
     for option in re.findall(r"\w+", taken):
         assert re.search(rf"\b{option}\b", body), option
+
+
+@pytest.mark.parametrize("name", SENSORS)
+def test_sensors(name):
+    """Every sensor has a row among those of monitors, and each of its numbers is named in a document."""
+    assert f"\n| `{name}` | " in PAGES["docs/monitor.md"]
+    for number in importlib.import_module(SENSORS[name]).METRICS:
+        assert any(f"`{number}`" in PAGES[page] for page in ("docs/reference.md", "docs/power.md")), number
 
 
 def tables():

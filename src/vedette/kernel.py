@@ -77,6 +77,16 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def command(pid: int, proc: str = "/proc") -> list[str]:
+    """Return the command line of a process, cut where it is long; empty where it has none."""
+    try:
+        with open(f"{proc}/{pid}/cmdline", "rb") as file:
+            words = file.read(4096).rstrip(b"\0").split(b"\0")
+        return [word.decode(errors="replace") for word in words] if words != [b""] else []
+    except OSError:
+        return []
+
+
 def open_self() -> int | None:
     """Return a pidfd of this process, to be handed to another; None where there is no such thing."""
     try:

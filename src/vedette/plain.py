@@ -24,6 +24,18 @@ _COUNTS = {"net_sent_bytes": KEYS[2], "net_received_bytes": KEYS[3]}
 _RAILS = {"in": KEYS[4], "cpu_gpu_cv": KEYS[5], "soc": KEYS[6]}
 
 
+def line(numbers: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    """Return the numbers of a moment as people read them: `CPU Usage: 37.2%, Bytes Sent: 4010, `."""
+    return "".join(f"{labels[key]}: {_shown(key, value)}, " for key, value in numbers.items())
+
+
+def _shown(key: str, value: float) -> str:
+    if key in KEYS[:2]:
+        return f"{float(value)}%"
+    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
+    return str(int(rounded) if rounded == rounded // 1 else rounded)
+
+
 class Plain:
     """Makes the plain numbers of one moment after another."""
 

@@ -131,11 +131,6 @@ class Schedule(Generic[K]):
             self._next[interval_s] = _after(now, interval_s)
         return [key for key, interval_s in self._intervals.items() if interval_s in reached]
 
-    @property
-    def shortest_s(self) -> float:
-        """The shortest interval that is wanted; 0 when there is none."""
-        return min(self._next, default=0.0)
-
 
 def _after(now: float, interval_s: float) -> float:
     """Return the first moment of the grid after now."""

@@ -3,11 +3,13 @@
 Such a module has a function `sensor(place) -> Sensor | Absent`, and is listed in `sources.SENSORS`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
+
+from vedette.model import Sample
 
 Scope = Literal["process", "host"]
 _HOST_SPAN = "host-"
@@ -68,3 +70,10 @@ def flat_name(name: str, span: str, tags: Mapping[str, str]) -> str:
     """Return the one name of a number among those of a process and of its host: `host_cpu_percent[core=0]`."""
     inside = ",".join(f"{key}={value}" for key, value in sorted(tags.items()))
     return ("host_" if span.startswith(_HOST_SPAN) else "") + name + (f"[{inside}]" if inside else "")
+
+
+def flat_values(samples: Iterable[Sample]) -> dict[str, float | int]:
+    """Return all numbers of a moment, each by its one name."""
+    return {
+        flat_name(name, sample.span, sample.tags): value for sample in samples for name, value in sample.values.items()
+    }

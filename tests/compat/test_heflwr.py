@@ -266,13 +266,13 @@ def test_the_file_has_the_same_numbers(place, tmp_path):
 def test_children_count(place, tmp_path):
     """What children of the process use is used."""
     monitor = place.FileMonitor(str(tmp_path / "log.txt"), 0.2)
+    begun = time.monotonic()
     monitor.start()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.8: pass"], check=True)
-    begun = time.thread_time()
     monitor.stop()
-    assert time.thread_time() - begun < 1
+    passed_s = time.monotonic() - begun
 
-    assert monitor.summary()["avg_cpu_usage"] > 10
+    assert monitor.summary()["avg_cpu_usage"] / 100 * passed_s > 0.7
 
 
 @BOTH
@@ -384,7 +384,7 @@ def free_port():
 
 def scrape(port):
     """Return the gauges that are served: name -> (help, value)."""
-    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
     said = dict(re.findall(r"^# HELP (\w+) (.*)$", text, re.MULTILINE))
     kinds = dict(re.findall(r"^# TYPE (\w+) (.*)$", text, re.MULTILINE))
     assert set(kinds.values()) <= {"gauge"}
@@ -411,7 +411,7 @@ def test_prometheus(place):
             monitor.stop()
             assert any(one == pytest.approx(memory[0]) for one in monitor.stats()["memory_usage"])
             with pytest.raises(OSError):
-                socket.create_connection(("127.0.0.1", port), 5)
+                socket.create_connection(("127.0.0.1", port), 60)
 
 
 def test_prometheus_stays_at_home(capfd):
@@ -420,7 +420,7 @@ def test_prometheus_stays_at_home(capfd):
     monitor = thread_monitor.PrometheusMonitor(port, 0.05, host="0.0.0.0")
     monitor.start()
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", port), 5)
+        socket.create_connection(("127.0.0.1", port), 60)
     monitor.stop()
 
     assert "token" in capfd.readouterr().err
@@ -484,15 +484,13 @@ def test_remote_that_is_away(tmp_path, place):
             time.sleep(0.01)
         server.server_activate()
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        deadline = time.monotonic() + 30
-        while len(heard) < 5 and time.monotonic() < deadline:
+        while len(heard) < 5:
             time.sleep(0.05)
         monitor.stop()
-        print(len(heard) >= 5)
     """
     done = script(tmp_path, code.replace("PLACE", place))
 
-    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert done.returncode == 0
     assert done.stderr.count("\n") <= 1
     assert "Traceback" not in done.stderr
 

@@ -150,3 +150,16 @@ def test_an_option_that_is_not_known():
     """A misspelt option is not taken for a part of the path."""
     with pytest.raises(SettingError, match="stamps"):
         sinks.parse("a.txt?stamp=1")
+
+
+def test_a_sink_of_somebody_else_s(tmp_path, monkeypatch):
+    """An installed package adds a sink by an entry point; what it raises is a sentence all the same."""
+    (tmp_path / "bell.py").write_text("def parse(text): return int(text)\n")
+    (tmp_path / "bell-1.dist-info").mkdir()
+    (tmp_path / "bell-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bell\nVersion: 1\n")
+    (tmp_path / "bell-1.dist-info" / "entry_points.txt").write_text("[vedette.sinks]\nbell = bell\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert sinks.parse("bell:3") == ("bell", 3)
+    with pytest.raises(SettingError, match="the sink bell cannot take 'x': ValueError"):
+        sinks.parse("bell:x")

@@ -82,8 +82,8 @@ def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
     return select(open_reader(home.store))[::-1]
 
 
-def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Wait until something holds; return it."""
+def eventually(check: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait until something holds; return it. Generous, as waiting costs nothing where it holds."""
     deadline = time.monotonic() + seconds
     while not (value := check()):
         assert time.monotonic() < deadline, "it did not come to hold in time"

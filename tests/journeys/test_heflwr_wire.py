@@ -48,7 +48,7 @@ def begin(home):
 
 def replay(port, raw):
     """Send bytes as they are; return the status and text of the answer."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
         peer.sendall(raw)
         response = http.client.HTTPResponse(peer)
         response.begin()
@@ -60,7 +60,7 @@ def case(name):
 
 
 def post(port, path="/simple_log", method="POST", headers=None, **fields):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, urllib.parse.urlencode(fields), {"Content-type": TYPE, **(headers or {})})
     response = connection.getresponse()
     found = response.status, response.read().decode()
@@ -99,7 +99,7 @@ def test_our_own_sink_is_heard(home, begin):
             hub.communicate()
         if i == 200:
             begin(port)
-    eventually(lambda: not sink._waiting, 30)
+    eventually(lambda: not sink._waiting)
     sink.close()
     [run] = read_runs(home)
 
@@ -177,7 +177,7 @@ def test_a_run_that_was_removed(home, begin):
         post(port, identifier="a", message="Bytes Sent: 2, ")
         return [run for run in read_runs(home) if run.id != before.id]
 
-    [after] = eventually(again, 20)
+    [after] = eventually(again)
     assert set(after.history("network_bytes_sent").value.tolist()) == {2}
 
 
@@ -217,7 +217,7 @@ def test_who_is_heard(begin, asked, status):
 def test_without_end(begin):
     """A body without a length that does not end is cut off, not gathered."""
     _, port = begin()
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
         peer.sendall(b"POST /log HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
         with pytest.raises(OSError):
@@ -301,7 +301,7 @@ def test_a_hub_that_starts_by_itself(home):
         eventually(home.hub_pid)
         found = json.loads(call("doctor", "--json", home=home.asked, environ=environ).stdout)
         assert "cannot be listened on" in json.dumps(found)
-    eventually(lambda: heard(port), 20)
+    eventually(lambda: heard(port))
     end_hub(home)
 
 

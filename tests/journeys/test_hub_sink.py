@@ -145,12 +145,12 @@ def test_a_hub_far_away(lan):
     listen(here)
     job = far.start(WATCH, "200", "0.02", VEDETTE_HUB=connect_string(here))
     name = job.stdout.readline().strip()
-    eventually(lambda: [run.id for run in runs(here)] == [name], 20)
+    eventually(lambda: [run.id for run in runs(here)] == [name])
     far.cut()
     for _ in range(100):
         job.stdout.readline()
     far.heal()
-    job.communicate(timeout=30)
-    run = eventually(lambda: next((r for r in runs(here) if r.state == "done"), None), 30)
+    job.communicate(timeout=60)
+    run = eventually(lambda: next((r for r in runs(here) if r.state == "done"), None))
 
     assert run.history("cpu_percent").value.tolist() == [float(i) for i in range(200)]

@@ -71,6 +71,12 @@ def receiver():
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def time_to_close(monkeypatch):
+    """Let a close take its time, as what it sends on a slow machine is no figure of ours."""
+    monkeypatch.setattr(form, "_CLOSING_S", 60.0)
+
+
 def opened(port, **config):
     return form.open(Config(f"127.0.0.1:{port}", **{"identifier": "client A", **config}), METRICS)
 
@@ -210,8 +216,9 @@ def test_nobody_comes(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_one_that_hangs(receiver):
+def test_one_that_hangs(monkeypatch, receiver):
     """A receiver that takes a message and never answers holds up neither `put` nor, for more than a second, `close`."""
+    monkeypatch.setattr(form, "_CLOSING_S", 1.0)
     receiver.hold.clear()
     sink = opened(receiver.port)
     for i in range(1000):
@@ -255,7 +262,7 @@ def test_a_server_in_trouble_for_ever(receiver):
     sink = opened(receiver.port)
     sink.put(moment(1))
     sink.put(moment(2))
-    eventually(lambda: len(receiver.got) == 5, 20)
+    eventually(lambda: len(receiver.got) == 5)
     sink.close()
 
     assert sink.lost == 1

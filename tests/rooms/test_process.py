@@ -12,7 +12,7 @@ import pytest
 from tests.rooms.proc_tree import ProcTree
 from vedette import kernel
 from vedette.sensor import Absent, Place
-from vedette.sources.process import command, look, rarely, rates, sensor, snapshot
+from vedette.sources.process import look, rarely, rates, sensor, snapshot
 
 
 @pytest.fixture(params=[True, False], ids=["lists of children", "no lists of children"])
@@ -95,9 +95,9 @@ def test_the_command_line(tree):
     tree.add(10, argv=("sleep", "", "5"))
     tree.add(20, argv=("x" * 10_000,))
     tree.add(30)
-    assert command(10, tree.root) == ["sleep", "", "5"]
-    assert [len(word) for word in command(20, tree.root)] == [4096]
-    assert command(30, tree.root) == command(99, tree.root) == []
+    assert kernel.command(10, tree.root) == ["sleep", "", "5"]
+    assert [len(word) for word in kernel.command(20, tree.root)] == [4096]
+    assert kernel.command(30, tree.root) == kernel.command(99, tree.root) == []
 
 
 def test_a_real_tree():

@@ -137,6 +137,8 @@ def test_why_there_is_nothing(store, make):
     assert "usage.enable" in usage.why_none(store, "run")
     make.facts("run", Span("run/1/o", BORN + 1, attrs={"usage_s": 1.0}))
     assert "doctor" in usage.why_none(store, "run")
+    make.points("run", "cpu_percent", [1.0])
+    assert "vedette points run cpu_percent" in usage.why_none(store, "run")
 
 
 def test_resampling_keeps_peaks_and_shows_gaps():

@@ -18,7 +18,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vedette.errors import NotFoundError, VedetteError
@@ -74,15 +73,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _process(plan: "Plan", args: argparse.Namespace) -> int:
+    from vedette import kernel
     from vedette.launch.local import held
     from vedette.monitor.life import Life, exists
-    from vedette.sources.process import command
 
     if not exists(plan.pid):
         raise NotFoundError(f"there is no process {plan.pid}")
     with held(_ENDING):
         life = Life(plan.pid)
-        watch = _Watch(plan, args, plan.pid, " ".join(command(plan.pid)), sys.stdout)
+        watch = _Watch(plan, args, plan.pid, " ".join(kernel.command(plan.pid)), sys.stdout)
         ended = watch.until_end(life)
         watch.finish()
         watch.close()
@@ -154,7 +153,9 @@ class _Watch:
         self._rounds = Rounds(plan, place, self._record, _say, outlets)
         self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
         for port in self._rounds.ports:
-            _say(f"it can be read at port {port}")
+            _say(f"/metrics can be read at port {port}")
+        for run in [outlet.sink.run for outlet in outlets if hasattr(outlet.sink, "run")]:
+            _say(f"this becomes the run {run}: `vedette show {run}`")
         self._until = None if args.seconds is None else time.monotonic() + args.seconds
         if args.sensors and args.sensors != "all":
             for sensor_name, why in self._rounds.absent.items():
@@ -198,8 +199,9 @@ class _Watch:
     def close(self, used: "resource.struct_rusage | None" = None) -> None:
         """Say what it all came to; of a command that has ended the kernel knows what it used in all."""
         summary = self._record.summary()
-        if used is not None:
-            summary["kernel"] = {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": used.ru_maxrss * 1024}
+        by_kernel = {} if used is None else _account(used)
+        if by_kernel:
+            summary["kernel"] = by_kernel
         if self._args.json:
             from vedette.cli.output import json_line
 
@@ -212,11 +214,9 @@ class _Watch:
         _say(f"{watched}: {duration(summary['seconds'])}, {count} moment{'s' * (count != 1)}{missed}")
         for line in summary_lines(summary):
             _write(line)
-        if used is not None:
-            most = size(used.ru_maxrss * 1024)
-            _write(
-                f"  by the kernel's account CPU time {used.ru_utime + used.ru_stime:.2f}s, memory of one up to {most}"
-            )
+        if by_kernel:
+            most = f", one process up to {size(by_kernel['memory_bytes'])}" if "memory_bytes" in by_kernel else ""
+            _write(f"  by the kernel: CPU time {by_kernel['cpu_s']:.2f}s{most}")
         for text in self._rounds.trouble.values():
             _say(text)
 
@@ -232,18 +232,15 @@ class _Watch:
         samples = self._newest.take()
         if not samples or (self._args.to and not self._args.json):
             return
-        from vedette.sensor import flat_name
-
-        values = {
-            flat_name(name, sample.span, sample.tags): value
-            for sample in samples
-            for name, value in sample.values.items()
-        }
         if self._args.json:
-            self._print(_json_moment(samples[0].t, self._pid, values))
+            from vedette.sinks.jsonl import line as as_json
+
+            self._print(as_json(samples, self._pid).decode().rstrip())
             return
+        from vedette.sensor import flat_values
+
         self._rows.fit(*_terminal(self._out))
-        for line in self._rows.lines(samples[0].t, values):
+        for line in self._rows.lines(samples[0].t, flat_values(samples)):
             self._print(line)
 
     def _print(self, line: str) -> None:
@@ -273,12 +270,17 @@ class _Newest:
         pass
 
 
-def _json_moment(t: int, pid: int, values: Mapping[str, float]) -> str:
-    from datetime import UTC, datetime
+def _account(used: "resource.struct_rusage") -> dict[str, float | int]:
+    """Return what the kernel tells of a command that has ended.
 
-    from vedette.cli.output import json_line
+    What we held when it was forked counts into the most memory that it had, so that less than that is not known.
+    """
+    import resource
 
-    return json_line({"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t, "pid": pid, **values})
+    found: dict[str, float | int] = {"cpu_s": used.ru_utime + used.ru_stime}
+    if used.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        found["memory_bytes"] = used.ru_maxrss * 1024
+    return found
 
 
 def _terminal(out: Any) -> tuple[int, int]:
@@ -321,7 +323,7 @@ def _complete_sinks(prefix: str, **_: Any) -> list[str]:
 
 
 def _complete_sensors(prefix: str, **_: Any) -> list[str]:
-    from vedette.sources import SENSORS
+    from vedette.sampler import known
 
     before, comma, last = prefix.rpartition(",")
-    return [before + comma + name for name in ("all", *SENSORS) if name.startswith(last)]
+    return [before + comma + name for name in ("all", *known()) if name.startswith(last)]

@@ -17,11 +17,11 @@ from msgspec import Struct
 from vedette.home import Home
 from vedette.hub.machine import Machine
 from vedette.hub.own import Own
-from vedette.kernel import host, host_span
+from vedette.kernel import command, host, host_span
 from vedette.model import HUB, Fact, Sample, Span
 from vedette.sampler import Schedule
 from vedette.sources.gpu import Gpus
-from vedette.sources.process import Process, command, look, rates
+from vedette.sources.process import Process, look, rates
 
 _LINGER_S = 1.0  # somebody else may come
 _HOST_EVERY_S = 1.0  # at most

@@ -113,11 +113,16 @@ def _become(
         for target, fd in plumbing.given.items():
             os.dup2(fd, target)
             os.set_inheritable(target, True)  # it may have been there already
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python has had ignored
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(argv[0], argv, dict(environ))
+        execute(argv, environ, mask)
     except OSError as error:
         os.write(telling, str(error.errno or 1).encode())
     finally:
         os._exit(127)
+
+
+def execute(argv: list[str], environ: Mapping[str, str], mask: Iterable[int]) -> NoReturn:
+    """Be a command from now on, with signals as it expects them; raise OSError when it cannot be."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python has had ignored
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os.execvpe(argv[0], argv, dict(environ))

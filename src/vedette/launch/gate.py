@@ -1,8 +1,9 @@
 """A command that waits at a gate: its pid is known before it begins, so that who watches it can be there first."""
 
 import os
-import signal
 from collections.abc import Collection, Mapping
+
+from vedette.launch.child import execute
 
 
 class Gate:
@@ -40,10 +41,7 @@ def _become(argv: list[str], environ: Mapping[str, str], mask: Collection[int], 
     """Between fork and exec: whatever happens, this never comes back."""
     try:
         if os.read(held, 1):
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python has had ignored
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.execvpe(argv[0], argv, dict(environ))
+            execute(argv, environ, mask)
     except OSError as error:
         os.write(telling, str(error.errno or 1).encode())
     finally:

@@ -98,9 +98,9 @@ class Beside:
         if account.part.first >= self._heard:
             self._heard = self._record.absorb(account.part)
         self.ended = account.ended
+        for where in account.trouble.keys() - self._trouble.keys():  # its text changes as it is counted on
+            say_once(account.trouble[where])
         self._trouble = account.trouble
-        for text in account.trouble.values():
-            say_once(text)
 
     def _complain(self, text: str) -> None:
         self._trouble = {**self._trouble, "monitor": text}

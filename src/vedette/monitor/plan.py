@@ -1,4 +1,4 @@
-"""What a monitor is to do, checked before anything begins; and the same as JSON, for a process of its own."""
+"""What a monitor is to do, checked before anything begins; plain data, so that a process of its own can be told."""
 
 import math
 import os

@@ -194,6 +194,10 @@ def _living(store: Reader, run: str) -> list[SpanRow]:
 
 def why_none(store: Reader, run: str) -> str:
     """Say why nothing was measured of a run, and what to do."""
+    if any(row.name == "cpu_percent" for row in _series(store, [run])):
+        return (
+            f"run {run} is a monitor's: what was measured are its points, `vedette points {run} cpu_percent` has them"
+        )
     rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
     if not rows:
         return f"run {run} has no process yet, so there is nothing to measure: look again when it has begun"

@@ -32,7 +32,8 @@ class Sink(Protocol):
     `put` raises OSError when it could not be done; what it keeps for later in such a case it says in `lost` once it has
     to let go of it. Neither call waits for anything that can be slow, a network say. `trouble` is a sentence on what is
     wrong at present, for whoever shows it; empty when all is well. One that counts from moment to moment has a method
-    `prime` besides, which is handed the first look: that is no moment yet, but what the first one is counted from.
+    `prime` besides, which is handed the first look: that is no moment yet, but what the first one is counted from. One
+    that listens tells its `port`, one that makes a run its id as `run`.
     """
 
     lost: int
@@ -67,7 +68,7 @@ def parse(text: str) -> tuple[str, Any]:
     """
     name, _, rest = text.partition(":")
     if name in SINKS or (name.isidentifier() and len(name) > 1 and _is_installed(name)):
-        return name, find(name).parse(rest)
+        return name, _parsed(name, rest)
     path, _, _ = text.partition("?")
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _SUFFIXES:
@@ -75,7 +76,16 @@ def parse(text: str) -> tuple[str, Any]:
             f"{text!r} is no place to send samples to: give NAME or NAME:TEXT, where NAME is one of"
             f" {', '.join(SINKS)}, or a path that ends in {_endings()}"
         )
-    return _SUFFIXES[suffix], find(_SUFFIXES[suffix]).parse(text)
+    return _SUFFIXES[suffix], _parsed(_SUFFIXES[suffix], text)
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return find(name).parse(text)
+    except SettingError:
+        raise
+    except Exception as error:  # of somebody else's sink
+        raise SettingError(f"the sink {name} cannot take {text!r}: {type(error).__name__}: {error}") from None
 
 
 def _endings() -> str:

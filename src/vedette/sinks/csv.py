@@ -14,7 +14,7 @@ from msgspec import Struct
 from vedette.appender import Appender
 from vedette.errors import SettingError
 from vedette.model import Sample
-from vedette.sensor import Metric, flat_name
+from vedette.sensor import Metric, flat_values
 from vedette.sinks import options
 
 _TIME = "t"
@@ -51,11 +51,7 @@ class Csv:
         """Append the row of a moment."""
         if not samples:
             return
-        numbers = {
-            flat_name(name, sample.span, sample.tags): value
-            for sample in samples
-            for name, value in sample.values.items()
-        }
+        numbers = flat_values(samples)
         self._file.look()
         if not self._columns or self._file.is_new:
             self._begin([_TIME, *numbers])

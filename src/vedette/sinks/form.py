@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from vedette.errors import SettingError
 from vedette.model import Sample, new_id
-from vedette.plain import KEYS, Plain
+from vedette.plain import KEYS, Plain, line
 from vedette.sensor import Metric
 from vedette.sinks import options, wanted
 
@@ -40,7 +40,6 @@ _LABELS = dict(
         strict=True,
     )
 )
-_PERCENT = KEYS[:2]
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
@@ -92,7 +91,7 @@ class Form:
         numbers = self._plain.of(samples)
         if not numbers:
             return
-        message = "".join(f"{_LABELS[key]}: {_shown(key, value)}, " for key, value in numbers.items())
+        message = line(numbers, _LABELS)
         t = samples[0].t
         self.post({"message": message} if self._simple else _record(message, t).__dict__, t)
 
@@ -196,13 +195,6 @@ def _check(config: Config) -> None:
     port = config.host.rpartition(":")[2]
     if not _HOST.fullmatch(config.host) or (port.isdigit() and int(port) >= 1 << 16):
         raise SettingError(f"{config.host!r} is nobody to send to: HOST:PORT, such as 127.0.0.1:5000")
-
-
-def _shown(key: str, value: float) -> str:
-    if key in _PERCENT:
-        return f"{float(value)}%"
-    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
-    return str(int(rounded) if rounded == rounded // 1 else rounded)
 
 
 def _record(message: str, t: int) -> logging.LogRecord:

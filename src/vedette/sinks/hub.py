@@ -145,14 +145,4 @@ def _started(pid: int) -> int:
 
 
 def _argv(pid: int) -> list[str]:
-    try:
-        fd = os.open(f"/proc/{pid}/cmdline", os.O_RDONLY)
-    except OSError:
-        return []
-    try:
-        words = os.read(fd, 1 << 16).decode(errors="replace").split("\0")
-    except OSError:
-        return []
-    finally:
-        os.close(fd)
-    return [word[:1000] for word in words[:-1][:100]]
+    return [word[:1000] for word in kernel.command(pid)[:100]]

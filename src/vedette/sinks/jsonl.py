@@ -5,7 +5,6 @@ What is no number, or is infinite, is null, as JSON has no word for it.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec import Struct
 from vedette.appender import Appender
 from vedette.errors import SettingError
 from vedette.model import Sample
-from vedette.sensor import Metric, flat_name
+from vedette.sensor import Metric, flat_values
 from vedette.sinks import options
 
 _encode = msgspec.json.Encoder().encode  # it writes null for nan and the infinities
@@ -48,19 +47,19 @@ class Jsonl:
         """Append the object of a moment."""
         if not samples:
             return
-        t = samples[0].t
-        moment: dict[str, Any] = {"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t}
-        if self._pid:
-            moment["pid"] = self._pid
-        for sample in samples:
-            for name, value in sample.values.items():
-                moment[flat_name(name, sample.span, sample.tags)] = value
         self._file.look()
-        self._file.append(_encode(moment) + b"\n")
+        self._file.append(line(samples, self._pid))
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+def line(samples: list[Sample], pid: int) -> bytes:
+    """Return a moment, which has samples, as a line."""
+    t = samples[0].t
+    stamps = {"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t, **({"pid": pid} if pid else {})}
+    return _encode({**stamps, **flat_values(samples)}) + b"\n"
 
 
 def open(config: Config, metrics: Mapping[str, Metric]) -> Jsonl:  # noqa: A001, ARG001 - the name that every sink has

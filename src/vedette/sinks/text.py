@@ -9,7 +9,7 @@ from msgspec import Struct
 from vedette.appender import Appender
 from vedette.errors import SettingError
 from vedette.model import Sample
-from vedette.plain import KEYS, Plain
+from vedette.plain import KEYS, Plain, line
 from vedette.sensor import Metric
 from vedette.sinks import options, wanted
 
@@ -20,7 +20,6 @@ _LABELS = dict(
         strict=True,
     )
 )
-_PERCENT = KEYS[:2]
 
 
 class Config(Struct, frozen=True):
@@ -64,12 +63,10 @@ class Text:
         numbers = self._plain.of(samples)
         if not numbers:
             return
-        line = "".join(f"{_LABELS[key]}: {_shown(key, value)}, " for key, value in numbers.items())
-        if self._stamps:
-            line = f"{_stamp(samples[0].t)} {line}"
+        stamp = f"{_stamp(samples[0].t)} " if self._stamps else ""
         self._file.look()
         head = _opened() if self._file.is_new else b""
-        self._file.append(head + line.encode() + b"\n")
+        self._file.append(head + f"{stamp}{line(numbers, _LABELS)}\n".encode())
 
     def close(self) -> None:
         """Let go of the file."""
@@ -83,13 +80,6 @@ def open(config: Config, metrics: Mapping[str, Metric]) -> Text:  # noqa: A001, 
 
 def _opened() -> bytes:
     return time.strftime("%Y-%m-%d %H:%M:%S\n").encode()
-
-
-def _shown(key: str, value: float) -> str:
-    if key in _PERCENT:
-        return f"{float(value)}%"
-    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
-    return str(int(rounded) if rounded == rounded // 1 else rounded)
 
 
 def _stamp(t: int) -> str:

@@ -93,7 +93,7 @@ _GAUGES = (
     ("CPU", "cpu_percent", "%"),
     ("CPU share", "cpu_share_percent", "%"),
     ("memory", "memory_bytes", "B"),
-    ("host CPU", "host_cpu_percent", "%"),
+    ("host CPU share", "host_cpu_share_percent", "%"),
     ("host memory", "host_memory_bytes", "B"),
     ("power", "host_power_w[group=in]", "W"),
 )
@@ -101,6 +101,8 @@ _TOTALS = (
     ("CPU time", "cpu_s", "s"),
     ("read", "read_bytes", "B"),
     ("written", "written_bytes", "B"),
+)
+_HOST_TOTALS = (
     ("host received", "host_net_received_bytes", "B"),
     ("host sent", "host_net_sent_bytes", "B"),
     ("energy", "host_energy_j[group=in]", "J"),
@@ -115,9 +117,11 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     for title, found, unit in gauges:
         mean, most = (shown(found[key], unit).rjust(8) for key in ("mean", "max"))
         lines.append(f"  {title.ljust(wide)}  mean {mean}  max {most}")
-    totals = [
-        f"{title} {duration(found) if unit == 's' else shown(found, unit)}"
-        for title, name, unit in _TOTALS
-        if (found := summary.get(name, {}).get("total")) is not None
-    ]
-    return [*lines, *(["  " + ", ".join(totals)] if totals else [])]
+    for row in (_TOTALS, _HOST_TOTALS):
+        totals = [
+            f"{title} {duration(found) if unit == 's' else shown(found, unit)}"
+            for title, name, unit in row
+            if (found := summary.get(name, {}).get("total")) is not None
+        ]
+        lines += ["  " + ", ".join(totals)] if totals else []
+    return lines

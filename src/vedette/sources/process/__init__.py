@@ -11,9 +11,9 @@ from vedette.sources.process.elsewhere import Elsewhere
 from vedette.sources.process.ledger import Ledger, Totals
 from vedette.sources.process.members import Members
 from vedette.sources.process.rarely import Rarely
-from vedette.sources.process.snapshot import Process, Snapshot, command, look, rates
+from vedette.sources.process.snapshot import Process, Snapshot, look, rates
 
-__all__ = ["METRICS", "Process", "Snapshot", "command", "look", "rates", "sensor"]
+__all__ = ["METRICS", "Process", "Snapshot", "look", "rates", "sensor"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _LIMITS_EVERY_S = 60.0

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_MOST_BYTES = 4096  # of a command line
 _GONE = (OSError, ValueError, IndexError)
 
 
@@ -54,16 +53,6 @@ def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") 
         found[pid] = process
         todo += [child for child in walk.children(process) if child not in apart]
     return Snapshot(at_s, found)
-
-
-def command(pid: int, proc: str = "/proc") -> list[str]:
-    """Return the command line of a process, cut where it is long; empty where it has none."""
-    try:
-        with open(f"{proc}/{pid}/cmdline", "rb") as file:
-            words = file.read(_MOST_BYTES).rstrip(b"\0").split(b"\0")
-        return [word.decode(errors="replace") for word in words] if words != [b""] else []
-    except OSError:
-        return []
 
 
 def rates(before: Process, after: Process, seconds: float) -> dict[str, float]:

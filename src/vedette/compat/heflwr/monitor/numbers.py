@@ -6,7 +6,7 @@ from typing import Any
 
 from vedette.model import Sample
 from vedette.plain import KEYS
-from vedette.sensor import flat_name
+from vedette.sensor import flat_values
 
 Wanted = Sequence[str]  # of cpu, memory, network and power
 
@@ -77,9 +77,4 @@ class Account:
 
 def _first(name: str, primed: Sequence[Sample]) -> list[float]:
     """Return what a counter stood at when it was first looked at, from which its first moment is counted."""
-    return [
-        value
-        for sample in primed
-        for own, value in sample.values.items()
-        if flat_name(own, sample.span, sample.tags) == name
-    ]
+    return [value for own, value in flat_values(primed).items() if own == name]
