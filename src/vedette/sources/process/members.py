@@ -25,12 +25,12 @@ class Member:
 
     def __init__(self, proc: str, pid: int, fields: list[bytes], *, stays: bool) -> None:
         """Know it by a line of its `stat`; `stays`: its files may stay open."""
+        self._files: dict[str, int] = {}
         self.pid = pid
         self.born = fields[19]
         self.key: Key = pid, int(fields[19])
         self._path = f"{proc}/{pid}"
         self._stays = stays
-        self._files: dict[str, int] = {}
         self.rest = 0.0
         self._tells_rest = True
         self.moved = 0, 0
