@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -57,6 +58,12 @@ def start_ticks(pid: int) -> int | None:
     """Return when a process was started, in clock ticks since boot; None when there is no such process."""
     fields = _stat(pid)
     return int(fields[19]) if fields else None
+
+
+def block_sigpipe() -> None:
+    """Have a broken pipe be an error in this thread, and not the end of a program that does not ignore SIGPIPE."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
 
 
 def open_self() -> int | None:

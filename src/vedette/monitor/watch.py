@@ -49,7 +49,7 @@ class Monitor:
     @property
     def running(self) -> bool:
         """Whether it is looking."""
-        return self._owner == os.getpid() and not self._form.ended
+        return self._owner == os.getpid() and self._form.looks
 
     @property
     def absent(self) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Monitor:
         """Take a first look, and go on; raise for a sink that cannot be opened and a process that is not there."""
         with self._lock:
             if self._owner == os.getpid():
-                if not self._form.ended:
+                if self._form.looks:
                     return self
                 self.stop()
             pid = self._plan.pid
@@ -94,7 +94,11 @@ class Monitor:
                 self._form = self._begin()
                 self._owner = os.getpid()
                 _running.add(self)
-            except (MonitorError, RuntimeError) as error:  # for want of processes or threads; the work goes on
+            except (
+                MonitorError,
+                RuntimeError,
+                OSError,
+            ) as error:  # for want of processes, threads, files; the work goes on
                 self._failed = str(error)
                 say_once(f"nothing is monitored: {error}")
         return self

@@ -56,8 +56,7 @@ class Csv:
             for sample in samples
             for name, value in sample.values.items()
         }
-        self._file.look()
-        if not self._columns or self._file.is_new:
+        if self._file.look() or not self._columns or self._file.is_new:
             self._begin([_TIME, *numbers])
         if homeless := numbers.keys() - set(self._columns):
             self.lost += len(homeless)
