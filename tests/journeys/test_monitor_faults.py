@@ -183,3 +183,23 @@ def test_a_program_that_becomes_another_user(finish, tmp_path):
     code, out, err = finish(BECOME, str(closed / "usage.jsonl"))
 
     assert (code, out, err) == (0, "{}\n", "")
+
+
+TWICE = """
+import os, signal, sys, threading, time
+from vedette.monitor import Monitor
+class Interrupted(Monitor):
+    def _begin(self):
+        signal.raise_signal(signal.SIGALRM)
+        return super()._begin()
+m = Interrupted(interval_s=0.02)
+signal.signal(signal.SIGALRM, lambda *_: m.start())
+m.start()
+print(m.running, [thread.name for thread in threading.enumerate()].count("vedette-monitor"))
+m.stop()
+"""
+
+
+def test_a_signal_handler_that_starts_it(finish):
+    """A start in the middle of a start, by a signal handler, begins nothing that nobody would stop."""
+    assert finish(TWICE) == (0, "True 1\n", "")
