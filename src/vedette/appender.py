@@ -45,22 +45,38 @@ class Appender:
         except OSError:  # one may write and not read it
             return True
 
-    def look(self) -> None:
-        """Make sure that the file is the one that goes by the path; raise OSError when there can be none."""
+    def look(self) -> bool:
+        """Make sure that the file is the one that goes by the path, and tell whether it is another than before.
+
+        Raise OSError when there can be none.
+        """
+        if self._fd >= 0 and not self._is_open():
+            self._fd = -1
         if self._fd < 0:
             self._open()
-        elif self._regular:
+            return True
+        if self._regular:
             held = os.fstat(self._fd)
             try:
                 here = os.stat(self.path)
                 same = (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
+            except PermissionError:  # the program has become another user, and may still write
+                same = True
             except FileNotFoundError:
                 same = False
             if not same:
                 self.close()
                 self._open()
-            else:
-                self.is_new = held.st_size == 0  # another has begun it, or it was emptied
+                return True
+            self.is_new = held.st_size == 0  # another has begun it, or it was emptied
+        return False
+
+    def _is_open(self) -> bool:
+        try:
+            os.fstat(self._fd)
+        except OSError:  # the program that we live in has closed what it did not know
+            return False
+        return True
 
     def append(self, data: bytes) -> None:
         """Append whole lines by one write; raise OSError when they are not there, and then none of them is."""
@@ -119,9 +135,10 @@ class Appender:
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 def _why(error: OSError, path: str) -> str:

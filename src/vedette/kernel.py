@@ -4,6 +4,7 @@ import math
 import os
 import re
 import select
+import signal
 import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -85,6 +86,12 @@ def command(pid: int, proc: str = "/proc") -> list[str]:
         return [word.decode(errors="replace") for word in words] if words != [b""] else []
     except OSError:
         return []
+
+
+def block_sigpipe() -> None:
+    """Have a broken pipe be an error in this thread, and not the end of a program that does not ignore SIGPIPE."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
 
 
 def open_self() -> int | None:

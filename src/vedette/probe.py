@@ -1,5 +1,6 @@
 """What sensors are made of: a file of the kernel's that stays open, and a counter that never falls."""
 
+import contextlib
 import os
 from collections.abc import Mapping
 
@@ -32,9 +33,10 @@ class Kept:
 
     def close(self) -> None:
         """Let go of it; the next read opens it again."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with contextlib.suppress(OSError):  # the program that we live in has closed all that it did not know
+                os.close(fd)
 
     def __del__(self) -> None:
         self.close()

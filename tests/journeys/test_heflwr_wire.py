@@ -249,6 +249,40 @@ def test_garbage(home, begin):
     assert hub.communicate()[1] == ""
 
 
+def test_those_who_come_to_stay(begin, tmp_path):
+    """Connections that never finish a request are let go of, and then others are heard; one that is used may stay."""
+    quick = tmp_path / "sitecustomize.py"
+    quick.write_text("import vedette.hub.forms as forms\nforms._HEAD_S, forms._MOST_CONNECTIONS = 0.5, 20\n")
+    _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    used = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+    for peer in crowd:
+        peer.sendall(case("simple") + b"POST /log HT" if peer is crowd[0] else b"POST /log HT")
+    eventually(lambda: post(port, identifier="a", message="b")[0] == 200)
+    used.request("POST", "/simple_log", "identifier=a&message=b", {"Content-type": TYPE})
+    assert used.getresponse().read() == b"kept\n"
+    for peer in crowd:
+        peer.settimeout(20)
+        while peer.recv(1000):
+            pass
+        peer.close()
+    used.close()
+
+
+def test_ids_that_meet(home, begin, tmp_path):
+    """Identifiers that begin in the same second are runs of their own, also where chance gives them one id."""
+    dull = tmp_path / "sitecustomize.py"
+    dull.write_text(
+        "import vedette.hub.forms as forms\n"
+        "ids = iter(['aaaaaaaaaa', 'aaaaaaaaaa', 'bbbbbbbbbb'])\n"
+        "forms.new_id = lambda: next(ids)\n"
+    )
+    _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+
+    assert [post(port, identifier=name, message="x")[0] for name in ("one", "two")] == [200, 200]
+    assert sorted(run.name for run in read_runs(home)) == ["one", "two"]
+
+
 def test_many_identifiers(home, begin, tmp_path):
     """Beyond so many identifiers at once new ones are turned away, and counted; those that are known are heard."""
     few = tmp_path / "sitecustomize.py"

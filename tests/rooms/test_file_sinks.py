@@ -104,6 +104,20 @@ def test_a_table_goes_on(tmp_path):
     assert [row[1:] for row in rows] == [["a", 'b,"c"\n'], ["1", "2"], ["3", "4"]]
 
 
+def test_a_table_that_another_has_begun_anew(tmp_path):
+    """After a rotation the columns are those of the new file, whoever has begun it: each number is in its own."""
+    path = tmp_path / "a.csv"
+    ours, theirs = opened(path), opened(path)
+    ours.put([Sample(1, 1, {"a": 1, "b": 2}, "x")])
+    path.rename(tmp_path / "old")
+    theirs.put([Sample(2, 2, {"b": 3, "a": 4}, "x")])
+    ours.put([Sample(3, 3, {"a": 5, "b": 6}, "x")])
+    with path.open(newline="") as file:
+        rows = list(csv.reader(file))
+
+    assert [row[1:] for row in rows] == [["b", "a"], ["3", "4"], ["6", "5"]]
+
+
 def test_a_table_of_somebody_else(tmp_path):
     """A file that is no table of this kind is left alone."""
     (tmp_path / "a.csv").write_text("name,age\nada,36\n")

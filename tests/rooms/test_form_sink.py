@@ -13,6 +13,7 @@ import pytest
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
 from vedette.model import Sample
+from vedette.monitor import Monitor
 from vedette.sinks import form
 from vedette.sinks.form import Config
 
@@ -226,6 +227,35 @@ def test_one_that_hangs(monkeypatch, receiver):
     sink.close()
 
     assert sink.lost == 1000  # it hangs for 20 s: had anybody waited so long, they would have been taken
+
+
+def test_a_monitor_of_one_that_hangs(receiver):
+    """A monitor whose receiver hangs tells all that it saw, and how much of it was not taken."""
+    receiver.hold.clear()
+    monitor = Monitor(f"form:127.0.0.1:{receiver.port}", interval_s=0.02, where="process").start()
+    eventually(lambda: len(monitor.stats()["t"]) >= 5)
+    monitor.stop()
+
+    [(label, text)] = monitor.trouble.items()
+    assert label == f"form:127.0.0.1:{receiver.port}"
+    assert re.search(r"lacks \d+ moments", text)
+
+
+def test_one_that_speaks_to_the_terminal():
+    """What a receiver says that is no HTTP comes back without its escape codes, and not at length."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sink = opened(server.getsockname()[1])
+        sink.put(moment(1))
+        peer, _ = server.accept()
+        peer.recv(1 << 16)
+        peer.sendall(b"\x1b[31mred\x07" + b"x" * 1000 + b"\r\n\r\n")
+        peer.close()
+        eventually(lambda: sink.trouble)
+        trouble = sink.trouble
+        sink.close()
+
+    assert trouble.isprintable()
+    assert len(trouble) < 300
 
 
 def test_the_oldest_go(monkeypatch, receiver):

@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -196,6 +197,48 @@ def test_a_crowd(opened):
     for idle in crowd:
         idle.close()
     eventually(lambda: answers(sink.port))
+
+
+def test_those_who_come_to_stay(opened):
+    """Connections that say a little and stay keep nobody else from reading: the oldest of them has to go."""
+    sink = opened()
+    crowd = [socket.create_connection(("127.0.0.1", sink.port)) for _ in range(100)]
+    for idle in crowd:
+        idle.sendall(b"GET /")
+    try:
+        assert fetch(sink.port)[0] == 200
+    finally:
+        for idle in crowd:
+            idle.close()
+
+
+USED_UP = """
+import os, resource, socket, time
+from vedette.sinks import prometheus
+from vedette.sinks.prometheus import page
+tries, handle = [], page._Server.handle_request
+page._Server.handle_request = lambda self: (tries.append(1), handle(self))
+sink = prometheus.open(prometheus.Config(), {})
+peer = socket.socket()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True: held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError: pass
+peer.connect(("127.0.0.1", sink.port))
+time.sleep(1)
+enough = len(tries)
+for fd in held: os.close(fd)
+peer.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+print(peer.recv(100)[:15], 1 <= enough < 50)
+"""
+
+
+def test_a_program_without_descriptors():
+    """Who comes when no descriptor is left is answered once there is one; meanwhile nothing turns round and round."""
+    done = subprocess.run([sys.executable, "-c", USED_UP], check=False, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'HTTP/1.0 200 OK' True\n", "")
 
 
 def answers(port):

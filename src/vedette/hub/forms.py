@@ -33,6 +33,7 @@ _MOST_RUNS = 1000  # that are open at once
 _MOST_SENDERS = 10_000
 _MOST_CONNECTIONS = 256
 _BODY_S = 10.0
+_HEAD_S = 30.0  # as long as one that has been answered may stay
 _GRACE_S = 1
 
 InKeeper = Callable[[Callable[[Keeper], Any]], Awaitable[Any]]
@@ -122,7 +123,10 @@ class Forms:
         if len(self._open) >= _MOST_RUNS:
             self.refused["heflwr identifiers"] += 1
             raise _Refusal(429, f"{_MOST_RUNS} identifiers are open already: this one is not heard")
-        known = _Open(new_id(), time.monotonic(), now)
+        run, taken = new_id(), {one.run for one in self._open.values()}
+        while run in taken:  # ids have little chance in them, and hundreds of clients may begin in one second
+            run = new_id()
+        known = _Open(run, time.monotonic(), now)
         attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": form.identifier}
         span = Span(known.run, now, "running", "", HUB, "run", form.identifier, attrs=attrs)
         return [span], known
@@ -187,9 +191,9 @@ class FormServer:
 
         assert self._listener is not None
         config = uvicorn.Config(
-            _app(self._forms), http="h11", ws="none", lifespan="off", loop="none", log_config=None, access_log=False,
-            log_level="critical", server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS,
-            timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
+            _app(self._forms), http=_protocol(), ws="none", lifespan="off", loop="none", log_config=None,
+            access_log=False, log_level="critical", server_header=False, proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
         )  # fmt: skip
         await self._forms.begin()
         self._server = _server(config)
@@ -214,6 +218,27 @@ class FormServer:
         if self._listener is not None:
             self._listener.close()
         self._forms.close()
+
+
+def _protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415
+
+    class Protocol(H11Protocol):
+        """One connection, which is let go of when it is silent, or in the middle of its headers, for too long."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(_HEAD_S, self._look, None)
+
+        def _look(self, before: Any) -> None:
+            if self.transport.is_closing():
+                return
+            if self.cycle is before and (before is None or before.response_complete):
+                self.transport.close()
+            else:
+                self.loop.call_later(_HEAD_S, self._look, self.cycle)
+
+    return Protocol
 
 
 def _server(config: "uvicorn.Config") -> "uvicorn.Server":

@@ -18,6 +18,7 @@ from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
 
 _READY_S = 10.0  # a GPU driver that is loaded for us takes its time
 _ANSWER_S = 1.0
+_LATE_S = 0.02  # for one that has not answered before: many questions must not add up to minutes
 _UNWANTED = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "PYTHONINSPECT", "PYTHONSTARTUP")
 
 
@@ -30,6 +31,7 @@ class Beside:
         self._trouble: dict[str, str] = {}
         self._heard = self._asked = 0
         self._asking = False
+        self._late = False  # it has left a question without an answer
         self.ended = ""
         self._talk: Talk | None = _spawn()
         try:
@@ -37,6 +39,8 @@ class Beside:
             ready = self._talk.hear(_READY_S)
         except OSError:
             ready = Failed("the monitor's process could not start")
+        except (ValueError, TypeError, OverflowError) as error:  # a path that is no UTF-8, say
+            ready = Failed(f"this cannot be handed to a process, where='thread' takes it: {error}", asked=True)
         except BaseException:
             self._talk.close()
             raise
@@ -49,6 +53,11 @@ class Beside:
             )
         self.worker, self.absent, self.ports = ready.pid, ready.absent, ready.ports
         record.begin({}, ready.primed)
+
+    @property
+    def looks(self) -> bool:
+        """Whether it has neither ended by itself nor, as far as is known, been killed."""
+        return self._talk is not None and not self.ended
 
     @property
     def trouble(self) -> dict[str, str]:
@@ -75,15 +84,15 @@ class Beside:
         if talk is None or self._asking:  # a signal handler of the user's, in the middle of an answer
             return
         self._asking = True
-        self._asked += 1
         try:
-            talk.say(Ask(self._asked, self._heard, last))
-            deadline = time.monotonic() + _ANSWER_S
-            while (answer := talk.hear(deadline - time.monotonic())) is not None:
-                if isinstance(answer, Account):
-                    self._take(answer)
-                    if answer.id == self._asked:
-                        return
+            # Questions that pile up would fill the socket, and block us.
+            self._late = self._late and not self._hear(talk, _LATE_S)
+            if not self._late or last:
+                self._asked += 1
+                talk.say(Ask(self._asked, self._heard, last))
+                self._late = not self._hear(talk, _ANSWER_S)
+            if not self._late:
+                return
             self._complain("the monitor's process does not answer: what it has seen since is not known here")
         except OSError:
             self.let_go()
@@ -93,6 +102,16 @@ class Beside:
             raise
         finally:
             self._asking = False
+
+    def _hear(self, talk: Talk, seconds: float) -> bool:
+        """Take what is told for some time; tell whether the last question was answered."""
+        deadline = time.monotonic() + seconds
+        while (answer := talk.hear(deadline - time.monotonic())) is not None:
+            if isinstance(answer, Account):
+                self._take(answer)
+                if answer.id == self._asked:
+                    return True
+        return False
 
     def _take(self, account: Account) -> None:
         if account.part.first >= self._heard:
@@ -121,9 +140,9 @@ def _spawn() -> Talk:
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
     environ["VEDETTE_MODE"] = "off"  # whatever a Python runs at its start begins no run
-    ours, theirs = socket.socketpair()
-    me = kernel.open_self()
-    handed = [theirs.fileno(), *([] if me is None else [me])]
+    pair = [_above(end.detach()) for end in socket.socketpair()]
+    ours, me = socket.socket(fileno=pair[0]), kernel.open_self()
+    handed = [pair[1], *([] if me is None else [_above(me)])]
     argv = [sys.executable, "-P", "-m", "vedette.monitor", str(os.getpid()), *map(str, handed)]
     try:
         subprocess.Popen(
@@ -138,7 +157,17 @@ def _spawn() -> Talk:
         ours.close()
         raise
     finally:
-        theirs.close()
-        if me is not None:
-            os.close(me)
-    return Talk(ours)
+        for fd in handed:
+            os.close(fd)
+    return Talk(ours, _ANSWER_S)
+
+
+def _above(fd: int) -> int:
+    """Have a descriptor above 2: a program may have closed those up to it, and a child gets these anew."""
+    if fd > 2:
+        return fd
+    import fcntl  # noqa: PLC0415 - not on every system
+
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(fd)
+    return moved

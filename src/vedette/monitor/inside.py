@@ -1,10 +1,12 @@
 """The thread form: a monitor inside the user's process, or inside one that watches another."""
 
+import contextlib
 import math
 import os
 import select
 import threading
 
+from vedette import kernel
 from vedette.client.guard import say_once
 from vedette.monitor.life import Life
 from vedette.monitor.plan import Plan
@@ -19,18 +21,23 @@ class Inside:
     """One thread that looks. `stop` wakes it at once."""
 
     def __init__(self, plan: Plan, record: Record) -> None:
-        """Begin; raise SettingError for a sink that cannot be opened, RuntimeError for want of threads."""
+        """Begin; raise SettingError for a bad sink, RuntimeError or OSError for want of threads or files."""
         self._rounds = Rounds(plan, Place(plan.pid or os.getpid()), record, say_once)
         self._hung = ""
         self.ended = ""
         life = Life(plan.pid) if plan.pid and plan.pid != os.getpid() else None
-        self._bell = _Bell(life)
         self._thread = threading.Thread(target=self._run, args=(life,), name="vedette-monitor", daemon=True)
         try:
+            self._bell = _Bell(life)
             self._thread.start()
-        except RuntimeError:
+        except (OSError, RuntimeError):
             self._rounds.finish()
             raise
+
+    @property
+    def looks(self) -> bool:
+        """Whether it has not ended by itself."""
+        return not self.ended
 
     @property
     def worker(self) -> threading.Thread:
@@ -69,6 +76,7 @@ class Inside:
         """Be no monitor in a fork child: the thread is not there, and the sinks are the parent's."""
 
     def _run(self, life: Life | None) -> None:
+        kernel.block_sigpipe()
         while not self._bell.wait(self._rounds.wait_s()):
             if life is not None and life.gone():
                 self.ended = f"process {life.pid} has ended"
@@ -101,9 +109,11 @@ class _Bell:
     def ring(self) -> None:
         self._rung.set()
         if self._ends is not None:
-            os.write(self._ends[1], b"\0")
+            with contextlib.suppress(OSError):
+                os.write(self._ends[1], b"\0")
 
     def close(self) -> None:
         for fd in self._ends or ():
-            os.close(fd)
+            with contextlib.suppress(OSError):  # the program that we live in has closed it
+                os.close(fd)
         self._ends = None

@@ -1,5 +1,6 @@
 """Whether a process is still there: by a pidfd, which tells at once and never means another; else by asking."""
 
+import contextlib
 import os
 import select
 import sys
@@ -29,9 +30,10 @@ class Life:
 
     def close(self) -> None:
         """Look no longer."""
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            with contextlib.suppress(OSError):  # the program that we live in has closed it
+                os.close(fd)
 
 
 def exists(pid: int) -> bool:
@@ -49,8 +51,10 @@ def exists(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
-    except (OSError, IndexError):
+    except (FileNotFoundError, ProcessLookupError):
         return not os.path.isdir("/proc/self")
+    except (OSError, IndexError):  # no descriptor is left to look with
+        return True
 
 
 def _open(pid: int) -> int | None:

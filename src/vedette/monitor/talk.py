@@ -1,5 +1,6 @@
 """What a process and its monitor beside it say to each other, over a pair of sockets: length, then msgpack."""
 
+import contextlib
 import select
 import socket
 import struct
@@ -60,13 +61,13 @@ Message = Begin | Ready | Failed | Ask | Account
 class Talk:
     """One end."""
 
-    def __init__(self, end: socket.socket) -> None:
+    def __init__(self, end: socket.socket, wait_s: float = _WAIT_S) -> None:
         """Speak through a connected socket."""
         self._socket = end
         self._decoder = msgspec.msgpack.Decoder(Message)
         self._ready = select.poll()
         self._ready.register(end, select.POLLIN)
-        end.settimeout(_WAIT_S)
+        end.settimeout(wait_s)
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
@@ -75,7 +76,8 @@ class Talk:
     def say(self, message: Message) -> None:
         """Send; raise OSError when the other side is not there, or does not listen."""
         data = msgspec.msgpack.encode(message)
-        self._socket.sendall(_HEAD.pack(len(data)) + data)
+        # A program that has SIGPIPE as the system does would end by a monitor that was killed.
+        self._socket.sendall(_HEAD.pack(len(data)) + data, getattr(socket, "MSG_NOSIGNAL", 0))
 
     def hear(self, seconds: float) -> Message | None:
         """Return what is said within some time, None if nothing is; raise OSError when the other side is gone."""
@@ -101,4 +103,5 @@ class Talk:
 
     def close(self) -> None:
         """Hang up."""
-        self._socket.close()
+        with contextlib.suppress(OSError):  # the program that we live in has closed it
+            self._socket.close()

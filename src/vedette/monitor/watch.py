@@ -38,6 +38,7 @@ class Monitor:
         self._form: Any = None  # Inside or Beside; the last one, once it is stopped
         self._owner = 0  # who started it; 0: it is not running
         self._failed = ""
+        self._starting = False
         self._lock = threading.RLock()
         _all.add(self)
 
@@ -49,7 +50,7 @@ class Monitor:
     @property
     def running(self) -> bool:
         """Whether it is looking."""
-        return self._owner == os.getpid() and not self._form.ended
+        return self._owner == os.getpid() and self._form.looks
 
     @property
     def absent(self) -> dict[str, str]:
@@ -82,21 +83,30 @@ class Monitor:
     def start(self) -> Self:
         """Take a first look, and go on; raise for a sink that cannot be opened and a process that is not there."""
         with self._lock:
+            if self._starting:  # a signal handler of the user's, in the middle of a start
+                return self
             if self._owner == os.getpid():
-                if not self._form.ended:
+                if self._form.looks:
                     return self
                 self.stop()
             pid = self._plan.pid
             if pid and not exists(pid):
                 raise NotFoundError(f"there is no process {pid}")
             self._failed = ""
+            self._starting = True
             try:
                 self._form = self._begin()
                 self._owner = os.getpid()
                 _running.add(self)
-            except (MonitorError, RuntimeError) as error:  # for want of processes or threads; the work goes on
+            except (
+                MonitorError,
+                RuntimeError,
+                OSError,
+            ) as error:  # for want of processes, threads, files; the work goes on
                 self._failed = str(error)
                 say_once(f"nothing is monitored: {error}")
+            finally:
+                self._starting = False
         return self
 
     def _begin(self) -> Any:
@@ -151,6 +161,7 @@ class Monitor:
         """Be a copy that is not running: the thread stayed with the parent, and so did the process beside it."""
         self._lock = threading.RLock()
         self._record.renew_lock()
+        self._starting = False
         if self._owner:
             self._owner = 0
             self._form.let_go()

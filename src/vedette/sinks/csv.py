@@ -52,8 +52,7 @@ class Csv:
         if not samples:
             return
         numbers = flat_values(samples)
-        self._file.look()
-        if not self._columns or self._file.is_new:
+        if self._file.look() or not self._columns or self._file.is_new:
             self._begin([_TIME, *numbers])
         if homeless := numbers.keys() - set(self._columns):
             self.lost += len(homeless)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from vedette import kernel
 from vedette.errors import SettingError
 from vedette.model import Sample, new_id
 from vedette.plain import KEYS, Plain, line
@@ -31,7 +32,7 @@ _LOGGER = "HeFlwr"  # the name that its receivers know
 _PATIENCE_S = 5.0
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between tries, the last one for ever
 _MOST_REFUSALS = 3  # by a server in trouble, of one message
-_CLOSING_S = 1.0
+_CLOSING_S = 0.5  # less than a monitor waits for its sinks
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _LABELS = dict(
     zip(
@@ -108,7 +109,7 @@ class Form:
             self._news.notify()
 
     def close(self) -> None:
-        """Send what waits, for a second at most and without a second try; what is left then is lost, and counted."""
+        """Send what waits, for half a second and without a second try; what is left then is lost, and counted."""
         if os.getpid() != self._pid:  # a fork child has neither thread nor connection
             return
         with self._news:
@@ -120,6 +121,7 @@ class Form:
             self._waiting.clear()
 
     def _run(self) -> None:
+        kernel.block_sigpipe()
         failures = refusals = 0
         while True:
             with self._news:
@@ -176,7 +178,7 @@ class Form:
             self._hang_up()
             if not fresh and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
                 return self._send(head, body)  # it has only hung up since the last one
-            self.trouble = f"{self._host} cannot be reached: {error or type(error).__name__}"
+            self.trouble = f"{self._host} cannot be reached: {_said(error)}"
             return -1
 
     def _hang_up(self) -> None:
@@ -189,6 +191,11 @@ class Form:
 def open(config: Config, metrics: Mapping[str, Metric]) -> Form:  # noqa: A001, ARG001 - the name that every sink has
     """Open it."""
     return Form(config)
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong; a server's own words may be among it, and shall not command a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in str(error)[:200]) or type(error).__name__
 
 
 def _check(config: Config) -> None:

@@ -4,6 +4,7 @@ Who may read it is checked before anything else: a browser's page that has talke
 (DNS rebinding) is refused by Host and Origin, anybody without the token by that.
 """
 
+import contextlib
 import errno
 import hmac
 import ipaddress
@@ -11,15 +12,18 @@ import selectors
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from vedette import kernel
 from vedette.errors import SettingError
 
 Render = Callable[[str], tuple[bytes, str]]  # from what a reader accepts to the page and its type
 _PATIENCE_S = 10.0
 _MOST_READERS = 32  # at once
+_PAUSE_S = 0.1
 
 
 class Page:
@@ -42,12 +46,18 @@ class Page:
             )
             raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
         self.port = int(self._server.server_address[1])
-        self._ear, self._mouth = socket.socketpair()
+        try:
+            self._ready = selectors.DefaultSelector()
+            self._ear, self._mouth = socket.socketpair()
+        except OSError as error:
+            self._server.server_close()
+            raise SettingError(f"{host}:{port} cannot be listened on: {error.strerror}") from None
         self._thread = threading.Thread(target=self._serve, name="vedette-prometheus", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as ready:
+        kernel.block_sigpipe()
+        with self._ready as ready:
             ready.register(self._server, selectors.EVENT_READ)
             ready.register(self._ear, selectors.EVENT_READ)
             while not any(key.fileobj is self._ear for key, _ in ready.select()):
@@ -75,7 +85,7 @@ class _Server(ThreadingHTTPServer):
         self.token = token
         self.context = context
         self.names = {host.lower()} - {""}
-        self._readers: set[socket.socket] = set()
+        self._readers: dict[socket.socket, None] = {}  # the oldest first
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Reader)
@@ -88,34 +98,43 @@ class _Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
+    def get_request(self) -> tuple[Any, Any]:
+        try:
+            return super().get_request()
+        except BlockingIOError:
+            raise
+        except OSError:  # no descriptor is left: who waits is still there, and we would turn round and round
+            time.sleep(_PAUSE_S)
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; in a crowd the oldest has to go, as some come to stay, and a page is read at once."""
         with self._lock:
-            crowded = len(self._readers) >= _MOST_READERS
-            if not crowded:
-                self._readers.add(request)
-        if crowded:
-            super().shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
+            oldest = next(iter(self._readers)) if len(self._readers) >= _MOST_READERS else None
+            self._readers.pop(oldest, None)  # type: ignore[arg-type]
+            self._readers[request] = None
+        if oldest is not None:
+            _cut_off(oldest)
+        super().process_request(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         request.settimeout(_PATIENCE_S)
         if self.context is not None:
             plain, request = request, self.context.wrap_socket(request, server_side=True)
             with self._lock:
-                self._readers.discard(plain)
-                self._readers.add(request)
+                self._readers.pop(plain, None)
+                self._readers[request] = None
         try:
             super().finish_request(request, client_address)
         finally:
             with self._lock:
-                self._readers.discard(request)
+                self._readers.pop(request, None)
             if self.context is not None:
                 request.close()
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
-            self._readers.discard(request)
+            self._readers.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -125,11 +144,13 @@ class _Server(ThreadingHTTPServer):
         """Stop listening, also for children that have inherited the socket by fork."""
         self.closed = True
         for open_one in (self.socket, *list(self._readers)):
-            try:
-                open_one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+            _cut_off(open_one)
         super().server_close()
+
+
+def _cut_off(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
 
 
 class _Reader(BaseHTTPRequestHandler):

@@ -4,6 +4,8 @@ A tree grows by forks alone. The kernel tells the newest pid that it has given: 
 new, where it has grown by a few these are looked at, and else all processes are, at most once a second.
 """
 
+import contextlib
+import errno
 import os
 
 from vedette.probe import Kept
@@ -83,7 +85,12 @@ class Member:
     def _read(self, name: str, size: int) -> bytes:
         fd = self._files.get(name, -1)
         if fd >= 0:
-            return os.pread(fd, size, 0)
+            try:
+                return os.pread(fd, size, 0)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+                self._files.clear()  # the program that we live in has closed them
         fd = os.open(f"{self._path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         if self._stays:
             self._files[name] = fd
@@ -96,7 +103,8 @@ class Member:
     def close(self) -> None:
         """Let go of its files."""
         while self._files:
-            os.close(self._files.popitem()[1])
+            with contextlib.suppress(OSError):
+                os.close(self._files.popitem()[1])
 
     def __del__(self) -> None:
         self.close()
