@@ -269,20 +269,6 @@ def test_those_who_come_to_stay(begin, tmp_path):
     used.close()
 
 
-def test_ids_that_meet(home, begin, tmp_path):
-    """Identifiers that begin in the same second are runs of their own, also where chance gives them one id."""
-    dull = tmp_path / "sitecustomize.py"
-    dull.write_text(
-        "import vedette.hub.forms as forms\n"
-        "ids = iter(['aaaaaaaaaa', 'aaaaaaaaaa', 'bbbbbbbbbb'])\n"
-        "forms.new_id = lambda: next(ids)\n"
-    )
-    _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-
-    assert [post(port, identifier=name, message="x")[0] for name in ("one", "two")] == [200, 200]
-    assert sorted(run.name for run in read_runs(home)) == ["one", "two"]
-
-
 def test_many_identifiers(home, begin, tmp_path):
     """Beyond so many identifiers at once new ones are turned away, and counted; those that are known are heard."""
     few = tmp_path / "sitecustomize.py"

@@ -272,7 +272,7 @@ def test_strange_values_of_resume(home, finish):
         """
     )
 
-    assert (code, set(out.split("\n"))) == (0, {"Run 10", ""})
+    assert (code, set(out.split("\n"))) == (0, {"Run 14", ""})
     assert err.count("by its whole id") == 5
     assert len(eventually(lambda: len(r := read_runs(home)) == 8 and r)) == 8
 

@@ -214,7 +214,7 @@ def test_show(camp):
     """`show` says what a run is, how it ended, and what to do next."""
     done, broken = call("show", "alpha", home=camp).stdout, call("show", "beta", home=camp).stdout
 
-    assert re.search(r"^alpha  \(\w{10}\)$", done, re.MULTILINE)
+    assert re.search(r"^alpha  \(\w{14}\)$", done, re.MULTILINE)
     for words in (
         "project +cifar",
         "state +done",

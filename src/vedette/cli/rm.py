@@ -3,7 +3,7 @@ examples:
   vedette rm brisk-otter-417
   vedette rm --undo brisk-otter-417
   vedette rm --where "state = failed and duration < 1m" --dry-run
-  vedette rm 2pg66a5z1b --now
+  vedette rm 2pg66a5z1bk7qe --now
 
 A removed run is hidden, with the runs below it; `vedette ls --removed` shows it, and it takes its space until it is
 removed with --now, which cannot be undone.

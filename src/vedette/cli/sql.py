@@ -1,7 +1,7 @@
 """ask the store in SQL, read-only; with the points as a table too
 examples:
   vedette sql "SELECT name, state, duration_s FROM runs"
-  vedette sql "SELECT step, value FROM points WHERE run = '2pg66a5z1b' AND name = 'loss'" --format csv
+  vedette sql "SELECT step, value FROM points WHERE run = '2pg66a5z1bk7qe' AND name = 'loss'" --format csv
   vedette sql ".tables"
 
 Tables and views: runs, attrs, logs, points, spans, claims, events, series, origins and more; see docs/schema.md.

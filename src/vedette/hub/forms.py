@@ -123,10 +123,7 @@ class Forms:
         if len(self._open) >= _MOST_RUNS:
             self.refused["heflwr identifiers"] += 1
             raise _Refusal(429, f"{_MOST_RUNS} identifiers are open already: this one is not heard")
-        run, taken = new_id(), {one.run for one in self._open.values()}
-        while run in taken:  # ids have little chance in them, and hundreds of clients may begin in one second
-            run = new_id()
-        known = _Open(run, time.monotonic(), now)
+        known = _Open(new_id(), time.monotonic(), now)
         attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": form.identifier}
         span = Span(known.run, now, "running", "", HUB, "run", form.identifier, attrs=attrs)
         return [span], known
