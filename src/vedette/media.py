@@ -13,7 +13,9 @@ _SIGNS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_IN_NO_TEXT = bytes(range(7)) + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"  # escapes of colours may be
+_IN_NO_TEXT = (
+    bytes(range(9)) + b"\x0b" + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"
+)  # escapes of colours may be
 
 
 def media_of(head: bytes, *, whole: bool = True) -> str:
