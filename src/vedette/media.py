@@ -5,7 +5,7 @@ import msgspec
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # to be shown; SVG is a program, and is none of them
 TEXTS = ("text/plain", "application/json")
 OTHER = "application/octet-stream"
-HEAD_BYTES = 1 << 20  # of a blob that are looked at
+HEAD_BYTES = 1 << 16  # of a blob that are looked at
 
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),

@@ -265,6 +265,21 @@ def test_a_hub_that_dies_goes_on_with_files_later(lan):
     assert torn(there) == []
 
 
+def test_files_go_through_a_hub_in_the_middle(lan):
+    """A hub that passes on what others ship passes on their files, and keeps none of them for good."""
+    far, middle, here = lan(3)
+    listen(here)
+    listen(middle, VEDETTE_HUB_ONWARD=connect_string(here))
+    code, out, _ = far.run(FAR, VEDETTE_HUB=connect_string(middle))
+    assert code == 0
+    there = Blobs(here.home)
+    eventually(lambda: all(there.size(digest) is not None for digest in out.split()), 120)
+    assert torn(there) == []
+    for host in (far, middle):
+        outward = os.path.join(host.home, "blobs", "outward")
+        eventually(lambda of=outward: [name for _, _, names in os.walk(of) for name in names] == ["address"], 60)
+
+
 def test_what_is_over_the_limit_of_the_other_hub_is_refused_and_said(lan):
     """A blob that the keeping hub does not take is not sent; its name is kept, and both hubs say so."""
     far, here = lan(2)
