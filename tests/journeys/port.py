@@ -25,7 +25,6 @@ from vedette.hub import address
 FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
     | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
-    | wire.AskBlobs | wire.Piece | wire.HasBlobs
 )  # fmt: skip
 FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done | wire.AskBlobs | wire.Piece
 
