@@ -5,8 +5,8 @@ token of a known make, the password in a URL. What files are made of is cleaned 
 """
 
 import re
-from functools import cached_property
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from vedette.model import Value
 
@@ -22,7 +22,6 @@ class _Late:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         return re.compile(*self._said)
-
 
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -127,7 +126,9 @@ def forms(value: str) -> str:
     if "authorization" in lower:
         value = _HEADER.pattern.sub(_header, value)
     if "bearer" in lower:
-        value = _BEARER.pattern.sub(lambda found: found[0] if STANDS_FOR.pattern.search(found[2]) else f"{found[1]} {MASK}", value)
+        value = _BEARER.pattern.sub(
+            lambda found: found[0] if STANDS_FOR.pattern.search(found[2]) else f"{found[1]} {MASK}", value
+        )
     return _FORMS.pattern.sub(MASK, value) if len(value) >= 16 else value
 
 

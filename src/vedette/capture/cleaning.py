@@ -33,6 +33,9 @@ _BARE = re.compile(
     r"(?P<value>[^\s\"'#]{6,400})[ \t]*$",
     re.MULTILINE,
 )
+_HINT = re.compile(
+    r"[Pp]ass|PASS|[Ss]ecret|SECRET|[Tt]oken|TOKEN|[Kk]ey|KEY|[Cc]red|CRED|[Aa]uth|AUTH|[Pp]wd|PWD|[Jj]wt|JWT"
+)
 _BARE_KINDS = (".yaml", ".yml", ".ini", ".cfg", ".conf", ".properties", ".sh", ".bash", ".env", "dockerfile", ".txt")
 
 
@@ -45,9 +48,18 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
     for secret in secrets:
         source = source.replace(secret, MASK)
     source = forms(source)
-    source = _LITERAL.sub(_literal, source)
-    if path.lower().endswith(_BARE_KINDS):
-        source = _BARE.sub(_literal, source)
+    bare = path.lower().endswith(_BARE_KINDS)
+    told, at = [], 0
+    for found in _HINT.finditer(source):  # most lines speak of no secret, and are not looked at closely
+        if found.start() < at:
+            continue
+        start = source.rfind("\n", 0, found.start()) + 1
+        stop = source.find("\n", found.end())
+        stop = len(source) if stop < 0 else stop
+        line = _LITERAL.sub(_literal, source[start:stop])
+        told += [source[at:start], _BARE.sub(_literal, line) if bare else line]
+        at = stop
+    source = "".join(told) + source[at:]
     return source, source.count(MASK) - count
 
 
