@@ -1,4 +1,4 @@
-"""The program that takes down what a run is made of: `python -P -m vedette.capture FD`; `client/capturing.py` starts it.
+"""The program that takes down what a run is made of: `python -P -m vedette.capture FD`, begun by `client/capturing.py`.
 
 It is nobody's child, lowers its own priority, and says each part as soon as it is known, the code first: files change.
 A part that fails is named in the run's attribute `capture`; the others are not touched by it.
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from vedette import masks
+from vedette import manifest, masks
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.cleaning import clean_diff
 from vedette.capture.package import pack
@@ -74,7 +74,7 @@ class Program:
             about["changed"] = package.changed
         if script:
             about["script"] = _sound(os.path.relpath(script, files.root))
-        about["digest"] = self._voice.keep("code.manifest", package.manifest, "application/json")
+        about["digest"] = self._voice.keep(manifest.NAME, package.manifest, "application/json")
         self._voice.set({"code": about})
 
     def _git(self) -> None:

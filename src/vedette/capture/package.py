@@ -3,29 +3,20 @@
 import os
 import stat
 
-import msgspec
 from msgspec import Struct
 
+from vedette import manifest
 from vedette.blobs import Blobs
 from vedette.capture.cleaning import clean, is_secret_file
 from vedette.capture.tree import Files
 from vedette.errors import BlobError
+from vedette.manifest import Entry
 from vedette.settings import Capture
 
 _SOURCES = tuple(
     ".py .pyi .pyx .ipynb .sh .bash .toml .cfg .ini .yaml .yml .json .txt .md .rst .c .h .cc .cpp .hpp .cu .cuh .rs .go"
     " .jl .r .lua .java .js .ts .sql .html .css".split()
 )
-
-
-class Entry(Struct, frozen=True, omit_defaults=True):
-    """One file of the package."""
-
-    path: str
-    digest: str
-    size: int
-    mode: int
-    masked: int = 0  # secrets that were taken out of it
 
 
 class Package(Struct, frozen=True):
@@ -36,11 +27,6 @@ class Package(Struct, frozen=True):
     bytes: int
     masked: int
     changed: int  # files that are younger than the run
-
-
-def read_manifest(data: bytes) -> list[Entry]:
-    """Read a manifest; raise msgspec.MsgspecError when it is none."""
-    return msgspec.json.decode(data, type=list[Entry])
 
 
 def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[str], since_ns: int) -> Package:
@@ -74,8 +60,7 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         masked += count
         changed += status.st_mtime_ns > since_ns
         entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777, count))
-    entries.sort(key=lambda entry: entry.path)
-    return Package(entries, msgspec.json.encode(entries), total, masked, changed)
+    return Package(entries, manifest.write(entries), total, masked, changed)
 
 
 def _read(files: Files, path: str, most: int, left: int) -> tuple[bytes, os.stat_result] | None:
