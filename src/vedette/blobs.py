@@ -13,14 +13,16 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from vedette.errors import BlobError, NotFoundError
+import msgspec
+
+from vedette.errors import BlobError, FormatError, NotFoundError, VedetteError
 from vedette.home import Home
 from vedette.settings import Limits
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 NO_LIMITS = Limits(blob_bytes=0, blobs_bytes=0)
-YOUNG_S = 3600.0  # so long after it was last saved nobody removes a blob, though nothing names it yet
+YOUNG_S = 600.0  # so long after it was last saved nobody removes a blob, though nothing names it yet
 _SMALL = 1 << 20  # is read at once, so that of what is here already nothing is written
 _PIECE = 1 << 20
 _HEX = frozenset("0123456789abcdef")
@@ -33,6 +35,14 @@ class Found(NamedTuple):
     digest: str
     size: int
     saved: float  # when it was last, in seconds
+
+
+MANIFEST = "code.manifest"  # the blob of this name lists others by their digests, which are kept and shipped with it
+_MOST_MANIFEST = 64 << 20
+
+
+class _Listed(msgspec.Struct):
+    digest: str
 
 
 def is_digest(text: object) -> bool:
@@ -87,6 +97,11 @@ class Blobs:
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
+    def touch(self, digest: str) -> None:
+        """Make a blob young: something is about to name it."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path(digest), follow_symlinks=False)
+
     def verify(self, digest: str) -> bool:
         """Tell whether a blob is here, and its bytes are those that its digest says."""
         try:
@@ -94,6 +109,15 @@ class Blobs:
                 return digest_of(file.fileno()) == digest
         except (OSError, NotFoundError):
             return False
+
+    def listed(self, manifest: str) -> list[str]:
+        """Return the digests that a manifest names; none where it is not here, or is something else."""
+        try:
+            with self.open(manifest) as file:
+                rows = msgspec.json.decode(file.read(_MOST_MANIFEST), type=list[_Listed])
+        except (OSError, VedetteError, msgspec.MsgspecError, ValueError, RecursionError):
+            return []
+        return [row.digest for row in rows if is_digest(row.digest)]
 
     def flush(self, digest: str) -> None:
         """Make a blob safe from a power cut, if it is here."""
@@ -106,6 +130,15 @@ class Blobs:
         os.makedirs(os.path.join(self.root, _PARTS), mode=0o700, exist_ok=True)
         name = hashlib.blake2b(sender.encode("utf-8", "replace"), digest_size=8).hexdigest()
         return os.path.join(self.root, _PARTS, f"{digest}.{name}")
+
+    def parts_bytes(self) -> int:
+        """Return how many bytes have come of blobs that are not whole yet."""
+        folder = os.path.join(self.root, _PARTS)
+        total = 0
+        for name in _names(folder):
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+        return total
 
     def adopt(self, path: str, digest: str) -> bool:
         """Make the file at a path of ours a blob, if its bytes are those of the digest; else remove it."""
@@ -123,12 +156,31 @@ class Blobs:
             os.unlink(path)
         return right
 
-    def check_room(self, size: int) -> None:
-        """Raise BlobError, with the name of the limit, when so many bytes more are too many."""
+    def take(self, source: BinaryIO, size: int, digest: str) -> Iterator[int]:
+        """Copy a blob out of an open file, some of it in a step; raise FormatError when it is not what it should be."""
+        self.path(digest)
+        fd, path = self._new()
+        try:
+            total, done = hashlib.sha256(), 0
+            with open(fd, "wb", buffering=0) as file:
+                while done < size and (data := source.read(min(_PIECE, size - done))):
+                    total.update(data)
+                    _write(file.fileno(), data)
+                    done += len(data)
+                    yield done
+            if total.hexdigest() != digest or done != size:
+                raise FormatError(f"the bytes of {digest[:12]} are not what they should be")
+            self._place(path, digest, size)
+        except BaseException:
+            _unlink(path)
+            raise
+
+    def check_room(self, size: int, more: int | None = None) -> None:
+        """Raise BlobError, with the name of the limit, when a blob is too large, or so many bytes more are too many."""
         limits = self.limits
         if limits.blob_bytes and size > limits.blob_bytes:
             raise BlobError(f"{size} bytes are over the limit of {limits.blob_bytes}", "limits.blob_bytes")
-        if limits.blobs_bytes and self.total() + size > limits.blobs_bytes:
+        if limits.blobs_bytes and self.total() + (size if more is None else more) > limits.blobs_bytes:
             raise BlobError(f"the home has its {limits.blobs_bytes} bytes of files already", "limits.blobs_bytes")
 
     def total(self) -> int:
@@ -186,7 +238,7 @@ class Blobs:
         for digest in filter(is_digest, _names(going)):
             with contextlib.suppress(OSError):
                 os.rename(os.path.join(going, digest), self.path(digest))
-        for folder, patience in ((_NEW, 1), (_PARTS, 24)):  # a cut link may take a day to be mended
+        for folder, patience in ((_NEW, 6), (_PARTS, 144)):  # a cut link may take a day to be mended
             for name in _names(os.path.join(self.root, folder)):
                 path = os.path.join(self.root, folder, name)
                 with contextlib.suppress(OSError):
