@@ -160,22 +160,23 @@ try:
     os.wait()
 except ChildProcessError:
     print("no child", end="")
-assert len(heard) <= ALLOWED, heard
+assert not heard
 pid = os.fork()
 if not pid:
     os._exit(0)
 os.waitpid(pid, 0)
-time.sleep(0.01)
-assert len(heard) > ALLOWED or heard
+deadline = time.monotonic() + 20
+while not heard and time.monotonic() < deadline:
+    time.sleep(0.01)
+assert heard  # that of a child of its own does come
 """
 
 
 def test_nothing_of_it_shows_in_the_user_s_process(home, repo):
     """No child, no zombie, no thread, and no signal is there because of it."""
     execute(repo, "-c", "import vedette; vedette.init()")  # the hub is up: it is not what is looked at
-    code = INVISIBLE.replace("ALLOWED", "0").replace("> 0 or heard", "> 0")
 
-    assert execute(repo, "-c", code) == "no child"
+    assert execute(repo, "-c", INVISIBLE) == "no child"
 
 
 def test_workers_do_not_take_it_down_again(home, repo):
