@@ -12,6 +12,7 @@ from bench import report
 PARTS = {
     "log": ("log", "rounds"),
     "logging": ("logging_calls", "rounds"),
+    "save": ("save", "rounds"),
     "ingest": ("ingest", "rounds"),
     "disk": ("disk", ""),
     "reads": ("reads", "rounds"),
