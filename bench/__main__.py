@@ -18,6 +18,7 @@ PARTS = {
     "reads": ("reads", "rounds"),
     "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
+    "capture": ("capture", "rounds"),
     "workload": ("workload", "pairs"),
     "run": ("run", "rounds"),
     "fork": ("fork", "processes of each kind"),
