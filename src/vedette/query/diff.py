@@ -36,6 +36,7 @@ class Made(Struct, frozen=True):
     config: dict[str, Value]
     code: dict[str, File] | None
     code_digest: str
+    script: str  # of the code: what was run
     packages: dict[str, str] | None
     packages_digest: str
     hardware: dict[str, Value]
@@ -65,7 +66,7 @@ def made_of(view: RunView, read: Read) -> Made:
     """Return what a run is made of; bytes that cannot be read, or make no sense, count as not on record."""
     attrs = view.attrs
     main = next((row.attrs for row in view.processes()), {})
-    argv = attrs.get("argv") or main.get("argv") or [attrs.get("script") or ""]
+    argv = attrs.get("argv") or main.get("argv")
     code_digest, packages_digest = str(attrs.get("code.digest") or ""), str(attrs.get("packages.digest") or "")
     hardware = {key: attrs[key] for key in _HARDWARE if key in attrs}
     if "host" not in hardware and main.get("host"):
@@ -75,6 +76,7 @@ def made_of(view: RunView, read: Read) -> Made:
         config=_below(attrs, "config."),
         code=_manifest(code_digest, read),
         code_digest=code_digest,
+        script=str(attrs.get("code.script") or attrs.get("script") or ""),
         packages=_packages(packages_digest, read),
         packages_digest=packages_digest,
         hardware=hardware,
@@ -100,7 +102,7 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
     ):
         unread.append("the installed packages are not the same, but their list is not here")
     both = a.code is not None and b.code is not None
-    entry = a.argv or b.argv
+    entry = [word for word in (a.script, b.script, *a.argv, *b.argv) if word]
     return Sections(
         config=pairs(a.config, b.config),
         code=code_changes(a.code or {}, b.code or {}, read, entry) if both else [],
