@@ -48,6 +48,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     name_chars: Annotated[int, Meta(ge=1, le=1 << 20)] = 500  # of a series, of a tag
     series_per_run: Annotated[int, Meta(ge=1, le=1 << 40)] = 100_000
     points_per_s: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # of one process, over ten seconds; 0: any number
+    blob_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 4 << 30  # of one saved file; 0: any number
+    blobs_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 64 << 30  # of all saved files of a home; 0: any number
 
 
 class Keep(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +76,17 @@ class Logs(Struct, frozen=True, forbid_unknown_fields=True):
     output: bool = True  # lines of stdout and stderr
 
 
+class Capture(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is taken down of what a run is made of, by a program beside it."""
+
+    enable: bool = True
+    code: bool = True  # the files of the working tree, or of the script's directory
+    max_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 64 << 20  # of all files of a run's code
+    max_file_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 4 << 20  # of one of them
+    max_files: Annotated[int, Meta(ge=0, le=1 << 20)] = 10_000
+    env: str = ""  # more variables than those of the list, with commas between; * at the end for any that begin so
+
+
 class Console(Struct, frozen=True, forbid_unknown_fields=True):
     """The live view in the terminal of a run's main process."""
 
@@ -93,6 +106,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     keep: Keep = Keep()
     usage: Usage = Usage()
     logs: Logs = Logs()
+    capture: Capture = Capture()
     console: Console = Console()
 
 

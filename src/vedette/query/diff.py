@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from vedette import manifest
+from vedette.errors import FormatError
+from vedette.manifest import Entry
 from vedette.model import Value
-from vedette.query.code import CodeChange, File, code_changes
+from vedette.query.code import CodeChange, code_changes
 from vedette.query.runs import RunView
 
 Read = Callable[[str], bytes | None]  # the bytes of a digest, where they are to be had
@@ -34,7 +37,7 @@ class Made(Struct, frozen=True):
 
     name: str
     config: dict[str, Value]
-    code: dict[str, File] | None
+    code: dict[str, Entry] | None
     code_digest: str
     script: str  # of the code: what was run
     packages: dict[str, str] | None
@@ -168,18 +171,17 @@ def _below(attrs: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     return {key[len(prefix) :]: value for key, value in attrs.items() if key.startswith(prefix)}
 
 
-def _manifest(digest: str, read: Read) -> dict[str, File] | None:
+def _manifest(digest: str, read: Read) -> dict[str, Entry] | None:
     data = read(digest) if digest else None
     try:
-        files = msgspec.json.decode(data, type=list[File]) if data is not None else None
-    except msgspec.DecodeError:
+        return {entry.path: entry for entry in manifest.read(data)} if data is not None else None
+    except FormatError:
         return None
-    return {file.path: file for file in files} if files is not None else None
 
 
 def _packages(digest: str, read: Read) -> dict[str, str] | None:
     data = read(digest) if digest else None
     try:
         return msgspec.json.decode(data, type=dict[str, str]) if data is not None else None
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
