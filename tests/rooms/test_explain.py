@@ -168,6 +168,20 @@ def test_data_at_another_place(stage):
     assert known["config.data_dir"] < LITTLE
 
 
+@pytest.mark.parametrize("capture", ["begun", "in part; gpus: OSError", None])
+def test_what_is_not_known_is_no_difference(stage, capture):
+    """Of a run that is not all on record yet, what is lacking is not held against it; it is said."""
+    stage.run("a", START, capture="done")
+    told = {} if capture is None else {"capture": capture}
+    stage.run("b", OTHER, config=CONFIG | {"seed": 2}, machine={}, env={}, git={}, **told)
+    found = stage.explain("a", "b")
+
+    assert first(found) == ("seed", "config.seed")
+    assert {one.kind for one in found.causes} <= {"seed", "environment"}
+    assert found.sections.hardware == []
+    assert "here is made of is not all on record" in found.sections.unread[0]
+
+
 def test_code_without_its_bytes(stage):
     """Where the bytes are not here, the digest and the commit still tell."""
     stage.run("a", START)
@@ -191,7 +205,7 @@ def test_bytes_that_make_no_sense(stage, data):
 
     assert found.sections.code == []
     assert found.sections.packages == []
-    assert len(found.sections.unread) == 2
+    assert len(found.sections.unread) == 3
 
 
 def test_code_that_is_shown(stage):

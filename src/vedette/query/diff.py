@@ -49,6 +49,7 @@ class Made(Struct, frozen=True):
     environment: dict[str, Value]
     data: dict[str, Value]
     tries: int
+    whole: bool  # what is not on record is not there, rather than not known
 
 
 class Sections(Struct, frozen=True):
@@ -89,6 +90,7 @@ def made_of(view: RunView, read: Read) -> Made:
         environment=_below(attrs, "env."),
         data=_below(attrs, "data."),
         tries=max(1, len(view.tries())),
+        whole=attrs.get("capture", "done" if "cpu.model" in hardware else "") == "done",
     )
 
 
@@ -104,16 +106,19 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
         and b.packages_digest
     ):
         unread.append("the installed packages are not the same, but their list is not here")
+    for side, made in (("there", a), ("here", b)):
+        if not made.whole:
+            unread.append(f"what the run {side} is made of is not all on record: what it lacks is left out")
     both = a.code is not None and b.code is not None
     entry = [word for word in (a.script, b.script, *a.argv, *b.argv) if word]
     return Sections(
         config=pairs(a.config, b.config),
         code=code_changes(a.code or {}, b.code or {}, read, entry) if both else [],
         packages=pairs(a.packages, b.packages) if a.packages is not None and b.packages is not None else [],
-        hardware=pairs(a.hardware, b.hardware),
-        git=pairs(a.git, b.git),
+        hardware=_known(a, b, pairs(a.hardware, b.hardware)),
+        git=_known(a, b, pairs(a.git, b.git)),
         command=Pair("argv", a.argv, b.argv, a.argv != b.argv),
-        environment=pairs(a.environment, b.environment),
+        environment=_known(a, b, pairs(a.environment, b.environment)),
         data=pairs(a.data, b.data),
         unread=unread,
     )
@@ -165,6 +170,11 @@ def shown(value: Value) -> str:
 def differing(found: Iterable[Pair]) -> list[Pair]:
     """Return those that differ."""
     return [pair for pair in found if pair.differs]
+
+
+def _known(a: Made, b: Made, found: list[Pair]) -> list[Pair]:
+    """Leave out what one run has alone and the other may have too."""
+    return [one for one in found if not one.only or (b if one.only == "a" else a).whole]
 
 
 def _below(attrs: Mapping[str, Value], prefix: str) -> dict[str, Value]:
