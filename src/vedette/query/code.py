@@ -33,7 +33,7 @@ class CodeChange(Struct, frozen=True):
     diff: str  # unified, cut where it is long; empty where there is no text to show
     sort: str
     reached: bool  # the program that was run imports it, as far as can be seen
-    lines: int = 0  # that are added or removed
+    lines: int = 0  # that are others
     first: tuple[int, str, str] = (0, "", "")  # the first change: its line, and what stood there in a and stands in b
 
 
@@ -79,7 +79,7 @@ def _change(path: str, a: Entry | None, b: Entry | None, read: Read, reached: bo
         sort = "comments"
     old, new = before.splitlines(), after.splitlines()
     lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
-    count = sum(line[:1] in "+-" for line in lines[2:])
+    count = max(sum(line[:1] == sign for line in lines[2:]) for sign in "+-")
     text = "\n".join(lines[:_MOST_LINES])
     cap = min(_MOST_CHARS, max(0, left))
     cut = len(lines) > _MOST_LINES or len(text) > cap
