@@ -19,7 +19,7 @@ from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore, open_reader
 
 _RUNS, _KEYS, _METRICS = 1000, 50, 20
-_POINTS, _CURVES, _FILES = 100_000, 10, 300
+_POINTS, _CURVES, _FILES, _CHANGED = 100_000, 10, 300, 50
 _LONG, _WIDTH = 10_000_000, 1600
 _T = 1_800_000_000 * 10**9
 
@@ -52,7 +52,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
             reader.close()
 
         _judge(part, f"compare {_RUNS} runs of {_KEYS} keys and {_METRICS} metrics", beside, rounds, 1000)
-        what = f"explain two runs of {_CURVES} metrics x {_POINTS} points and {_FILES} files"
+        what = f"explain two runs of {_CURVES} metrics x {_POINTS} points and {_FILES} files, {_CHANGED} changed"
         _judge(part, what, why, rounds, 1000)
     chance = np.random.default_rng(1)
     x, y = np.arange(_LONG), chance.normal(size=_LONG).cumsum()
@@ -92,7 +92,7 @@ def _pair(store: SqliteStore, number: int, blobs: dict[str, bytes]) -> None:
     entries = []
     for n in range(_FILES):
         text = f"import part{n + 1}\n" + "".join(f"x{line} = {line}\n" for line in range(200))
-        data = (text + (f"y = {number}\n" if n == 7 else f"# {number}\n")).encode()
+        data = (text + (f"y = {number}\n" if n == 7 else f"# {number if n < _CHANGED else 0}\n")).encode()
         entries.append({"path": f"part{n}.py", "digest": kept(data), "size": len(data)})
     attrs = {
         "project": "pair",
