@@ -16,6 +16,7 @@ PARTS = {
     "ingest": ("ingest", "rounds"),
     "disk": ("disk", ""),
     "reads": ("reads", "rounds"),
+    "compare": ("compare", "rounds"),
     "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
     "capture": ("capture", "rounds"),
