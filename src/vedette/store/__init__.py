@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from vedette.model import Blob, Fact, Origin, Value
+from vedette.model import Fact, Origin, Value
 from vedette.store.chunks import to_array
 
 
@@ -326,9 +326,6 @@ class Reader(Protocol):
 
     def projects(self) -> list[str]:
         """Return the projects of all runs, by name."""
-
-    def files(self, span: str) -> list[Blob]:
-        """Return the files of a span, the newest of each name."""
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
         """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""

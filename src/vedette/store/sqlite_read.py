@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vedette.model import Blob, Origin
+from vedette.model import Origin
 from vedette.store import (
     EventQuery,
     EventRow,
@@ -303,13 +303,6 @@ class SqliteReader:
             " AND NOT coalesce(json_extract(attrs, '$.removed'), 0)"
         )
         return sorted(str(name) for (name,) in rows if name)
-
-    def files(self, span: str) -> list[Blob]:
-        """Return the files of a span, the newest of each name."""
-        rows = self.connection.execute(
-            "SELECT span, t, name, digest, size, media FROM blobs WHERE span = ? ORDER BY name, t, origin, n", (span,)
-        )
-        return list({row[2]: Blob(*row) for row in rows}.values())
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
         """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
