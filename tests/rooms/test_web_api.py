@@ -35,8 +35,9 @@ def back(make, store, tmp_path):
         blobs[digest] = str(tmp_path / digest)
     for number in range(30):
         make.run(
-            f"run{number:02d}", f"name-{number}", "failed" if number % 3 == 0 else "done", start_t=BORN + number * SECOND,
-            project="a" if number < 20 else "b", **{"config.lr": number / 10, "config.opt.name": "sgd", "tag.best": True},
+            f"run{number:02d}", f"name-{number}", "failed" if number % 3 == 0 else "done",
+            start_t=BORN + number * SECOND, project="a" if number < 20 else "b",
+            **{"config.lr": number / 10, "config.opt.name": "sgd", "tag.best": True},
         )  # fmt: skip
         make.points(f"run{number:02d}", "loss", [1.0, float(number)])
     return web.Back(_path(store), blobs)
@@ -247,6 +248,21 @@ def test_what_users_wrote_is_never_markup(make, store):
         status, headers, body = site.ask("GET", "/api/runs/%3Cscript%3Ealert(1)%3C%2Fscript%3Ezzz")
         assert status == 404
         assert headers["content-type"] == "application/json"
+
+
+def test_runs_are_compared_and_explained(site):
+    """Runs come beside each other, with what differs; two of them with the likeliest causes first."""
+    found = site.get("/api/compare?runs=run01,run02,run01")
+    assert [row["id"] for row in found["runs"]] == ["run01", "run02"]
+    assert {"key": "config.lr", "values": [0.1, 0.2]} in [
+        {"key": one["key"], "values": one["values"]} for one in found["keys"] if one["differs"]
+    ]
+    why = site.get("/api/explain?a=run01&b=run02")
+    assert (why["a"]["id"], why["b"]["id"]) == ("run01", "run02")
+    assert (why["causes"][0]["kind"], why["causes"][0]["key"]) == ("config", "config.lr")
+    for path in ("/api/compare", "/api/explain?a=run01", "/api/compare?runs=" + ",".join(["run01"] * 501)):
+        assert site.ask("GET", path)[0] == 400
+    assert site.ask("GET", "/api/explain?a=run01&b=nobody")[0] == 404
 
 
 def test_the_description_is_that_of_the_routes(site):

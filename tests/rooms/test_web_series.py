@@ -42,7 +42,7 @@ def test_exact_where_it_fits(site, make):
 
 
 def test_every_spike_stays(site, store):
-    """A long series keeps its lowest and highest points, NaN, first and last, at whatever width; zoomed in it is exact."""
+    """A long series keeps lowest, highest, NaN, first and last at whatever width; zoomed in it is exact."""
     value = np.zeros(200_000)
     value[123_456], value[77_777], value[5_000] = 9.0, -7.0, np.nan
     _many(store, "r", value)
@@ -113,7 +113,7 @@ _NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
     window=st.none() | st.tuples(st.integers(0, 99_999), st.integers(0, 99_999)),
 )
 def test_a_curve_has_the_extremes_of_its_range(tmp_path_factory, spikes, width, window):
-    """Whatever the points, width and range: lowest and highest of the range are in the curve, and all are real points."""
+    """Whatever points, width and range: lowest and highest of the range are in the curve, and all are real points."""
     value = np.sin(np.arange(100_000) / 500)
     for place, number in spikes:
         value[place] = number
@@ -129,9 +129,9 @@ def test_a_curve_has_the_extremes_of_its_range(tmp_path_factory, spikes, width, 
     inside = value[first : last + 1]
     finite = inside[np.isfinite(inside)]
     drawn = curve.y[(curve.x >= first) & (curve.x <= last)]
-    assert set(curve.odd[(curve.odd >= first) & (curve.odd <= last)]) == set(
+    assert set(curve.odd[(curve.odd >= first) & (curve.odd <= last)]) == {
         float(at) for at in np.flatnonzero(~np.isfinite(value)) if first <= at <= last
-    )
+    }
     np.testing.assert_array_equal(curve.y, value[curve.x.astype(int)])
     if len(finite):
         assert np.max(drawn[np.isfinite(drawn)]) == np.max(finite)

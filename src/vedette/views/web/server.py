@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from vedette.views.web import about, edits, files, logs, openapi, run, runs, series, share, usage
+from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.back import Back
 from vedette.views.web.guard import App, Guard, Scope
 from vedette.views.web.live import live
@@ -64,6 +64,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/api/runs/{run}/files", files.files, "The files of a run", gives=files.Files),
     Route("GET", "/api/runs/{run}/code", files.code, "The code that was run", gives=files.Code),
+    Route("GET", "/api/compare", compare.compare, "Runs beside each other",
+          {"runs": Takes("ids, with commas between them")}),
+    Route("GET", "/api/explain", compare.explain, "Why one run differs from another",
+          {"a": Takes("the run to compare with"), "b": Takes("the run to explain")}),
     Route(
         "GET", "/api/blobs/{digest}", files.blob, "The bytes of a file, by their digest",
         {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
