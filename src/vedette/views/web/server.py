@@ -94,9 +94,13 @@ def build(
     page: str = "",
 ) -> App:  # fmt: skip
     """Return the whole as an ASGI app; `page`: where the built page lies, if not in the package."""
-    room = Room(back, token, read_only=read_only, project=project)
+    return around(Room(back, token, read_only=read_only, project=project), names, page)
+
+
+def around(room: Room, names: Iterable[str] = (), page: str = "") -> App:
+    """Return the app of a room: the guard, and what is behind it."""
     room.described = openapi.describe(ROUTES)
-    guarded = Guard(Inside(room, Pages(page) if page else Pages()), token, names, is_page=is_page)
+    guarded = Guard(Inside(room, Pages(page) if page else Pages()), room.token, names, is_page=is_page)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
