@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -278,6 +279,13 @@ def test_the_description_is_that_of_the_routes(site):
         named = {one["name"] for one in told["paths"][route.path][route.method.lower()]["parameters"]}
         assert named == {*route.takes, *re.findall(r"{(\w+)}", route.path)}
     assert openapi.describe(ROUTES) == told or json.loads(json.dumps(openapi.describe(ROUTES))) == told
+
+
+def test_every_route_is_in_the_documents():
+    """The page on the API names each route of the table, and no other; what can be asked for is named beside it."""
+    text = (Path(__file__).parents[2] / "docs" / "ui.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+ /api/[^`]*)` \| (.*) \|$", text, re.MULTILINE))
+    assert set(rows) == {f"{route.method} {route.path}" for route in ROUTES}
 
 
 def test_the_page_is_served_by_name(back, tmp_path):
