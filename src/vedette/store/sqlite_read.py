@@ -17,15 +17,17 @@ from vedette.store import (
     Mark,
     OriginRow,
     Part,
+    Piece,
     Points,
     SeriesRow,
     SpanQuery,
     SpanRow,
+    Where,
     by_step,
     chunks,
     joined,
 )
-from vedette.store.sqlite_where import to_sql
+from vedette.store.sqlite_where import to_order, to_sql
 
 
 class SqliteReader:
@@ -82,12 +84,15 @@ class SqliteReader:
         for column in ("kind", "parent", "name"):
             if wanted := getattr(query, column):
                 # A family is small; the index by kind would lead through all spans of that kind: + forbids it.
-                near = column == "kind" and (query.prefix or query.parent or query.parents)
+                near = column == "kind" and (query.prefix or query.parent or query.parents or query.ids)
                 terms.append(f"{'+' if near else ''}{column} = ?")
                 values.append(wanted)
         if query.parents:
             terms.append("parent IN (SELECT value FROM json_each(?))")
             values.append(json.dumps(query.parents))
+        if query.ids is not None:
+            terms.append("id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(query.ids))
         if query.prefix:
             terms.append("id >= ? AND id < ?")
             values += [query.prefix, query.prefix + "\U0010ffff"]
@@ -101,10 +106,11 @@ class SqliteReader:
         if query.only is not None:
             attrs = f"json_object({', '.join(['?, json_extract(attrs, ?)'] * len(query.only))})"
             values = [word for key in query.only for word in (key, "$." + json.dumps(key))] + values
+        order, ordering = to_order(query.order)
         rows = self.connection.execute(
             f"SELECT id, kind, name, parent, state, cause, start_t, end_t, done, {attrs} FROM spans"
-            f"{where} ORDER BY start_t DESC, id DESC{limit}",
-            values,
+            f"{where} ORDER BY {order}{limit}",
+            [*values, *ordering],
         )
         return [_span(row) for row in rows]
 
@@ -112,6 +118,16 @@ class SqliteReader:
         """Return events, the oldest first."""
         terms = ["events.id > ?", "level >= ?"]
         values: list[Any] = [query.after, query.level]
+        for term, value in (("events.id < ?", query.before), ("t >= ?", query.from_t), ("t <= ?", query.to_t)):
+            if value is not None:
+                terms.append(term)
+                values.append(value)
+        if query.contains:
+            terms.append("instr(lower(text), lower(?)) > 0")
+            values.append(query.contains)
+        if query.process:
+            terms.append("events.origin IN (SELECT id FROM origins WHERE process = ?)")
+            values.append(query.process)
         if query.kinds:
             terms.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
             values += query.kinds
@@ -129,6 +145,8 @@ class SqliteReader:
                 bound = [*values, bound[0], int(query.last), *bound[1:]]
             values += bound
         order = f"DESC LIMIT {int(query.last)}" if query.last is not None else "ASC"
+        if query.last is None and query.first is not None:
+            order += f" LIMIT {int(query.first)}"
         rows = self.connection.execute(
             "SELECT events.id, events.span, t, kind, level, text, attrs, coalesce(host, ''), coalesce(pid, 0)"
             " FROM events LEFT JOIN origins ON origins.id = events.origin"
@@ -268,6 +286,54 @@ class SqliteReader:
                 total += self.connection.execute(of, (span,)).fetchone()[0]
                 total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
         return total
+
+    def outline(self, series: int) -> list[Piece]:
+        """Return the chunks of a series, without their points, in the order in which each process logged them."""
+        rows = self.connection.execute(
+            "SELECT chunks.id, process, count, first_t, last_t, min, max FROM chunks JOIN axes ON axes.id = chunks.axis"
+            " JOIN origins ON origins.id = axes.origin WHERE series = ? ORDER BY origin, first_n",
+            (series,),
+        )
+        return [
+            Piece(id_, process, count, a * 1000, b * 1000, low, high) for id_, process, count, a, b, low, high in rows
+        ]
+
+    def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
+        """Yield these chunks with their points, as they were logged."""
+        for piece in pieces:
+            row = self.connection.execute(
+                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis WHERE chunks.id = ?", (piece.id,)
+            ).fetchone()
+            if row is not None:  # else it was merged into another just now, or removed
+                yield piece, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
+
+    def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
+        """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
+        sql, bound = to_sql(where)
+        runs = f"SELECT id, attrs FROM spans WHERE kind = 'run' AND {sql} ORDER BY start_t DESC LIMIT {int(newest)}"
+        rows = self.connection.execute(
+            f"WITH newest AS MATERIALIZED ({runs})"
+            " SELECT key, count(*) FROM newest, json_each(newest.attrs) GROUP BY key UNION ALL"
+            " SELECT 'metric.' || name, count(*) FROM newest JOIN series ON series.span = newest.id"
+            " WHERE tags = '{}' GROUP BY name ORDER BY 2 DESC, 1",
+            bound,
+        )
+        return [(str(name), int(count)) for name, count in rows]
+
+    def projects(self) -> list[str]:
+        """Return the projects of all runs, by name."""
+        rows = self.connection.execute(
+            "SELECT DISTINCT json_extract(attrs, '$.project') FROM spans WHERE kind = 'run' AND state <> 'purged'"
+            " AND NOT coalesce(json_extract(attrs, '$.removed'), 0)"
+        )
+        return sorted(str(name) for (name,) in rows if name)
+
+    def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
+        """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
+        width = max(1, -(-(to_t - from_t + 1) // buckets))
+        counts = "SELECT (t - ?1) / ?2, level, count(*) FROM events WHERE {} AND t >= ?1 AND t <= ?3 GROUP BY 1, 2"
+        of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
+        return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
 
     def pieces(self, series: int) -> Iterator[Points]:
         """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
