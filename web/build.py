@@ -75,11 +75,11 @@ def build() -> bool:
     installed = SOURCE / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < locked.stat().st_mtime:
         for left in reversed(range(_TRIES)):
-            done = _run([*npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], environ)
+            done = _run([*npm, "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"], environ)
             if done.returncode == 0:
                 break
             if not left:
-                raise PageError(f"the page was not built: `npm ci` in web/ failed: {_last(done)}")
+                raise PageError(f"the page was not built: `npm install` in web/ failed: {_last(done)}")
             time.sleep(3)
     done = _run([*npm, "run", "build", "--silent"], environ)
     if done.returncode != 0:
