@@ -74,18 +74,27 @@ def build() -> bool:
     locked = SOURCE / "package-lock.json"
     installed = SOURCE / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < locked.stat().st_mtime:
-        for left in reversed(range(_TRIES)):
-            done = _run([*npm, "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"], environ)
-            if done.returncode == 0:
-                break
-            if not left:
-                raise PageError(f"the page was not built: `npm install` in web/ failed: {_last(done)}")
-            time.sleep(3)
+        _install(npm, environ)
     done = _run([*npm, "run", "build", "--silent"], environ)
+    if done.returncode != 0 and "native binding" in done.stderr + done.stdout:
+        # The lock was made on another platform, whose compiled parts alone stand in it.
+        shutil.rmtree(SOURCE / "node_modules")
+        _install(npm, environ, "--no-package-lock")
+        done = _run([*npm, "run", "build", "--silent"], environ)
     if done.returncode != 0:
         raise PageError(f"the page was not built: `npm run build` in web/ failed: {_last(done)}")
     stamp.write_text(wanted)
     return True
+
+
+def _install(npm: list[str], environ: dict[str, str], *options: str) -> None:
+    for left in reversed(range(_TRIES)):
+        done = _run([*npm, "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", *options], environ)
+        if done.returncode == 0:
+            return
+        if left:
+            time.sleep(3)
+    raise PageError(f"the page was not built: `npm install` in web/ failed: {_last(done)}")
 
 
 def _run(command: list[str], environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":

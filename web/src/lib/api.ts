@@ -18,16 +18,19 @@ export type Row = {
   star: boolean;
   description: string;
   bar: Bar | null;
-  metric: string | null;
+  metric: string;
   trend: (number | null)[];
   last: number | null;
+  silent_s: number | null;
+  line: string;
+  level: number;
   values: Record<string, unknown>;
 };
 
 export type Column = { name: string; count: number };
-export type Runs = { total: number; cursor: string; rows: Row[]; columns: (Column | string)[] };
-export type About = { version: string; read_only: boolean; hub: boolean; home: string; projects: string[]; now_t: number };
-export type Process = { id: string; name: string; pid: number | null; parent_pid: number | null; host: string; state: string; cause: string; start_t: number | null; end_t: number | null; argv?: string[] | null };
+export type Runs = { total: number; cursor: string; whole: boolean; ids: string[]; rows: Row[]; columns: Column[] };
+export type About = { version: string; read_only: boolean; hub: boolean; home: string; project: string; projects: string[]; now_t: number };
+export type Process = { id: string; name: string; pid: number | null; parent_pid: number | null; host: string; state: string; cause: string; start_t: number | null; end_t: number | null; argv: string[]; speaks: boolean };
 export type SeriesInfo = { name: string; tags: Record<string, string>; count: number; min: number | null; max: number | null; last: number | null; last_step: number | null; last_t: number | null };
 export type FileInfo = { name: string; digest: string; size: number; media: string; t: number };
 export type Mark = { t: number; text: string };
@@ -48,7 +51,7 @@ export type Run = Row & {
   series: SeriesInfo[];
   files: FileInfo[];
   marks: Mark[];
-  questions: { id?: string; text: string; t?: number }[];
+  questions: { id: string; prompt: string; password: boolean; t: number }[];
   refused: Record<string, number>;
 };
 
@@ -133,6 +136,7 @@ export type Series = {
   first_x: number | null;
   last_x: number | null;
   nan: number[];
+  since: boolean; // these come behind what was sent before; else they are all
 };
 export type SeriesAnswer = { series: Series[]; cursor: unknown };
 
@@ -145,16 +149,16 @@ export async function series(query: SeriesQuery, signal?: AbortSignal): Promise<
   return decode(await response.arrayBuffer());
 }
 
-/** u32 length, JSON head, padding to 8, float64 columns: all little endian. Offsets count from the first column's byte. */
+/** u32 length, JSON head, padding to 8, float64 columns: all little endian. Offsets count float64s from the first column. */
 export function decode(buffer: ArrayBuffer): SeriesAnswer {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Head;
   const base = Math.ceil((4 + length) / 8) * 8;
-  const column = ([offset, count]: [number, number]): Float64Array => new Float64Array(buffer, base + offset, count);
+  const column = ([offset, count]: [number, number]): Float64Array => new Float64Array(buffer, base + offset * 8, count);
   return { cursor: head.cursor, series: head.series.map((one) => ({ ...one, nan: one.nan ?? [], x: column(one.x), y: column(one.y) })) };
 }
 
-export type Change = { runs: string[]; spans?: boolean; events?: boolean; points?: string[] | boolean };
+export type Change = { runs: string[]; spans: boolean; events: boolean; points: string[]; missed?: boolean };
 export type Link = "open" | "waiting";
 
 /**
@@ -174,8 +178,11 @@ export function live(run: string, heard: (change: Change) => void, missed: () =>
       if (broken) missed();
       broken = false;
     };
-    source.addEventListener("change", (event) => heard(JSON.parse((event as MessageEvent<string>).data) as Change));
-    source.addEventListener("missed", () => missed());
+    source.addEventListener("change", (event) => {
+      const change = JSON.parse((event as MessageEvent<string>).data) as Change;
+      if (change.missed) missed();
+      else heard(change);
+    });
     source.onerror = () => {
       link?.("waiting");
       broken = true;
