@@ -16,7 +16,7 @@ from vedette.version import __version__
 from vedette.views.text import clean
 
 COMMANDS = (
-    "run", "watch", "top", "monitor", "answer", "ls", "show", "points", "logs", "usage", "sql", "stop", "rm",
+    "run", "watch", "top", "ui", "monitor", "answer", "ls", "show", "points", "logs", "usage", "sql", "stop", "rm",
     "export", "sync", "hub", "doctor", "completion",
 )  # fmt: skip
 

@@ -159,6 +159,16 @@ def token_of(home: Home) -> str:
     return _made_once(os.path.join(home.root, "hub.token"), lambda: secrets.token_urlsafe(24))
 
 
+def ui_token_of(home: Home) -> str:
+    """Return the token of the home's page in the browser: another than the hub's, which may write."""
+    return _made_once(os.path.join(home.root, "ui.token"), lambda: secrets.token_urlsafe(24))
+
+
+def own_names() -> list[str]:
+    """Return the names and addresses by which others know this machine, the likeliest first."""
+    return list(dict.fromkeys([guess_host(), socket.gethostname(), *kernel.addresses()]))
+
+
 def home_id(home: Home) -> str:
     """Return the lasting id of a home, by which other hubs know it."""
     return _made_once(os.path.join(home.root, "hub.id"), lambda: new_id(16))
@@ -193,9 +203,14 @@ def same_token(said: str, token: str) -> bool:
     return hmac.compare_digest(said.encode(), token.encode())
 
 
+def certificate_of(home: Home) -> str:
+    """Return where the home's key and certificate lie, once `serving` has made them."""
+    return os.path.join(home.root, "hub.pem")
+
+
 def serving(home: Home) -> tuple[ssl.SSLContext, str]:
     """Return the TLS of a hub that listens, and its fingerprint; the certificate is made when first asked for."""
-    path = os.path.join(home.root, "hub.pem")
+    path = certificate_of(home)
     if not os.path.exists(path):
         write_private(path, _make_certificate())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -198,6 +198,36 @@ def overview(
     return Overview(shown, hosts, alive, len(shown) - alive, is_new)
 
 
+def lines_of(
+    store: Reader,
+    rows: Sequence[SpanRow],
+    *,
+    known: Mapping[str, Known],
+    metric: str = "",
+    fresh: Sequence[Newest] = (),
+    trails: Trails | None = None,
+    now: int | None = None,
+    lost_after_s: float = LOST_AFTER_S,
+) -> tuple[list[RunView], list[RunLine]]:
+    """Return these runs as they are seen now, and in a line each, without what they use; all are in `known`."""
+    now = time.time_ns() if now is None else now
+    open_ones = [row.id for row in rows if row.end_t is None]
+    heard = signs(store, open_ones) if open_ones else {}
+    waiting: dict[str, dict[str, Newest]] = defaultdict(dict)
+    for point in fresh:
+        if not point.tags:
+            waiting[point.span][point.name] = point
+    views, lines = [], []
+    for row in rows:
+        about = known[row.id]
+        if about.stale:
+            _read(store, row.id, about)
+        view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
+        views.append(view)
+        lines.append(_line(store, view, about, metric, waiting.get(row.id, {}), trails, {}))
+    return views, lines
+
+
 def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[SpanRow]:
     fits: tuple[Where, ...] = (_SHOWN,) if where is None else (_SHOWN, where)
     current = Either((Compare("end", "=", None), Compare("end", ">", now / 1e9 - RECENT_S)))
@@ -215,7 +245,8 @@ def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[Span
 
 
 def _read(store: Reader, run: str, about: Known) -> None:
-    if "spans" in about.stale:
+    stale, about.stale = about.stale, set()  # what changes while it is read is read again
+    if "spans" in stale:
         bars = progress.bars(store, run)
         running = [bar for bar in bars if bar.state == "running"]
         # The oldest that runs is the outermost: what it holds began later.
@@ -226,13 +257,12 @@ def _read(store: Reader, run: str, about: Known) -> None:
         ]
         about.hosts = list(dict.fromkeys(host for _, host in reversed(processes) if host))
         about.processes = Counter(host for row, host in processes if row.end_t is None)
-    if "events" in about.stale:
+    if "events" in stale:
         lines = store.events(EventQuery(run, kinds=_LINE_KINDS, last=1))
         about.event = lines[-1] if lines else None
-    if "points" in about.stale:
+    if "points" in stale:
         about.series = [one for one in store.series([run]) if not one.tags]
         about.trends = {}
-    about.stale = set()
 
 
 def _line(

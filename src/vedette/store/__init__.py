@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from vedette.model import Fact, Origin, Value
+from vedette.model import Blob, Fact, Origin, Value
 from vedette.store.chunks import to_array
 
 
@@ -168,6 +168,18 @@ class Part(Struct, frozen=True, eq=False):
     points: Points
 
 
+class Piece(Struct, frozen=True, gc=False):
+    """A chunk of a series, without its points; times in nanoseconds, min and max of the numbers that are numbers."""
+
+    id: int
+    process: str
+    count: int
+    first_t: int
+    last_t: int
+    min: float | None
+    max: float | None
+
+
 def joined(parts: Sequence[Points]) -> Points:
     """Make one of the points of several, by step and then time."""
     if len(parts) == 1:
@@ -235,6 +247,7 @@ class SpanQuery(Struct, frozen=True):
     where: Where | None = None
     limit: int | None = None
     only: tuple[str, ...] | None = None  # of the attributes, these alone: a narrow read of many rows
+    order: str = ""  # by this field instead, as `Compare` knows it; -field: falling. What has none comes last
 
 
 class EventQuery(Struct, frozen=True):
@@ -246,6 +259,12 @@ class EventQuery(Struct, frozen=True):
     level: int = 0
     search: str = ""  # words, as full-text search has them
     last: int | None = None  # only this many, the newest
+    before: int | None = None  # the id of the first event already seen
+    first: int | None = None  # only this many, the oldest
+    from_t: int | None = None
+    to_t: int | None = None
+    contains: str = ""  # text, in whatever case
+    process: str = ""  # said by this one alone
 
 
 class Reader(Protocol):
@@ -295,6 +314,24 @@ class Reader(Protocol):
 
     def pieces(self, series: int) -> Iterator[Points]:
         """Yield the points of a series in the order of `points`, a chunk at a time where they lie in that order."""
+
+    def outline(self, series: int) -> list[Piece]:
+        """Return the chunks of a series, without their points, in the order in which each process logged them."""
+
+    def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
+        """Yield these chunks with their points, as they were logged."""
+
+    def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
+        """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
+
+    def projects(self) -> list[str]:
+        """Return the projects of all runs, by name."""
+
+    def files(self, span: str) -> list[Blob]:
+        """Return the files of a span, the newest of each name."""
+
+    def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
+        """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
 
     def close(self) -> None:
         """Let go of the store."""

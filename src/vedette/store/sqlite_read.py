@@ -9,22 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from vedette.model import Origin
+from vedette.model import Blob, Origin
 from vedette.store import (
     EventQuery,
     EventRow,
     Mark,
     OriginRow,
     Part,
+    Piece,
     Points,
     SeriesRow,
     SpanQuery,
     SpanRow,
+    Where,
     by_step,
     chunks,
     joined,
 )
-from vedette.store.sqlite_where import to_sql
+from vedette.store.sqlite_where import to_order, to_sql
 
 
 class SqliteReader:
@@ -100,10 +102,11 @@ class SqliteReader:
         if query.only is not None:
             attrs = f"json_object({', '.join(['?, json_extract(attrs, ?)'] * len(query.only))})"
             values = [word for key in query.only for word in (key, "$." + json.dumps(key))] + values
+        order, ordering = to_order(query.order)
         rows = self.connection.execute(
             f"SELECT id, kind, name, parent, state, cause, start_t, end_t, done, {attrs} FROM spans"
-            f"{where} ORDER BY start_t DESC, id DESC{limit}",
-            values,
+            f"{where} ORDER BY {order}{limit}",
+            [*values, *ordering],
         )
         return [_span(row) for row in rows]
 
@@ -111,6 +114,16 @@ class SqliteReader:
         """Return events, the oldest first."""
         terms = ["events.id > ?", "level >= ?"]
         values: list[Any] = [query.after, query.level]
+        for term, value in (("events.id < ?", query.before), ("t >= ?", query.from_t), ("t <= ?", query.to_t)):
+            if value is not None:
+                terms.append(term)
+                values.append(value)
+        if query.contains:
+            terms.append("instr(lower(text), lower(?)) > 0")
+            values.append(query.contains)
+        if query.process:
+            terms.append("events.origin IN (SELECT id FROM origins WHERE process = ?)")
+            values.append(query.process)
         if query.kinds:
             terms.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
             values += query.kinds
@@ -128,6 +141,8 @@ class SqliteReader:
                 bound = [*values, bound[0], int(query.last), *bound[1:]]
             values += bound
         order = f"DESC LIMIT {int(query.last)}" if query.last is not None else "ASC"
+        if query.last is None and query.first is not None:
+            order += f" LIMIT {int(query.first)}"
         rows = self.connection.execute(
             "SELECT events.id, events.span, t, kind, level, text, attrs, coalesce(host, ''), coalesce(pid, 0)"
             " FROM events LEFT JOIN origins ON origins.id = events.origin"
@@ -247,6 +262,61 @@ class SqliteReader:
                 total += self.connection.execute(of, (span,)).fetchone()[0]
                 total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
         return total
+
+    def outline(self, series: int) -> list[Piece]:
+        """Return the chunks of a series, without their points, in the order in which each process logged them."""
+        rows = self.connection.execute(
+            "SELECT chunks.id, process, count, first_t, last_t, min, max FROM chunks JOIN axes ON axes.id = chunks.axis"
+            " JOIN origins ON origins.id = axes.origin WHERE series = ? ORDER BY origin, first_n",
+            (series,),
+        )
+        return [
+            Piece(id_, process, count, a * 1000, b * 1000, low, high) for id_, process, count, a, b, low, high in rows
+        ]
+
+    def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
+        """Yield these chunks with their points, as they were logged."""
+        for piece in pieces:
+            row = self.connection.execute(
+                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis WHERE chunks.id = ?", (piece.id,)
+            ).fetchone()
+            if row is not None:  # else it was merged into another just now, or removed
+                yield piece, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
+
+    def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
+        """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
+        sql, bound = to_sql(where)
+        runs = f"SELECT id, attrs FROM spans WHERE kind = 'run' AND {sql} ORDER BY start_t DESC LIMIT {int(newest)}"
+        rows = self.connection.execute(
+            f"WITH newest AS MATERIALIZED ({runs})"
+            " SELECT key, count(*) FROM newest, json_each(newest.attrs) GROUP BY key UNION ALL"
+            " SELECT 'metric.' || name, count(*) FROM newest JOIN series ON series.span = newest.id"
+            " WHERE tags = '{}' GROUP BY name ORDER BY 2 DESC, 1",
+            bound,
+        )
+        return [(str(name), int(count)) for name, count in rows]
+
+    def projects(self) -> list[str]:
+        """Return the projects of all runs, by name."""
+        rows = self.connection.execute(
+            "SELECT DISTINCT json_extract(attrs, '$.project') FROM spans WHERE kind = 'run' AND state <> 'purged'"
+            " AND NOT coalesce(json_extract(attrs, '$.removed'), 0)"
+        )
+        return sorted(str(name) for (name,) in rows if name)
+
+    def files(self, span: str) -> list[Blob]:
+        """Return the files of a span, the newest of each name."""
+        rows = self.connection.execute(
+            "SELECT span, t, name, digest, size, media FROM blobs WHERE span = ? ORDER BY name, t, origin, n", (span,)
+        )
+        return list({row[2]: Blob(*row) for row in rows}.values())
+
+    def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
+        """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
+        width = max(1, -(-(to_t - from_t + 1) // buckets))
+        counts = "SELECT (t - ?1) / ?2, level, count(*) FROM events WHERE {} AND t >= ?1 AND t <= ?3 GROUP BY 1, 2"
+        of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
+        return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
 
     def pieces(self, series: int) -> Iterator[Points]:
         """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""

@@ -73,5 +73,15 @@ def _column(field: str) -> tuple[str, list[Any]]:
     return "json_extract(attrs, ?)", [_path(field)]
 
 
+def to_order(order: str) -> tuple[str, list[Any]]:
+    """Return what to order by, and the values that it binds; what has no such value comes last, numbers before text."""
+    if not order:
+        return "start_t DESC, id DESC", []
+    column, bound = _column(order.removeprefix("-"))
+    falling = " DESC" if order.startswith("-") else ""
+    # NaN is kept as a text: last, too.
+    return f"{column} IS NULL OR {column} = 'nan', {column}{falling}, start_t DESC, id DESC", [*bound, *bound, *bound]
+
+
 def _path(field: str) -> str:
     return "$." + json.dumps(field, ensure_ascii=False)

@@ -1,0 +1,181 @@
+"""Curves: the points of a series as many as fit on a screen, exact where they fit, with every spike where they do not.
+
+A chunk never changes, so what it looks like from afar is worked out once. From afar a chunk is a few points: of each
+of its parts the first, the lowest, the highest and the last. Seen from nearby it is read whole.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from vedette.errors import NotFoundError
+from vedette.query.downsample import PER_PIXEL, odd, pick
+from vedette.query.tries import standing, try_of
+from vedette.store import Piece, Points, Reader, SeriesRow, joined
+
+_PARTS = 16  # of a chunk, from afar
+_MOST_FAR = 20_000  # chunks that are remembered from afar: about 20 MB
+_MOST_ODD = 1000  # places of NaN and infinities that are told of a curve
+
+Array = NDArray[np.float64]
+
+
+class Curve(Struct, frozen=True, eq=False):
+    """A series as it is drawn. `x` is a step, milliseconds, or another metric; `odd`: x of what is no finite number."""
+
+    x: Array
+    y: Array
+    odd: Array
+    count: int  # points of the whole series
+    exact: bool  # all points of the range are here
+    last_t: int  # nanoseconds
+    since: bool  # only what is new since the last look is here
+
+
+class Range(Struct, frozen=True):
+    """Which part of x is wanted, and on how many pixels it is drawn."""
+
+    width: int
+    low: float | None = None
+    high: float | None = None
+
+
+class Curves:
+    """Draws series for any number of readers; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._far: OrderedDict[int, Points] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def draw(
+        self, store: Reader, series: SeriesRow, x: str, wanted: Range, since_t: int = 0, since_count: int = -1
+    ) -> Curve:
+        """Draw a series over `x`: step, time, or the name of another metric of the same span.
+
+        `since_t`, `since_count`: the newest point that was seen, and how many there were: if nothing else has come,
+        only what is newer is drawn.
+        """
+        outline = store.outline(series.id)
+        count = sum(piece.count for piece in outline)
+        last_t = max((piece.last_t for piece in outline), default=0)
+        if since_count >= 0 and x in ("step", "time"):
+            new = self._since(store, outline, since_t)
+            if new is not None and since_count + len(new) == count:
+                return _curve(_axis(new, x), new.value, wanted, count, last_t, exact=True, since=True)
+        if x in ("step", "time") and len({try_of(piece.process) for piece in outline}) <= 1:
+            points, exact = self._near_enough(store, outline, x, wanted)
+        else:
+            points, exact = standing(store, store.parts([series.id]))[series.id], True
+        along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
+        return _curve(along, points.value, wanted, count, last_t, exact=exact, since=False)
+
+    @staticmethod
+    def _since(store: Reader, outline: Sequence[Piece], since_t: int) -> Points | None:
+        tail = [piece for piece in outline if piece.last_t > since_t]
+        if sum(piece.count for piece in tail) > 1_000_000:
+            return None
+        points = joined([points for _, points in store.chunks(tail)])
+        new = points.t > since_t
+        return Points(points.step[new], points.t[new], points.value[new])
+
+    def _near_enough(self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range) -> tuple[Points, bool]:
+        """Return points that look right at this width, and whether they are all there are."""
+        total = sum(piece.count for piece in outline)
+        room = PER_PIXEL * wanted.width
+        if total <= max(room, 4 * 16384):
+            return joined([points for _, points in store.chunks(outline)]), True
+        far = self._from_afar(store, outline)
+        spans = [(piece, *_reach(_axis(points, x))) for piece, points in far]
+        low = min((low for _, low, _ in spans), default=0.0) if wanted.low is None else wanted.low
+        high = max((high for _, _, high in spans), default=0.0) if wanted.high is None else wanted.high
+        seen = [(piece, a, b) for piece, a, b in spans if b >= low and a <= high]
+        pixel = (high - low) / max(1, wanted.width)
+        near = {piece.id for piece, a, b in seen if (b - a) / _PARTS > pixel}
+        if sum(piece.count for piece, _, _ in seen) <= room:
+            near = {piece.id for piece, _, _ in seen}
+        coarse = {piece.id: points for piece, points in far}
+        fine = {piece.id: points for piece, points in store.chunks([one for one, _, _ in seen if one.id in near])}
+        parts = [fine.get(piece.id, coarse[piece.id]) for piece, _, _ in seen]
+        return joined(parts), len(near) == len(seen)
+
+    def _from_afar(self, store: Reader, outline: Sequence[Piece]) -> list[tuple[Piece, Points]]:
+        with self._lock:
+            known = {piece.id: self._far[piece.id] for piece in outline if piece.id in self._far}
+        for piece, points in store.chunks([piece for piece in outline if piece.id not in known]):
+            known[piece.id] = _thin(points)
+        with self._lock:
+            for piece in outline:
+                if piece.id in known:
+                    self._far[piece.id] = known[piece.id]
+                    self._far.move_to_end(piece.id)
+            while len(self._far) > _MOST_FAR:
+                self._far.popitem(last=False)
+        return [(piece, known[piece.id]) for piece in outline if piece.id in known]
+
+
+def _thin(points: Points) -> Points:
+    """Return a chunk from afar; what is no finite number stays, up to a limit."""
+    value = points.value.astype(np.float64, copy=False)
+    kept = pick(np.arange(len(points)), value, _PARTS)
+    strange = odd(value)[:_MOST_ODD]
+    if len(strange):
+        kept = np.union1d(kept, strange)
+    return Points(points.step[kept], points.t[kept], points.value[kept])
+
+
+def _axis(points: Points, x: str) -> Array:
+    return points.t / 1e6 if x == "time" else points.step.astype(np.float64)
+
+
+def _reach(along: Array) -> tuple[float, float]:
+    return (float(along.min()), float(along.max())) if len(along) else (0.0, 0.0)
+
+
+def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array:
+    """Return another metric at the steps of these points: where it has none, the one before."""
+    rows = [row for row in store.series([series.span], name) if row.tags == series.tags] or [
+        row for row in store.series([series.span], name) if not row.tags
+    ]
+    if not rows:
+        raise NotFoundError(f"run {series.span} has no series {name!r} to draw {series.name!r} over")
+    other = standing(store, store.parts([rows[0].id]))[rows[0].id]
+    if not len(other):
+        return np.full(len(points), np.nan)
+    place = np.searchsorted(other.step, points.step, "right") - 1
+    values = other.value.astype(np.float64)[np.maximum(place, 0)]
+    return np.where(place >= 0, values, np.nan)
+
+
+def _curve(x: Array, y: NDArray[Any], wanted: Range, count: int, last_t: int, *, exact: bool, since: bool) -> Curve:
+    x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+    if len(x) and np.any(x[1:] < x[:-1]):
+        order = np.argsort(x, kind="stable")
+        x, y = x[order], y[order]
+    fits = np.isfinite(x)
+    if wanted.low is not None:
+        fits &= x >= wanted.low
+    if wanted.high is not None:
+        fits &= x <= wanted.high
+    if not fits.all():
+        first, last = _edges(fits)  # a neighbour on each side: a line goes on beyond the screen
+        x, y = x[first:last], y[first:last]
+        sound = np.isfinite(x)
+        x, y = x[sound], y[sound]
+    strange = odd(y)
+    places = x[strange[:_MOST_ODD]]
+    kept = pick(x, y, wanted.width)
+    if len(kept) < len(x):
+        x, y, exact = x[kept], y[kept], False
+    return Curve(x, y, places, count, exact, last_t, since)
+
+
+def _edges(fits: NDArray[np.bool_]) -> tuple[int, int]:
+    inside = np.flatnonzero(fits)
+    if not len(inside):
+        return 0, 0
+    return max(0, int(inside[0]) - 1), min(len(fits), int(inside[-1]) + 2)

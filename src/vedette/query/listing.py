@@ -1,0 +1,180 @@
+"""Runs as a long list: filtered, sorted and cut into pages, so that ten thousand of them are listed at once.
+
+The order of a list is read anew only when something has changed, and what is known of a run is kept until the hub
+says that it has changed.
+"""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from vedette.model import PURGED, new_id
+from vedette.query.overview import Known, RunLine, Trails, condition, forget, lines_of
+from vedette.query.runs import Family, RunView
+from vedette.query.silence import LOST_AFTER_S
+from vedette.query.where import FAMILIES
+from vedette.store import Both, Compare, Not, Reader, SpanQuery, Where
+from vedette.wire import Change, Newest
+
+_SORTS = {"start_t": "start", "end_t": "end", "duration_s": "duration", "hosts": "host", "star": "star"}
+_PLAIN = ("id", "name", "state", "cause", "project", "experiment", "start", "end", "duration", "host", "star", "script")
+_MOST_ORDERS = 32
+_MOST_KNOWN = 20_000
+_MOST_CHANGES = 10_000
+_FRESH_S = 1.0  # while runs change all the time, the order of a list is read so often at most
+_COLUMNS_S = 10.0
+_COLUMNS_OF = 1000  # runs, the newest
+_MOST_COLUMNS = 500
+
+
+class Listed(Struct, frozen=True):
+    """A page of a list."""
+
+    total: int
+    ids: list[str]  # of this page
+    views: list[RunView]
+    lines: list[RunLine]
+
+
+class _Order(Struct):
+    ids: list[str]
+    stamp: int
+    at: float
+
+
+class Listing:
+    """Lists runs for any number of readers; any thread may ask."""
+
+    def __init__(self, lost_after_s: float = LOST_AFTER_S) -> None:
+        self._lost_after_s = lost_after_s
+        self._lock = threading.Lock()
+        self._looking = threading.Lock()
+        self._known: dict[str, Known] = {}
+        self._orders: OrderedDict[tuple[str, str, str], _Order] = OrderedDict()
+        self._columns: dict[str, tuple[float, list[tuple[str, int]]]] = {}
+        self._epoch = new_id(6)
+        self._seq = 0
+        self._changes: deque[tuple[int, str]] = deque(maxlen=_MOST_CHANGES)
+        self._floor = 0  # what changed before this is not known any more
+        self._told = False  # somebody tells us what changes
+        self.trails = Trails()
+        self.fresh: list[Newest] = []
+
+    # What is told.
+
+    def take(self, change: Change, fresh: Iterable[str] = ()) -> None:
+        """Note what has changed; `fresh`: runs that have points which are not in the store yet."""
+        with self._lock:
+            self._told = True
+            self._seq += 1
+            if change.missed:
+                self._known.clear()
+                self._changes.clear()
+                self._floor = self._seq
+                return
+            forget(self._known, change)
+            touched = {span.partition("/")[0] for span in (*change.spans, *change.events, *change.points)}
+            for run in (*touched, *fresh):
+                if len(self._changes) == _MOST_CHANGES:
+                    self._floor = self._changes[0][0]
+                self._changes.append((self._seq, run))
+
+    def lose_touch(self) -> None:
+        """Nobody tells any more what changes: believe nothing that is known."""
+        with self._lock:
+            self._told = False
+            self._seq += 1
+            self._floor = self._seq
+            self._known.clear()
+
+    # What is asked.
+
+    def cursor(self) -> str:
+        """Return a mark of now, for `changed`."""
+        return f"{self._epoch}-{self._seq}"
+
+    def changed(self, cursor: str) -> set[str] | None:
+        """Return the runs that may have changed since a cursor; None: it is not known, so any."""
+        epoch, _, seq = cursor.partition("-")
+        with self._lock:
+            if epoch != self._epoch or not seq.isdigit() or int(seq) < self._floor or not self._told:
+                return None
+            return {run for at, run in self._changes if at > int(seq)}
+
+    def page(
+        self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *,
+        offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None,
+    ) -> Listed:  # fmt: skip
+        """Return a page of the runs that fit; `only`: of these alone what they are like."""
+        ids = self._ids(store, where, project, sort)
+        shown = ids[offset : offset + limit]
+        wanted = shown if only is None else [run for run in shown if run in only]
+        views, lines = self.look(store, wanted, metric)
+        return Listed(len(ids), shown, views, lines)
+
+    def look(self, store: Reader, runs: Sequence[str], metric: str = "") -> tuple[list[RunView], list[RunLine]]:
+        """Return runs by their ids, in this order; those that are gone are left out."""
+        if not runs:
+            return [], []
+        found = {row.id: row for row in store.spans(SpanQuery(kind="run", where=Compare("id", "in", tuple(runs))))}
+        rows = [found[run] for run in runs if run in found]
+        with self._lock:
+            if len(self._known) > _MOST_KNOWN or not self._told:
+                self._known.clear()
+            known = {row.id: self._known.setdefault(row.id, Known()) for row in rows}
+            fresh = [point for point in self.fresh if point.span in known]
+        with self._looking:  # who reads half of what another is just reading would show half a run
+            return lines_of(
+                store, rows, metric=metric, fresh=fresh, trails=self.trails, known=known,
+                lost_after_s=self._lost_after_s,
+            )  # fmt: skip
+
+    def columns(self, store: Reader, project: str = "") -> list[tuple[str, int]]:
+        """Return what the newest runs can be listed by, and how many have it: config, summary, tags, metrics."""
+        with self._lock:
+            kept = self._columns.get(project)
+        if kept is not None and time.monotonic() - kept[0] < _COLUMNS_S:
+            return kept[1]
+        found = store.columns(_where("", project), _COLUMNS_OF)[:_MOST_COLUMNS]
+        with self._lock:
+            if len(self._columns) > _MOST_ORDERS:
+                self._columns.clear()
+            self._columns[project] = time.monotonic(), found
+        return found
+
+    def _ids(self, store: Reader, where: str, project: str, sort: str) -> list[str]:
+        key = where, project, sort
+        now = time.monotonic()
+        with self._lock:
+            kept, stamp, told = self._orders.get(key), self._seq, self._told
+        if kept is not None and (now - kept.at < _FRESH_S if not told or kept.stamp != stamp else now - kept.at < 30):
+            return kept.ids
+        query = SpanQuery(kind="run", where=_where(where, project), only=(), order=_order(sort))
+        family = Family(store)
+        ids = [row.id for row in store.spans(query) if not (row.parent or "/" in row.id) or not family.hides(row)]
+        with self._lock:
+            self._orders[key] = _Order(ids, stamp, now)
+            self._orders.move_to_end(key)
+            while len(self._orders) > _MOST_ORDERS:
+                self._orders.popitem(last=False)
+        return ids
+
+
+def _where(text: str, project: str) -> Where:
+    parts: list[Where] = [Not(Compare("removed", "=", True)), Not(Compare("state", "=", PURGED))]
+    if (asked := condition(text)) is not None:
+        parts.append(asked)
+    if project:
+        parts.append(Compare("project", "=", project))
+    return Both(tuple(parts))
+
+
+def _order(sort: str) -> str:
+    """Return the field to sort by, as the store has it; an unknown one is an attribute."""
+    falling, field = sort.startswith("-"), sort.removeprefix("-")
+    field = _SORTS.get(field, field)
+    known = field in _PLAIN or field.startswith(FAMILIES)
+    return ("-" if falling else "") + (field if known or field else "start")

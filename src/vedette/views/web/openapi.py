@@ -1,0 +1,68 @@
+"""What describes the API, made of the same table that makes its routes."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from vedette.version import __version__
+from vedette.views.web.room import Room
+from vedette.views.web.routes import Asked, Route
+from vedette.views.web.shapes import Fault
+
+_TYPES = {"text": "string", "count": "integer", "number": "number"}
+_REFS = "#/components/schemas/{name}"
+
+
+def describe(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the OpenAPI document of these routes."""
+    told = [kind for route in routes for kind in (route.body, route.gives) if isinstance(kind, type)]
+    kinds = list(dict.fromkeys([*told, Fault]))
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
+    by_kind = dict(zip(kinds, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "vedette", "version": __version__, "description": "Times are milliseconds since 1970."},
+        "security": [{"bearer": []}, {"cookie": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "vedette_PORT"},
+            },
+        },
+    }
+
+
+def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
+    named = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
+    asked = []
+    for name, one in route.takes.items():
+        schema: dict[str, Any] = {"type": _TYPES[one.kind]}
+        if one.default is not None:
+            schema["default"] = one.default
+        asked.append({"name": name, "in": "query", "description": one.about, "schema": schema})
+    media = route.gives if isinstance(route.gives, str) else "application/json"
+    content: dict[str, Any] = {media: {"schema": by_kind[route.gives]} if isinstance(route.gives, type) else {}}
+    fault = {"description": "Not done, and why", "content": {"application/json": {"schema": by_kind[Fault]}}}
+    operation: dict[str, Any] = {
+        "summary": route.about,
+        "parameters": [*named, *asked],
+        "responses": {"200": {"description": "Done", "content": content}, "4XX": fault, "5XX": fault},
+    }
+    if route.body is not None:
+        operation["requestBody"] = {"content": {"application/json": {"schema": by_kind[route.body]}}}
+    return operation
+
+
+def openapi(room: Room, asked: Asked) -> Any:  # noqa: ARG001 - as every route is called
+    """Return the document."""
+    return room.described

@@ -1,0 +1,70 @@
+"""The page itself: files that its build has put into the package, served by name and by no path."""
+
+import hashlib
+import mimetypes
+import os
+import re
+from typing import Final
+
+from starlette.responses import HTMLResponse, Response
+
+from vedette.views.web.replies import Refusal
+
+_ROOT: Final = os.path.join(os.path.dirname(__file__), "page")
+_PAGES = re.compile(r"/|/compare|/explain|/run/[^/]+(/[a-z]+)?")
+_HASHED = re.compile(r"[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+$")
+_KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
+_UNBUILT = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>vedette</title><h1>The page is not built</h1>"
+    "<p>This is a checkout in which the page was never built: <code>scripts/install</code> builds it, and then this"
+    " shows it. The API is here: <a href=/api/openapi.json>/api/openapi.json</a></p></html>"
+)
+
+
+def is_page(path: str) -> bool:
+    """Tell whether a path is one of the page's own."""
+    return _PAGES.fullmatch(path) is not None
+
+
+class Pages:
+    """Serves what lies in a directory when it is asked for by name."""
+
+    def __init__(self, root: str = _ROOT) -> None:
+        self._root = root
+        self._files: dict[str, str] = {}
+
+    def answer(self, path: str, seen: str) -> Response:
+        """Return a file; `seen`: the tag of the one that the browser has."""
+        index = is_page(path)
+        name = "/index.html" if index else path
+        file = self._find(name)
+        if file is None:
+            if index:
+                return HTMLResponse(_UNBUILT, headers={"Cache-Control": "no-store"})
+            raise Refusal(404, "there is nothing here: /api/openapi.json says what there is")
+        with open(file, "rb") as opened:
+            body = opened.read()
+        lasting = not index and _HASHED.search(name) is not None
+        tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        headers = {"Cache-Control": "private, max-age=31536000, immutable" if lasting else "no-cache", "ETag": tag}
+        if seen == tag:
+            return Response(b"", 304, headers)
+        end = os.path.splitext(name)[1]
+        kind = _KINDS.get(end) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return Response(body, 200, headers, kind)
+
+    def _find(self, name: str) -> str | None:
+        if name not in self._files or not os.path.exists(self._files[name]):
+            self._files = _files(self._root)  # it may just have been built anew
+        return self._files.get(name)
+
+
+def _files(root: str) -> dict[str, str]:
+    found = {}
+    for directory, _, names in os.walk(root):
+        inside = os.path.relpath(directory, root).replace(os.sep, "/")
+        for name in names:
+            path = os.path.join(directory, name)
+            if not os.path.islink(path):
+                found[f"/{name}" if inside == "." else f"/{inside}/{name}"] = path
+    return found

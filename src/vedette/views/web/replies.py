@@ -1,0 +1,70 @@
+"""Answers: JSON with the right type, and refusals in one sentence."""
+
+import math
+import sqlite3
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from vedette.errors import (
+    AmbiguousError,
+    FormatError,
+    HubError,
+    MissingError,
+    NotFoundError,
+    SettingError,
+    VedetteError,
+    WhereError,
+)
+from vedette.views.web.desk import BusyError
+
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (WhereError, 400), (SettingError, 400), (NotFoundError, 404), (AmbiguousError, 400), (HubError, 503),
+    (MissingError, 501), (FormatError, 500), (VedetteError, 400),
+)  # fmt: skip
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """Not done, and why."""
+
+    def __init__(self, status: int, why: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.headers = headers or {}
+
+
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Answer with JSON; numbers that JSON has not are null."""
+    body = msgspec.json.encode(value)
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+
+
+def refuse(error: Exception) -> Response:
+    """Answer with one sentence that says what is wrong; what went wrong inside is not told to strangers."""
+    if isinstance(error, Refusal):
+        return as_json({"error": str(error)}, error.status, error.headers)
+    if isinstance(error, BusyError):
+        return as_json({"error": "too many questions wait for an answer: ask again in a moment"}, 503)
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return as_json({"error": str(error)}, status)
+    if isinstance(error, sqlite3.Error):
+        return as_json({"error": f"the store cannot be read now: {error}"}, 503)
+    return as_json({"error": f"it could not be answered: {type(error).__name__}"}, 500)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can say it: numbers that it has not become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def ms(t: int | None) -> float | None:
+    """Return nanoseconds as milliseconds."""
+    return None if t is None else t / 1e6

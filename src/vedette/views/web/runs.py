@@ -1,0 +1,96 @@
+"""The list of runs, a page at a time."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from vedette.query.overview import RunLine
+from vedette.query.progress import Bar
+from vedette.query.runs import RunView
+from vedette.store import Reader
+from vedette.views.web.replies import ms, plain
+from vedette.views.web.room import Room, text_of
+from vedette.views.web.routes import Asked
+from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
+
+_TREND = 64
+_FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
+
+
+def runs(room: Room, store: Reader, asked: Asked) -> RunsPage:
+    """Return a page of the runs that fit."""
+    query = asked.query
+    cursor = room.listing.cursor()  # before anything is read: what changes meanwhile is told again
+    changed = room.listing.changed(query["since"]) if query["since"] else None
+    columns = [name for name in query["columns"].split(",") if name]
+    found = room.listing.page(
+        store, query["where"], query["project"], query["sort"] or "-start_t",
+        offset=query["offset"], limit=query["limit"], metric=query["metric"], only=changed,
+    )  # fmt: skip
+    return RunsPage(
+        found.total,
+        cursor,
+        changed is None,
+        found.ids,
+        rows_of(store, found.views, found.lines, columns),
+        [] if query["since"] else [Column(*one) for one in room.listing.columns(store, query["project"])],
+    )
+
+
+def rows_of(
+    store: Reader, views: Sequence[RunView], lines: Sequence[RunLine], columns: Sequence[str] = ()
+) -> list[Row]:
+    """Return runs as the API tells them, with these columns."""
+    metrics = any(name.startswith(("metric.", "summary.")) for name in columns)
+    last = store.last_values([view.id for view in views]) if metrics and views else {}
+    return [
+        row_of(view, line, {name: _value(view, line, name, last.get(view.id, {})) for name in columns})
+        for view, line in zip(views, lines, strict=True)
+    ]
+
+
+def row_of(view: RunView, line: RunLine, values: dict[str, Any]) -> Row:
+    """Return a run as the API tells it."""
+    return Row(**row_fields(view, line, values))
+
+
+def row_fields(view: RunView, line: RunLine, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row."""
+    attrs = view.attrs
+    return {
+        "id": view.id, "name": view.name, "project": view.project, "experiment": text_of(attrs.get("experiment")),
+        "state": view.state, "cause": view.cause, "alive": line.alive, "start_t": ms(view.start_t),
+        "end_t": ms(view.end_t), "duration_s": view.duration_s, "silent_s": view.silent_s, "hosts": line.hosts,
+        "tags": view.tags, "star": bool(attrs.get("star")), "description": text_of(attrs.get("description")),
+        "bar": bar_of(line.bar) if line.bar is not None else None, "metric": line.metric,
+        "trend": _thin(line.trend), "last": line.last, "line": line.line, "level": line.level,
+        "values": values,
+    }  # fmt: skip
+
+
+def bar_of(bar: Bar) -> BarShape:
+    """Return a bar as the API tells it."""
+    return BarShape(
+        bar.id, bar.name, bar.done, bar.total, bar.fraction, bar.eta_s(time.time_ns()), bar.state, ms(bar.start_t),
+        ms(bar.end_t),
+    )  # fmt: skip
+
+
+def _thin(trend: list[float]) -> list[float]:
+    """Return so many of them, and the last."""
+    if len(trend) <= _TREND:
+        return trend
+    apart = (len(trend) - 1) / (_TREND - 1)
+    return [trend[round(at * apart)] for at in range(_TREND)]
+
+
+def _value(view: RunView, line: RunLine, name: str, last: dict[str, Any]) -> Any:
+    if name in (line.metric, f"metric.{line.metric}"):
+        return plain(line.last)
+    if name.startswith("metric."):
+        return plain(last.get(name[7:]))
+    if name in view.attrs:
+        return plain(view.attrs[name])
+    if name.startswith("summary."):
+        return plain(last.get(name[8:]))
+    return None

@@ -1,0 +1,131 @@
+"""Points of series, as columns of float64 that a browser can draw without reading them one by one."""
+
+import struct
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from vedette.query.curves import Curve, Curves, Range
+from vedette.store import Reader, SeriesRow
+from vedette.views.web.replies import Refusal
+from vedette.views.web.room import Room
+from vedette.views.web.routes import Asked
+
+MEDIA = "application/octet-stream"
+_MOST_SERIES = 500
+_MOST_WIDTH = 8192
+_SECOND = 10**9
+
+
+class Of(Struct, frozen=True, forbid_unknown_fields=True):
+    """One series; without tags: all of that name."""
+
+    run: str
+    name: str
+    tags: dict[str, str] | None = None
+
+
+class Since(Struct, frozen=True):
+    """The cursor of the answer before: how far each series was."""
+
+    t: dict[str, float] | float = {}
+    counts: dict[str, int] = {}
+
+
+class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from", "high": "to"}):
+    """Which series, over what, which part of that, on how many pixels."""
+
+    of: list[Of]
+    x: str = "step"
+    low: float | None = None
+    high: float | None = None
+    width: int = 800
+    since: Since | None = None
+
+
+class Drawn(Struct, frozen=True):
+    """Where a series lies in the columns behind the head: [offset in float64s, count]."""
+
+    run: str
+    name: str
+    tags: dict[str, str]
+    x: tuple[int, int]
+    y: tuple[int, int]
+    count: int
+    exact: bool
+    first_x: float | None
+    last_x: float | None
+    nan: list[float]
+    since: bool  # these come behind what was sent before; else they are all
+
+
+class Head(Struct, frozen=True):
+    """What comes before the columns."""
+
+    series: list[Drawn]
+    cursor: Since
+
+
+def series(room: Room, store: Reader, asked: Asked) -> Response:
+    """Answer with a head and columns."""
+    wish: Wish = asked.body
+    if len(wish.of) > _MOST_SERIES:
+        raise Refusal(400, f"{_MOST_SERIES} series at most are drawn at once")
+    if not 1 <= wish.width <= _MOST_WIDTH:
+        raise Refusal(400, f"width is {wish.width}: it is from 1 to {_MOST_WIDTH} pixels")
+    rows = _rows(store, wish.of)
+    key = tuple((row.id, row.count) for row in rows), msgspec.json.encode(wish)
+    body = room.kept.get(key, lambda: _encode(room.curves, store, rows, wish))
+    return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
+
+
+def _rows(store: Reader, wanted: list[Of]) -> list[SeriesRow]:
+    known: dict[tuple[str, str], list[SeriesRow]] = {}
+    by_name: dict[str, set[str]] = {}
+    for one in wanted:
+        by_name.setdefault(one.name, set()).add(one.run)
+    for name, runs in by_name.items():
+        for row in store.series(sorted(runs), name):
+            known.setdefault((row.span, row.name), []).append(row)
+    found = {
+        row.id: row
+        for one in wanted
+        for row in known.get((one.run, one.name), ())
+        if one.tags is None or row.tags == one.tags
+    }
+    return list(found.values())[: 4 * _MOST_SERIES]
+
+
+def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) -> bytes:
+    wanted = Range(wish.width, wish.low, wish.high)
+    told, columns, at = [], [], 0
+    times: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        number = str(row.id)
+        curve = curves.draw(store, row, wish.x, wanted, *_seen(wish.since, number))
+        size = len(curve.x)
+        told.append(_drawn(row, curve, at))
+        columns += [curve.x.astype("<f8").tobytes(), curve.y.astype("<f8").tobytes()]
+        at += 2 * size
+        times[number], counts[number] = curve.last_t / 1e6, curve.count
+    head = msgspec.json.encode(Head(told, Since(times, counts)))
+    head += b" " * (-(len(head) + 4) % 8)  # JSON passes over blanks, and the columns lie at a multiple of 8
+    return struct.pack("<I", len(head)) + head + b"".join(columns)
+
+
+def _seen(since: Since | None, number: str) -> tuple[int, int]:
+    if since is None or not isinstance(since.t, dict) or number not in since.counts or number not in since.t:
+        return 0, -1
+    return round(since.t[number] * 1e3) * 1000, since.counts[number]  # points are kept to the microsecond
+
+
+def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:
+    size = len(curve.x)
+    ends: tuple[Any, Any] = (float(curve.x[0]), float(curve.x[-1])) if size else (None, None)
+    return Drawn(
+        row.span, row.name, row.tags, (at, size), (at + size, size), curve.count, curve.exact, *ends,
+        curve.odd.tolist(), curve.since,
+    )  # fmt: skip

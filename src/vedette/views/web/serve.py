@@ -1,0 +1,73 @@
+"""The port: where the web server listens, and who may reach it."""
+
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from vedette.errors import SettingError
+from vedette.hub.address import is_loopback
+from vedette.views.web.guard import App
+
+_GRACE_S = 1
+_MOST_CONNECTIONS = 2048
+
+
+def check_bind(host: str, *, token: str, tls: bool) -> None:
+    """Refuse to be reached from other machines without a token and TLS (law 5)."""
+    if is_loopback(host) or (token and tls):
+        return
+    raise SettingError(
+        f"{host or 'every address'} can be reached from other machines, which takes a token and TLS: give --tls, or"
+        " listen on 127.0.0.1 and come through a tunnel (ssh -L 7878:127.0.0.1:7878 THIS-HOST)"
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port; raise SettingError when that cannot be done."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        why = "another program listens there already: give another by --port" if taken else error.strerror or str(error)
+        raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def serve(app: App, listener: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
+    """Answer until SIGINT or SIGTERM; `certificate`: a file with key and certificate, for TLS."""
+    config = uvicorn.Config(
+        app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False, log_level="critical",
+        server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
+        timeout_graceful_shutdown=_GRACE_S, ssl_certfile=certificate or None,
+        h11_max_incomplete_event_size=64 << 10,
+    )  # fmt: skip
+    if certificate:
+        config.load()
+        assert config.ssl is not None
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+    server = _Server(config, ready)
+    with contextlib.suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None:
+            self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave at a signal, and say so by no other sign than leaving."""
+        with contextlib.suppress(KeyboardInterrupt), super().capture_signals():
+            yield

@@ -1,0 +1,168 @@
+"""The web server: the table of all routes, and what carries a request through guard, checks and route to its answer."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from vedette.views.web import about, openapi, run, runs, series, share
+from vedette.views.web.back import Back
+from vedette.views.web.guard import App, Guard, Scope
+from vedette.views.web.live import live
+from vedette.views.web.pages import Pages, is_page
+from vedette.views.web.replies import Refusal, as_json, refuse
+from vedette.views.web.room import Room
+from vedette.views.web.routes import Asked, Found, Route, Takes, find, read_body, read_query
+from vedette.views.web.shapes import About, OneRun, RunsPage
+
+_BODY_S = 30.0
+_LIST = {
+    "where": Takes("only runs for which this holds, as `vedette ls --where`, or whose name has these words"),
+    "project": Takes("only runs of this project"),
+    "sort": Takes("by this column; -COLUMN: falling", default="-start_t"),
+    "offset": Takes("how many to pass over", "count", 0),
+    "limit": Takes("how many at most", "count", 200, 0, 1000),
+    "columns": Takes("also tell these, with commas between them: config.lr,metric.loss"),
+    "metric": Takes("the series to draw, where a run has it"),
+    "since": Takes("the cursor of an earlier answer: only rows that may have changed since"),
+}
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/about", about.about, "What is served, and how", gives=About, how="serves"),
+    Route("GET", "/api/runs", runs.runs, "Runs, a page at a time", _LIST, gives=RunsPage),
+    Route("GET", "/api/runs/{run}", run.run, "One run, by id, the beginning of one, or name", gives=OneRun),
+    Route(
+        "POST", "/api/series", series.series, "Points of series: u32 length of a JSON head, the head, float64 columns",
+        body=series.Wish, gives=series.MEDIA, most_body=1 << 20,
+    ),
+    Route(
+        "GET", "/api/live", live, "What changes, as server-sent events",
+        {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", how="serves",
+    ),
+    Route("POST", "/api/share", share.share, "Make a link that may only read", body=share.Share, gives=share.Shared,
+          changes=True, how="calls"),
+    Route("GET", "/api/openapi.json", openapi.openapi, "This document", how="calls"),
+)  # fmt: skip
+
+
+def build(
+    back: Back, token: str, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
+    page: str = "",
+) -> App:  # fmt: skip
+    """Return the whole as an ASGI app; `page`: where the built page lies, if not in the package."""
+    room = Room(back, token, read_only=read_only, project=project)
+    room.described = openapi.describe(ROUTES)
+    guarded = Guard(Inside(room, Pages(page) if page else Pages()), token, names, is_page=is_page)
+
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _live(room, receive, send)
+        else:
+            await guarded(scope, receive, send)
+
+    return app
+
+
+async def _live(room: Room, receive: Any, send: Any) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            room.start()
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            room.close()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+class Inside:
+    """What is behind the guard."""
+
+    def __init__(self, room: Room, pages: Pages, routes: tuple[Route, ...] = ROUTES) -> None:
+        self._room = room
+        self._pages = pages
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer one request; whatever goes wrong is one sentence."""
+        try:
+            path: str = scope["path"]
+            if path == "/api" or path.startswith("/api/"):
+                answer = await self._ask(scope, receive, send)
+            else:
+                answer = await self._page(scope, path)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            answer = refuse(error)
+        if answer is not None:
+            await answer(scope, receive, send)
+
+    async def _page(self, scope: Scope, path: str) -> Response:
+        if scope["method"] == "POST":
+            raise Refusal(405, "pages are read, by GET", {"Allow": "GET, HEAD"})
+        return await self._room.desk.call(lambda: self._pages.answer(path, _header(scope, b"if-none-match")))
+
+    async def _ask(self, scope: Scope, receive: Any, send: Any) -> Response | None:
+        found = find(self._routes, scope["method"], scope.get("raw_path") or scope["path"].encode())
+        route, shared = found.route, bool(scope.get("vedette.shared"))
+        if route.changes and (shared or self._room.read_only):
+            raise Refusal(403, "this is read-only: nothing can be changed from here")
+        asked = await _read(scope, receive, found, shared=shared)
+        room = self._room
+        if route.act is live:
+            await live(room.live, asked.query["run"], receive, send)
+            return None
+        if route.how == "serves":
+            value = await route.act(room, asked)
+        elif route.how == "calls":
+            value = await room.desk.call(lambda: route.act(room, asked))
+        else:
+            value = await room.desk.ask(lambda store: route.act(room, store, asked))
+        return value if isinstance(value, Response) else as_json(value)
+
+
+async def _read(scope: Scope, receive: Any, found: Found, *, shared: bool) -> Asked:
+    route = found.route
+    query = read_query(route.takes, scope["query_string"])
+    body = None
+    if route.method == "POST":
+        raw = await _body(scope, receive, route.most_body)
+        if raw and _header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(415, "a body is JSON, as Content-Type: application/json says")
+        body = read_body(route, raw)
+    return Asked(scope.get("vedette.base", ""), found.path, query, body, shared)
+
+
+async def _body(scope: Scope, receive: Any, most: int) -> bytes:
+    said = _header(scope, b"content-length")
+    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+        raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for piece in _pieces(receive):
+                body += piece
+                if len(body) > most:
+                    raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
+    except TimeoutError:
+        raise Refusal(408, "the body did not come in time", {"Connection": "close"}) from None
+    return bytes(body)
+
+
+async def _pieces(receive: Any) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
+
+
+def _header(scope: Scope, name: bytes) -> str:
+    with contextlib.suppress(StopIteration):
+        return str(next(value for key, value in scope["headers"] if key == name).decode("latin-1"))
+    return ""

@@ -1,0 +1,169 @@
+"""What the API answers with. Times are milliseconds since 1970; None is what is not known."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class About(Struct, frozen=True):
+    """What is served, and how."""
+
+    version: str
+    read_only: bool
+    hub: bool
+    home: str
+    project: str  # which one to show at first
+    projects: list[str]
+    now_t: float
+
+
+class BarShape(Struct, frozen=True):
+    """How far something is."""
+
+    id: str
+    msg: str
+    done: float
+    total: float | None
+    fraction: float | None
+    eta_s: float | None
+    state: str
+    start_t: float | None
+    end_t: float | None
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A run, in a line."""
+
+    id: str
+    name: str
+    project: str
+    experiment: str
+    state: str
+    cause: str
+    alive: bool
+    start_t: float | None
+    end_t: float | None
+    duration_s: float | None
+    silent_s: float | None
+    hosts: list[str]
+    tags: list[str]
+    star: bool
+    description: str
+    bar: BarShape | None
+    metric: str
+    trend: list[float]
+    last: float | None
+    line: str
+    level: int
+    values: dict[str, Any]
+
+
+class Column(Struct, frozen=True):
+    """Something that runs can be listed by, and how many of the newest have it."""
+
+    name: str
+    count: int
+
+
+class RunsPage(Struct, frozen=True):
+    """Some of the runs that fit. With `since`: `rows` has those of `ids` that may have changed, else all."""
+
+    total: int
+    cursor: str
+    whole: bool
+    ids: list[str]
+    rows: list[Row]
+    columns: list[Column]
+
+
+class TryShape(Struct, frozen=True):
+    """One try of a run."""
+
+    id: str
+    n: int
+    state: str
+    cause: str
+    start_t: float | None
+    end_t: float | None
+
+
+class ProcessShape(Struct, frozen=True):
+    """A process of a run; `speaks`: it has logged something itself."""
+
+    id: str
+    name: str
+    pid: int
+    parent_pid: int
+    host: str
+    state: str
+    cause: str
+    start_t: float | None
+    end_t: float | None
+    argv: list[str]
+    speaks: bool
+
+
+class SeriesShape(Struct, frozen=True):
+    """A series, and its newest point."""
+
+    name: str
+    tags: dict[str, str]
+    count: int
+    min: float | None
+    max: float | None
+    last: float | None
+    last_step: int | None
+    last_t: float | None
+
+
+class FileShape(Struct, frozen=True):
+    """A file of a run."""
+
+    name: str
+    digest: str
+    size: int
+    media: str
+    t: float
+
+
+class MarkShape(Struct, frozen=True):
+    """A moment that was marked."""
+
+    t: float
+    text: str
+
+
+class QuestionShape(Struct, frozen=True):
+    """A question that waits for an answer."""
+
+    id: str
+    prompt: str
+    password: bool
+    t: float
+
+
+class OneRun(Row, frozen=True, kw_only=True):
+    """A run from nearby."""
+
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    attrs: dict[str, Any]
+    notes: str
+    argv: list[str]
+    cwd: str
+    git: dict[str, Any]
+    host_info: dict[str, Any]
+    tries: list[TryShape]
+    processes: list[ProcessShape]
+    bars: list[BarShape]
+    series: list[SeriesShape]
+    files: list[FileShape]
+    marks: list[MarkShape]
+    questions: list[QuestionShape]
+    refused: dict[str, int]
+
+
+class Fault(Struct, frozen=True):
+    """Why a request was not answered."""
+
+    error: str
