@@ -45,6 +45,31 @@ export function linesOf(of: ProcessUsage[], measure: string, color: (at: number)
     .slice(0, most);
 }
 
+const UNITS: [RegExp, string][] = [
+  [/_bytes_per_s$/, "bytes/s"],
+  [/_per_s$/, "per second"],
+  [/_percent$/, "%"],
+  [/_bytes$/, "bytes"],
+  [/_w$/, "W"],
+  [/_c$/, "°C"],
+  [/_mhz$/, "MHz"],
+  [/_j$/, "J"],
+  [/_s$/, "s"],
+];
+
+/** A measure's name in words, what it is of, and its unit: `disk_busy_percent disk=vda` is busy disk, vda, %. */
+export function spoken(measure: string): { words: string; of: string; unit: string } {
+  const [name, ...tags] = measure.split(" ");
+  const [suffix, unit] = UNITS.find(([ending]) => ending.test(name)) ?? [null, ""];
+  const words = (suffix ? name.replace(suffix, "") : name).replaceAll("_", " ").replace(/\b(cpu|gpu|io)\b/g, (word) => word.toUpperCase());
+  return { words: words.charAt(0).toUpperCase() + words.slice(1), of: tags.map((tag) => tag.replace(/^[^=]*=/, "")).join(" "), unit };
+}
+
+/** Measures that were never anything but nothing. */
+export function idle(of: ProcessUsage[], measure: string): boolean {
+  return of.every((one) => one.series[measure]?.value.every((value) => !value) ?? true);
+}
+
 /** All measures that anybody has, the usual ones first. */
 export function measures(of: ProcessUsage[]): string[] {
   const all = new Set(of.flatMap((one) => Object.keys(one.series).filter((name) => one.series[name].t.length)));
