@@ -1,0 +1,170 @@
+/** What a chart is made of: lines on one axis, smoothed, stacked, and drawn by uPlot. */
+import type uPlot from "uplot";
+import * as format from "./format";
+
+export type Line = {
+  label: string;
+  color: string;
+  x: ArrayLike<number>;
+  y: ArrayLike<number | null>;
+  nan?: ArrayLike<number>; // where a value was no number, in x
+  told?: ArrayLike<number | null>; // what the tooltip says, where what is drawn was scaled
+  dash?: number[];
+  width?: number;
+  alpha?: number;
+  low?: ArrayLike<number | null>; // the edges of a band around it, at the same x
+  high?: ArrayLike<number | null>;
+};
+
+export type Mark = { t: number; text: string; color?: string };
+export type AxisKind = "time" | "step" | "value";
+export type Range = [number, number];
+
+/** Exponential moving average without the pull of its first value; a gap stays a gap. */
+export function ema(y: ArrayLike<number | null>, weight: number): (number | null)[] {
+  const out = new Array<number | null>(y.length);
+  let sum = 0;
+  let norm = 0;
+  for (let i = 0; i < y.length; i++) {
+    const value = y[i];
+    if (value === null || !Number.isFinite(value)) {
+      out[i] = value;
+      continue;
+    }
+    sum = sum * weight + (1 - weight) * value;
+    norm = norm * weight + (1 - weight);
+    out[i] = sum / norm;
+  }
+  return out;
+}
+
+/** Gaussian mean over so many points to either side. */
+export function gaussian(y: ArrayLike<number | null>, sigma: number): (number | null)[] {
+  const radius = Math.max(1, Math.ceil(sigma * 3));
+  const kernel = Array.from({ length: radius + 1 }, (_, i) => Math.exp(-(i * i) / (2 * sigma * sigma)));
+  const out = new Array<number | null>(y.length);
+  for (let i = 0; i < y.length; i++) {
+    const here = y[i];
+    if (here === null || !Number.isFinite(here)) {
+      out[i] = here;
+      continue;
+    }
+    let sum = 0;
+    let norm = 0;
+    for (let j = Math.max(0, i - radius); j <= Math.min(y.length - 1, i + radius); j++) {
+      const value = y[j];
+      if (value === null || !Number.isFinite(value)) continue;
+      const weight = kernel[Math.abs(i - j)];
+      sum += value * weight;
+      norm += weight;
+    }
+    out[i] = sum / norm;
+  }
+  return out;
+}
+
+/** The place in sorted x nearest to a value; -1 where there is none. */
+export function nearest(x: ArrayLike<number>, value: number): number {
+  let low = 0;
+  let high = x.length - 1;
+  if (high < 0) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (x[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return Math.abs(x[low] - value) <= Math.abs(x[high] - value) ? low : high;
+}
+
+/** One sorted x for all columns; undefined where a column has no point there (drawn through), null where its value is none (a gap). */
+export function align(columns: { x: ArrayLike<number>; y: ArrayLike<number | null> }[], log = false): uPlot.AlignedData {
+  const clean = (value: number | null | undefined): number | null =>
+    value === null || value === undefined || !Number.isFinite(value) || (log && value <= 0) ? null : value;
+  const first = columns[0]?.x;
+  const same = columns.every(({ x }) => x === first || equal(x, first));
+  if (same) return [Array.from(first ?? []), ...columns.map(({ y }) => Array.from(y, clean))] as uPlot.AlignedData;
+  let size = 0;
+  for (const { x } of columns) size += x.length;
+  const all = new Float64Array(size);
+  let at = 0;
+  for (const { x } of columns) {
+    all.set(x as ArrayLike<number>, at);
+    at += x.length;
+  }
+  all.sort();
+  let kept = 0;
+  for (let i = 0; i < size; i++) if (i === 0 || all[i] !== all[kept - 1]) all[kept++] = all[i];
+  const shared = all.subarray(0, kept);
+  const data: unknown[] = [shared];
+  for (const { x, y } of columns) {
+    const column = new Array<number | null | undefined>(kept);
+    let j = 0;
+    for (let i = 0; i < x.length; i++) {
+      while (shared[j] < x[i]) j += 1;
+      column[j] = clean(y[i]);
+    }
+    data.push(column);
+  }
+  return data as unknown as uPlot.AlignedData;
+}
+
+function equal(a: ArrayLike<number>, b: ArrayLike<number>): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+/** Lay lines upon each other: each holds its last value until its own end, and is nothing outside its life. */
+export function stack(lines: Line[]): Line[] {
+  let times: number[] = [];
+  for (const { x } of lines) times.push(...Array.from(x));
+  times = [...new Set(times)].sort((a, b) => a - b);
+  const floor = new Float64Array(times.length);
+  return lines.map((line) => {
+    const top = new Float64Array(times.length);
+    let j = -1;
+    for (let i = 0; i < times.length; i++) {
+      while (j + 1 < line.x.length && line.x[j + 1] <= times[i]) j += 1;
+      const alive = j >= 0 && times[i] <= line.x[line.x.length - 1];
+      floor[i] += alive ? (line.y[j] ?? 0) : 0;
+      top[i] = floor[i];
+    }
+    return { ...line, x: times, y: Array.from(top) };
+  });
+}
+
+/** Labels of an axis of time, as fine as its steps. */
+export function timeLabels(splits: number[], step: number): string[] {
+  return splits.map((t, i) => {
+    if (step >= 86_400_000) return format.date(t).slice(5);
+    const text = step >= 60_000 ? format.clock(t).slice(0, 5) : step >= 1000 ? format.clock(t) : format.clock(t, true);
+    const newDay = i > 0 && format.date(t) !== format.date(splits[i - 1]);
+    return newDay ? `${format.date(t).slice(5)} ${text.slice(0, 5)}` : text;
+  });
+}
+
+/** Labels of an axis of numbers: short, and no two the same. */
+export function numberLabels(splits: (number | null)[]): string[] {
+  for (let digits = 3; digits <= 8; digits++) {
+    const labels = splits.map((v) => (v === null ? "" : tick(v, digits)));
+    const shown = labels.filter(Boolean);
+    if (new Set(shown).size === shown.length) return labels;
+  }
+  return splits.map((v) => (v === null ? "" : String(v)));
+}
+
+function tick(value: number, digits: number): string {
+  const size = Math.abs(value);
+  const scaled: [number, string][] = [
+    [1e12, "T"],
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e4, "k"],
+  ];
+  for (const [unit, name] of scaled)
+    if (size >= unit) {
+      const by = name === "k" ? 1e3 : unit;
+      return `${format.number(value / by, digits)}${name}`;
+    }
+  return format.number(value, digits);
+}

@@ -1,0 +1,41 @@
+/** Keys that do something, and the list of them that `?` shows. */
+
+import { untrack } from "svelte";
+
+export type Key = { key: string; does: string; act: (event: KeyboardEvent) => void; ctrl?: boolean; hidden?: boolean };
+
+class Keys {
+  groups: { title: string; keys: Key[] }[] = $state.raw([]);
+
+  /** Bind keys while a view is there; returns how to unbind. The newest binding of a key wins. */
+  bind(title: string, keys: Key[]): () => void {
+    const group = { title, keys };
+    untrack(() => (this.groups = [...this.groups, group]));
+    return () => untrack(() => (this.groups = this.groups.filter((one) => one !== group)));
+  }
+
+  press(event: KeyboardEvent): void {
+    if (event.defaultPrevented || event.altKey || event.isComposing) return;
+    if (typing(event.target)) {
+      if (event.key === "Escape") (event.target as HTMLElement).blur();
+      return;
+    }
+    const ctrl = event.ctrlKey || event.metaKey;
+    for (const group of [...this.groups].reverse())
+      for (const one of group.keys)
+        if (one.key === event.key && Boolean(one.ctrl) === ctrl) {
+          event.preventDefault();
+          one.act(event);
+          return;
+        }
+  }
+}
+
+function typing(target: EventTarget | null): boolean {
+  const element = target as HTMLElement | null;
+  if (!element?.tagName) return false;
+  if (element.tagName === "INPUT") return !["checkbox", "radio", "range", "button"].includes((element as HTMLInputElement).type);
+  return element.tagName === "TEXTAREA" || element.tagName === "SELECT" || element.isContentEditable;
+}
+
+export const keys = new Keys();

@@ -1,0 +1,18 @@
+/** What this browser remembers between visits; nothing is lost where it may not. */
+
+export function recall<T>(name: string, otherwise: T): T {
+  try {
+    const text = localStorage.getItem(`vedette.${name}`);
+    return text === null ? otherwise : (JSON.parse(text) as T);
+  } catch {
+    return otherwise;
+  }
+}
+
+export function remember(name: string, value: unknown): void {
+  try {
+    localStorage.setItem(`vedette.${name}`, JSON.stringify(value));
+  } catch {
+    // a private window remembers nothing
+  }
+}

@@ -1,0 +1,150 @@
+/** A long list of runs of which a window is held: fetched as it is scrolled, kept up to date by what changes. */
+import { ApiError, get, live, throttled, type Column, type Row, type Runs } from "./api";
+import { session } from "./session.svelte";
+
+export type View = { where: string; project: string; sort: string; columns: string };
+
+const MOST = 200; // rows in one request
+const AHEAD = 24; // rows beyond the edges of what is seen
+
+export class Rows {
+  total = $state(0);
+  loaded = $state(false);
+  problem = $state(""); // of the query, or of the server
+  columns: Column[] = $state.raw([]);
+  version = $state(0); // changes with every change of what `at` hands out
+  #ids: string[] = [];
+  #known = new Map<string, Row>();
+  #view: View = { where: "", project: "", sort: "-start_t", columns: "" };
+  #from = 0;
+  #to = 40;
+  #cursor = "";
+  #turn = 0;
+  #looked = "";
+  #asking: AbortController | null = null;
+  #again = throttled(() => this.#refresh(), 700);
+
+  /** Follow what changes; returns how to stop. */
+  listen(): () => void {
+    const stop = live(
+      "",
+      () => this.#again.call(),
+      () => ((this.#cursor = ""), this.#again.call()),
+      (state) => (session.link = state),
+    );
+    return () => {
+      stop();
+      this.#asking?.abort();
+    };
+  }
+
+  /** Show another list. What is on screen stays until the new rows are here. */
+  show(view: View): void {
+    if (JSON.stringify(view) === JSON.stringify(this.#view) && this.loaded) return;
+    this.#view = view;
+    this.#cursor = "";
+    void this.#fetch(true);
+  }
+
+  /** Say which rows are seen. */
+  look(from: number, to: number): void {
+    this.#from = Math.max(0, from);
+    this.#to = to;
+    const span = `${this.#from} ${to} ${this.#cursor}`;
+    for (let i = this.#from; i < Math.min(to, this.total); i++)
+      if (this.at(i) === undefined && span !== this.#looked) {
+        this.#looked = span; // a hole that stays one is not asked for again and again
+        void this.#fetch(false);
+        return;
+      }
+  }
+
+  at(index: number): Row | undefined {
+    void this.version;
+    const id = this.#ids[index];
+    return id === undefined ? undefined : this.#known.get(id);
+  }
+
+  find(id: string): Row | undefined {
+    void this.version;
+    return this.#known.get(id);
+  }
+
+  index(id: string): number {
+    return this.#ids.indexOf(id);
+  }
+
+  /** Put in what was just changed by hand, before the server tells it back. */
+  patch(id: string, changes: Partial<Row>): void {
+    const row = this.#known.get(id);
+    if (!row) return;
+    this.#known.set(id, { ...row, ...changes });
+    this.version += 1;
+  }
+
+  reload(): void {
+    this.#cursor = "";
+    void this.#fetch(true);
+  }
+
+  /** Ids of all rows, for selecting them; at most so many. */
+  async all(most: number): Promise<Row[]> {
+    const rows: Row[] = [];
+    while (rows.length < Math.min(most, this.total)) {
+      const got = await get<Runs>("/api/runs", { ...this.#view, offset: rows.length, limit: MOST });
+      if (got.rows.length === 0) break;
+      rows.push(...got.rows);
+    }
+    for (const row of rows) if (!this.#known.has(row.id)) this.#known.set(row.id, row);
+    return rows.slice(0, most);
+  }
+
+  async #refresh(): Promise<void> {
+    const offset = Math.max(0, this.#from - AHEAD);
+    const limit = Math.min(MOST, this.#to + AHEAD - offset);
+    if (!this.#cursor) return this.#fetch(true);
+    const turn = this.#turn;
+    try {
+      const got = await get<Runs>("/api/runs", { ...this.#view, offset, limit, since: this.#cursor });
+      if (turn !== this.#turn) return; // another list is shown by now
+      for (const row of got.rows) this.#known.set(row.id, row);
+      if (got.ids.some((id) => !this.#known.has(id))) return this.#fetch(true);
+      this.#ids = []; // what is out of sight may have moved
+      got.ids.forEach((id, i) => (this.#ids[offset + i] = id));
+      this.total = got.total;
+      this.#cursor = got.cursor;
+      this.version += 1;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 0) session.link = "waiting";
+    }
+  }
+
+  async #fetch(anew: boolean): Promise<void> {
+    const offset = Math.max(0, this.#from - AHEAD);
+    const limit = Math.min(MOST, Math.max(60, this.#to + AHEAD - offset));
+    this.#asking?.abort();
+    const asking = (this.#asking = new AbortController());
+    const turn = ++this.#turn;
+    try {
+      const got = await get<Runs>("/api/runs", { ...this.#view, offset, limit }, asking.signal);
+      if (turn !== this.#turn) return;
+      if (anew) {
+        this.#ids = [];
+        if (this.#known.size > 5000) this.#known.clear();
+      }
+      got.rows.forEach((row) => this.#known.set(row.id, row));
+      got.ids.forEach((id, i) => (this.#ids[offset + i] = id));
+      this.total = got.total;
+      if (got.columns.length || anew) this.columns = got.columns;
+      if (anew || !this.#cursor) this.#cursor = got.cursor;
+      this.problem = "";
+      this.loaded = true;
+      this.version += 1;
+      if (offset >= got.total && got.total > 0) this.look(0, 40);
+    } catch (error) {
+      if ((error as Error).name === "AbortError") return;
+      this.problem = (error as Error).message;
+      this.loaded = true;
+    }
+  }
+}

@@ -1,0 +1,44 @@
+/** What the whole page shares: who serves it, whether it hears what changes, and sentences to the user. */
+import { get, type About } from "./api";
+
+export type Note = { id: number; text: string; bad: boolean; undo?: () => void };
+
+class Session {
+  about: About | null = $state.raw(null);
+  link: "open" | "waiting" = $state("open");
+  notes: Note[] = $state.raw([]);
+  now = $state(Date.now());
+  #next = 0;
+  #skew_ms = 0;
+
+  constructor() {
+    setInterval(() => (this.now = Date.now() + this.#skew_ms), 1000);
+  }
+
+  async load(): Promise<void> {
+    try {
+      this.about = await get<About>("/api/about");
+      this.#skew_ms = this.about.now_t - Date.now();
+      this.now = this.about.now_t;
+    } catch (error) {
+      this.say((error as Error).message, true);
+    }
+  }
+
+  get mayEdit(): boolean {
+    return this.about !== null && !this.about.read_only;
+  }
+
+  /** Tell the user a sentence for some seconds, with a way back where there is one. */
+  say(text: string, bad = false, undo?: () => void): void {
+    const note = { id: this.#next++, text, bad, undo };
+    this.notes = [...this.notes.filter((one) => one.text !== text), note].slice(-3);
+    setTimeout(() => this.drop(note.id), undo ? 12_000 : bad ? 8000 : 4000);
+  }
+
+  drop(id: number): void {
+    this.notes = this.notes.filter((note) => note.id !== id);
+  }
+}
+
+export const session = new Session();

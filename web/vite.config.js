@@ -1,0 +1,14 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+// Nothing inline: the page is served with the policy default-src 'self'.
+export default defineConfig({
+  plugins: [svelte()],
+  build: {
+    outDir: process.env.VEDETTE_PAGE ?? "../src/vedette/views/web/page",
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    target: "es2022",
+  },
+});
