@@ -1,6 +1,8 @@
 """What it costs a program that `init` has what it is made of taken down, and how long that itself takes."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -10,6 +12,7 @@ from collections import defaultdict
 from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import quartiles
+from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.query.runs import select
 from vedette.store.sqlite import open_reader
@@ -76,7 +79,7 @@ def _settle(home: Home) -> None:
     """Wait until all that was begun is over: what is measured next is not to share the machine with it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if os.path.exists(home.store):
+        with contextlib.suppress(sqlite3.Error, VedetteError):  # it is only just being made
             store = open_reader(home.store)
             try:
                 runs = select(store)
