@@ -65,6 +65,12 @@ def test_names_are_all_there_is():
         "logs.enable": True,
         "logs.level": 20,
         "logs.output": True,
+        "capture.enable": True,
+        "capture.code": True,
+        "capture.max_bytes": 64 << 20,
+        "capture.max_file_bytes": 4 << 20,
+        "capture.max_files": 10_000,
+        "capture.env": "",
         "console.mode": "auto",
     }
 

@@ -145,9 +145,10 @@ class _Parser:
 def _field(name: str) -> str:
     if name in FIELDS or name in _FLAGS or name.startswith(FAMILIES):
         return name
-    near = difflib.get_close_matches(name, (*FIELDS, *_FLAGS), 1)
+    known = (*FIELDS, *_FLAGS)
+    near = difflib.get_close_matches(name, known, 1)
     hint = near[0] if near else f"config.{name}"
-    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join((*FIELDS, *_FLAGS))}, config.KEY, "
+    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(known)}, config.KEY, "
                      "summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
 
 
