@@ -76,7 +76,7 @@ class Bench:
         self._package(site, "unrelated", f"0.{len(name)}")
         path = os.pathsep.join([str(site), *(entry for entry in sys.path if entry.endswith("src"))])
         command = [sys.executable, "train.py", "--output_dir", f"/out/{name}", "--run_name", name, *args]
-        environ = {**os.environ, "PYTHONPATH": path, "VEDETTE_HOME": self._home.asked}
+        environ = {**os.environ, "PYTHONPATH": path, "VEDETTE_HOME": self._home.asked, "VEDETTE_CAPTURE_ENABLE": "true"}
         done = subprocess.run(
             command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
         )
