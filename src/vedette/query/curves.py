@@ -128,14 +128,12 @@ def _thin(points: Points) -> Points:
     low = high = value
     if len(strange):
         low, high = (np.where(np.isfinite(value), value, far) for far in (np.inf, -np.inf))
-    starts = np.arange(_PARTS) * len(points) // _PARTS
-    ends = np.append(starts[1:], len(points))
-    size = int((ends - starts).max())
-    # Parts of one length, as rows of a table: those that are too short begin a little earlier, which does no harm.
-    table = np.minimum(ends - size, starts)[:, None] + np.arange(size)
-    lowest = table[np.arange(_PARTS), low[table].argmin(axis=1)]
-    highest = table[np.arange(_PARTS), high[table].argmax(axis=1)]
-    kept = np.unique(np.concatenate((starts, ends - 1, lowest, highest, strange[:_MOST_ODD])))
+    size = len(points) // _PARTS
+    rest = np.arange(_PARTS * size, len(points))  # fewer than there are parts: all of them stay
+    starts = np.arange(_PARTS) * size
+    lowest = starts + low[: _PARTS * size].reshape(_PARTS, size).argmin(axis=1)
+    highest = starts + high[: _PARTS * size].reshape(_PARTS, size).argmax(axis=1)
+    kept = np.unique(np.concatenate((starts, starts + size - 1, lowest, highest, rest, strange[:_MOST_ODD])))
     return Points(points.step[kept], points.t[kept], points.value[kept])
 
 
