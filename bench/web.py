@@ -125,7 +125,8 @@ def _ask(part: Part, rounds: int) -> None:
             spread = quartiles(took[1:])
             part.judge(f"{what}: the first time", f"{took[0]:.0f} ms", f"< {first_ms} ms", took[0] < first_ms)
             part.judge(f"{what}: again", spread.show(".1f", " ms"), f"< {limit_ms} ms", spread.median < limit_ms)
-            part.know(f"{what}: CPU of the server", f"{np.mean(cpu[1:]):.0f} ms, {len(data) / 1e3:.0f} kB")
+            figure = f"{cpu[0]:.0f} ms, then {np.mean(cpu[1:]):.0f} ms, for {len(data) / 1e3:.0f} kB"
+            part.know(f"{what}: CPU of the server", figure)
 
 
 def _watch(part: Part, seconds: int) -> None:
