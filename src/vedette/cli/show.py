@@ -7,6 +7,8 @@ examples:
 
 import argparse
 import shlex
+import shutil
+import sys
 import time
 from typing import Any
 
@@ -95,7 +97,7 @@ def _print_head(view: RunView) -> None:
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
-        "command": shlex.join(str(word) for word in view.attrs.get("argv") or []),
+        "command": _fitted(shlex.join(str(word) for word in view.attrs.get("argv") or [])),
         "code": _code(view),
         "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
         "clocks": ", ".join(
@@ -108,6 +110,13 @@ def _print_head(view: RunView) -> None:
     for label, text in facts.items():
         if text:
             print(f"  {label:<12}{clean(text, one_line=True)}")
+
+
+def _fitted(text: str) -> str:
+    """Cut a text to what one line of a terminal shows; a pipe gets all of it."""
+    text = clean(text, one_line=True)
+    room = shutil.get_terminal_size().columns - 14
+    return text if len(text) <= room or not sys.stdout.isatty() else text[: max(0, room - 3)] + "..."
 
 
 def _code(view: RunView) -> str:
