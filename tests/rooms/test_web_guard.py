@@ -125,6 +125,7 @@ def test_a_token_in_the_url_becomes_a_cookie(site):
     assert status == 303
     assert headers["location"] == "/run/r1/logs?a=1&b=%26"
     assert web.TOKEN not in body.decode() + headers["location"]
+    assert site.ask("GET", f"/run/a%2Fb?token={web.TOKEN}", token="")[1]["location"] == "/run/a%2Fb"
     cookie = headers["set-cookie"]
     assert cookie.startswith(f"vedette_{site.port}={web.TOKEN};")
     for word in ("HttpOnly", "SameSite=strict", "Path=/"):

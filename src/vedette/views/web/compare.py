@@ -19,7 +19,7 @@ _MOST_BYTES = 64 << 20  # of a file that is looked into
 def compare(room: Room, store: Reader, asked: Asked) -> dict[str, Any]:
     """Put runs beside each other."""
     wanted = [find(store, text).id for text in _ids(asked.query["runs"])]
-    views, lines = room.listing.look(store, list(dict.fromkeys(wanted)))
+    views, lines = room.listing.look_at(store, list(dict.fromkeys(wanted)))
     found: dict[str, Any] = plain(compared(views).as_dict())
     return {**found, "runs": rows_of(store, views, lines)}
 
@@ -29,7 +29,7 @@ def explain(room: Room, store: Reader, asked: Asked) -> dict[str, Any]:
     if not asked.query["a"] or not asked.query["b"]:
         raise Refusal(400, "two runs are compared: a and b")
     ids = [find(store, asked.query[side]).id for side in ("a", "b")]
-    views, lines = room.listing.look(store, ids)
+    views, lines = room.listing.look_at(store, ids)
     found: dict[str, Any] = plain(
         explained(views[0], views[1], lambda digest: read(room.back, digest, _MOST_BYTES)).as_dict()
     )
