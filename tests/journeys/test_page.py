@@ -1,5 +1,6 @@
 """The page in a real browser, on what the real client has written."""
 
+import json
 import re
 from typing import Any
 
@@ -245,19 +246,13 @@ _HOSTILE_RUN = """
         run.summary[text] = text
         print(text)
         logging.getLogger(text).error(text)
-        if number % 2:
-            run.finish()
-        else:
-            vedette.log({"last": 1})
-            run.finish()
+        run.finish()
     raise RuntimeError(json.loads(sys.argv[1])[1])
 """
 
 
 def test_no_text_of_a_run_is_ever_run(home, finish):
     """Markup and scripts in every text of a run are shown as they are, and none is executed."""
-    import json
-
     finish(_HOSTILE_RUN, json.dumps(_HOSTILE))
     count = len(_HOSTILE)
     runs = eventually(
@@ -280,17 +275,16 @@ def test_no_text_of_a_run_is_ever_run(home, finish):
 
 
 def test_the_browser_would_have_told(home):
-    """The check above catches a page that does run what it is given, and one that asks elsewhere."""
+    """The checks above catch a page that takes text for markup, and one that asks another host for something."""
     with shown(home) as site:
         page = site.open()
         page.get_by_text("No runs yet.").wait_for()
-        page.evaluate(
-            "document.body.insertAdjacentHTML('beforeend', '<img src=/nowhere.png><img src=http://192.0.2.1/x>')"
-        )
-        eventually(lambda: page.wait_for_timeout(50) or any("elsewhere" in word for word in site.wrong) or
-                   any("Content Security Policy" in word for word in site.wrong), 60)  # fmt: skip
-        page.evaluate("window.hit = 1")
-        assert page.evaluate("window.hit") == 1
+        page.evaluate("text => document.body.insertAdjacentHTML('beforeend', text)", _HOSTILE[1])
+        eventually(lambda: page.wait_for_timeout(50) or any("inline event handler" in word for word in site.wrong), 60)
+        site.wrong.clear()
+        page.evaluate("window.open('http://192.0.2.1/elsewhere')")
+        page.evaluate("fetch('http://192.0.2.1/elsewhere').catch(() => 0)")
+        eventually(lambda: page.wait_for_timeout(50) or any("192.0.2.1" in word for word in site.wrong), 60)
 
 
 def test_a_page_for_reading_alone_offers_no_changes(home, finish):
