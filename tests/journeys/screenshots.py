@@ -53,8 +53,9 @@ _LONG = """
             sum(range(100_000 * (number + 1)))
             time.sleep(0.1)
     if __name__ == "__main__":
-        run = vedette.init(project="cifar", name="reference", console=False, tags=["best"], notes="What all else is compared with.",
-                           config={"lr": 0.1, "model": "resnet50", "seed": 0, "data": {"augment": True, "crop": [32, 32]}})
+        config = {"lr": 0.1, "model": "resnet50", "seed": 0, "data": {"augment": True, "crop": [32, 32]}}
+        run = vedette.init(project="cifar", name="reference", console=False, tags=["best"], config=config,
+                           notes="What all else is compared with.")
         workers = [multiprocessing.Process(target=load, args=(number,)) for number in range(3)]
         for worker in workers:
             worker.start()
@@ -62,7 +63,8 @@ _LONG = """
         for epoch in vedette.track(range(24), "epochs"):
             for _ in range(100):
                 loss = 2.3 * math.exp(-step / 600) + 0.22 + random.gauss(0, 0.05)
-                run.log({"train/loss": math.nan if step in (900, 1402) else loss, "train/accuracy": 1 - loss / 2.6}, step=step)
+                told = math.nan if step in (900, 1402) else loss
+                run.log({"train/loss": told, "train/accuracy": 1 - loss / 2.6}, step=step)
                 step += 1
                 time.sleep(0.004)
             run.log({"val/loss": loss + 0.08, "val/accuracy": 0.93 - loss / 2.7}, step=step)
@@ -78,7 +80,8 @@ _LONG = """
 """
 _LIVE = """
     import math, random, time, vedette
-    run = vedette.init(project="cifar", name="in-progress", config={"lr": 0.05, "model": "resnet18", "seed": 4}, console=False)
+    config = {"lr": 0.05, "model": "resnet18", "seed": 4}
+    run = vedette.init(project="cifar", name="in-progress", config=config, console=False)
     for step in vedette.track(range(6000), "training"):
         run.log({"train/loss": 2.2 * math.exp(-step / 200) + 0.3 + random.gauss(0, 0.04)}, step=step)
         time.sleep(0.05)
@@ -88,7 +91,7 @@ _LIVE = """
 def main(wanted: list[str]) -> int:
     """Make the runs, look at every page, and keep what is seen."""
     if problem := why_not():
-        print(f"no pictures: {problem}", file=sys.stderr)
+        sys.stderr.write(f"no pictures: {problem}\n")
         return 1
     os.makedirs(_OUT, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:

@@ -141,12 +141,12 @@ def test_each_part_of_a_run_is_shown(site):
     page.get_by_text("a warning to be found").wait_for()
     tabs = {
         "charts": lambda: page.get_by_role("img", name="train/loss by step").locator("canvas").wait_for(),
-        "usage": lambda: page.get_by_text(re.compile("Processes|Nothing was measured")).first.wait_for(),
+        "usage": page.get_by_text(re.compile("Processes|Nothing was measured")).first.wait_for,
         "logs": lambda: page.get_by_role("log").get_by_text("step 150 is done").wait_for(),
         "config": lambda: page.get_by_role("row", name="model.depth 19").wait_for(),
-        "code": lambda: page.get_by_role("tabpanel").locator("h2").first.wait_for(),
+        "code": page.get_by_role("tabpanel").locator("h2").first.wait_for,
         "files": lambda: page.get_by_role("tabpanel", name="files").wait_for(),
-        "processes": lambda: page.get_by_role("cell", name=re.compile("main")).first.wait_for(),
+        "processes": page.get_by_role("cell", name=re.compile("main")).first.wait_for,
     }
     for tab, seen in tabs.items():
         page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
