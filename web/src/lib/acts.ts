@@ -14,13 +14,14 @@ export async function stop(rows: Row[]): Promise<void> {
   session.say(`Asked ${named(alive)} to stop.`);
 }
 
-export async function remove(rows: Row[], after: () => void): Promise<void> {
+/** Hide runs; `after` is told whether they are gone (true) or back. */
+export async function remove(rows: Row[], after: (gone: boolean) => void): Promise<void> {
   for (const row of rows) if (!(await doing(() => post(`${runUrl(row.id)}/remove`, {})))) return;
-  after();
+  after(true);
   session.say(`Deleted ${named(rows)}.`, false, () => {
     void (async () => {
       for (const row of rows) await doing(() => post(`${runUrl(row.id)}/remove`, { undo: true }));
-      after();
+      after(false);
     })();
   });
 }

@@ -16,6 +16,7 @@ class Keys {
 
   press(event: KeyboardEvent): void {
     if (event.defaultPrevented || event.altKey || event.isComposing) return;
+    if (document.querySelector("dialog[open]")) return; // it has keys of its own
     if (typing(event.target)) {
       if (event.key === "Escape") (event.target as HTMLElement).blur();
       return;

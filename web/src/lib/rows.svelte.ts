@@ -23,19 +23,36 @@ export class Rows {
   #looked = "";
   #asking: AbortController | null = null;
   #again = throttled(() => this.#refresh(), 700);
+  #settling: ReturnType<typeof setTimeout> | undefined;
 
   /** Follow what changes; returns how to stop. */
   listen(): () => void {
     const stop = live(
       "",
-      () => this.#again.call(),
-      () => ((this.#cursor = ""), this.#again.call()),
+      () => this.#changed(),
+      () => ((this.#cursor = ""), this.#changed()),
       (state) => (session.link = state),
     );
     return () => {
       stop();
+      clearTimeout(this.#settling);
       this.#asking?.abort();
     };
+  }
+
+  // The server may hand out an order that is a second old: when all is quiet, look once more.
+  #changed(): void {
+    this.#again.call();
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => this.#again.call(), 1500);
+  }
+
+  /** Take rows away that were just deleted, before the server tells. */
+  drop(ids: string[]): void {
+    const before = this.#ids.length;
+    this.#ids = this.#ids.filter((id) => !ids.includes(id));
+    this.total -= before - this.#ids.length;
+    this.version += 1;
   }
 
   /** Show another list. What is on screen stays until the new rows are here. */
@@ -84,7 +101,7 @@ export class Rows {
 
   reload(): void {
     this.#cursor = "";
-    void this.#fetch(true);
+    this.#changed();
   }
 
   /** Ids of all rows, for selecting them; at most so many. */
@@ -143,7 +160,10 @@ export class Rows {
       if (offset >= got.total && got.total > 0) this.look(0, 40);
     } catch (error) {
       if ((error as Error).name === "AbortError") return;
-      this.problem = (error as Error).message;
+      // A home in which nothing was ever logged has no store yet: it is empty, not broken.
+      const nothing = error instanceof ApiError && /^nothing has been logged/.test(error.message);
+      if (nothing) this.total = 0;
+      this.problem = nothing ? "" : (error as Error).message;
       this.loaded = true;
     }
   }

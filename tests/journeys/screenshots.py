@@ -1,0 +1,146 @@
+"""Pictures of every page into docs/images: light and dark, wide and narrow, of runs that are really made.
+
+python -m tests.journeys.screenshots [NAME ...]   (all pages, or those named: runs run charts usage logs config ...)
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from typing import Any
+
+from tests.journeys.browser import shown, why_not
+from tests.journeys.conftest import eventually, read_runs
+from vedette.home import Home
+
+_ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
+_OUT = os.path.join(_ROOT, "docs", "images")
+_SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
+_SWEEP = """
+    import itertools, math, random, vedette
+    random.seed(7)
+    for lr, model, seed in itertools.product((0.3, 0.1, 0.03, 0.01), ("resnet18", "resnet50", "vit-small"), range(3)):
+        run = vedette.init(project="cifar", experiment="sweep", console=False, usage=False,
+                           tags=["best"] if (lr, model) == (0.1, "resnet50") else [],
+                           config={"lr": lr, "model": model, "seed": seed, "batch_size": 128})
+        best = {"resnet18": 0.35, "resnet50": 0.22, "vit-small": 0.3}[model]
+        for step in vedette.track(range(200), "training"):
+            loss = 2.3 * math.exp(-step * lr / 8) + best + random.gauss(0, 0.03)
+            accuracy = max(0.1, 1 - loss / 2.6) + random.gauss(0, 0.008)
+            run.log({"train/loss": loss, "train/accuracy": accuracy}, step=step)
+            if step % 10 == 9:
+                run.log({"val/loss": loss + 0.08, "val/accuracy": accuracy - 0.02}, step=step)
+        run.finish()
+"""
+_FAIL = """
+    import vedette
+    run = vedette.init(project="cifar", name="wide-batch", config={"lr": 1.0, "batch_size": 8192}, console=False)
+    for step in vedette.track(range(100), "training"):
+        run.log({"train/loss": 2.3 - step / 50}, step=step)
+        if step == 40:
+            raise MemoryError("cannot allocate 6.4 GB for activations")
+"""
+_LONG = """
+    import logging, math, multiprocessing, random, time, vedette
+    log = logging.getLogger("train")
+    def load(number):
+        kept, end = [], time.time() + 12 + number
+        while time.time() < end:
+            kept.append(bytearray(300_000 * (number + 1)))
+            sum(range(100_000 * (number + 1)))
+            time.sleep(0.1)
+    if __name__ == "__main__":
+        config = {"lr": 0.1, "model": "resnet50", "seed": 0, "data": {"augment": True, "crop": [32, 32]}}
+        run = vedette.init(project="cifar", name="reference", console=False, tags=["best"], config=config,
+                           notes="What all else is compared with.")
+        workers = [multiprocessing.Process(target=load, args=(number,)) for number in range(3)]
+        for worker in workers:
+            worker.start()
+        step = 0
+        for epoch in vedette.track(range(24), "epochs"):
+            for _ in range(100):
+                loss = 2.3 * math.exp(-step / 600) + 0.22 + random.gauss(0, 0.05)
+                told = math.nan if step in (900, 1402) else loss
+                run.log({"train/loss": told, "train/accuracy": 1 - loss / 2.6}, step=step)
+                step += 1
+                time.sleep(0.004)
+            run.log({"val/loss": loss + 0.08, "val/accuracy": 0.93 - loss / 2.7}, step=step)
+            if epoch % 6 == 0:
+                run.mark(f"epoch {epoch}")
+            log.info("epoch %d: loss %.3f", epoch, loss)
+            if epoch % 5 == 4:
+                log.warning("gradients were clipped %d times", epoch * 3)
+            if epoch == 15:
+                log.error("batch 8812 could not be read, and was passed over")
+        for worker in workers:
+            worker.join()
+"""
+_LIVE = """
+    import math, random, time, vedette
+    config = {"lr": 0.05, "model": "resnet18", "seed": 4}
+    run = vedette.init(project="cifar", name="in-progress", config=config, console=False)
+    for step in vedette.track(range(6000), "training"):
+        run.log({"train/loss": 2.2 * math.exp(-step / 200) + 0.3 + random.gauss(0, 0.04)}, step=step)
+        time.sleep(0.05)
+"""
+
+
+def main(wanted: list[str]) -> int:
+    """Make the runs, look at every page, and keep what is seen."""
+    if problem := why_not():
+        sys.stderr.write(f"no pictures: {problem}\n")
+        return 1
+    os.makedirs(_OUT, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        home = Home(root)
+        environ = {**os.environ, "VEDETTE_HOME": root}
+        for code in (_SWEEP, _FAIL, _LONG):
+            subprocess.run(_command(root, code), env=environ, check=False, stderr=subprocess.DEVNULL)
+        living = subprocess.Popen(_command(root, _LIVE), env=environ)
+        try:
+            runs = eventually(lambda: found if len(found := read_runs(home)) >= 39 else [], 60)
+            time.sleep(15)
+            a, b = [run.id for run in runs if run.config.get("model") == "resnet50" and run.config.get("seed") == 0][:2]
+            some = ",".join(run.id for run in runs if "batch_size" in run.config and run.name != "wide-batch")
+            pages = {
+                "runs": "/?columns=config.lr,config.model",
+                "run": "/run/reference",
+                **{tab: f"/run/reference/{tab}" for tab in ("charts", "usage", "logs", "config", "code", "processes")},
+                "failed": "/run/wide-batch",
+                "compare": f"/compare?runs={some}",
+                "explain": f"/explain?a={a}&b={b}",
+            }
+            with shown(home) as site:
+                for name, path in pages.items():
+                    if not wanted or name in wanted:
+                        _take(site, name, path)
+        finally:
+            living.kill()
+            living.wait()
+            if pid := home.hub_pid():
+                os.kill(pid, signal.SIGTERM)
+    return 0
+
+
+def _command(root: str, code: str) -> list[str]:
+    path = os.path.join(root, f"script{len(os.listdir(root))}.py")
+    with open(path, "w") as file:
+        file.write(textwrap.dedent(code))
+    return [sys.executable, path]
+
+
+def _take(site: Any, name: str, path: str) -> None:
+    for scheme in ("light", "dark"):
+        for size, (width, height) in _SIZES.items():
+            page = site.open(path, width=width, height=height, scheme=scheme)
+            page.wait_for_selector("main")
+            page.wait_for_timeout(2000)
+            page.screenshot(path=os.path.join(_OUT, f"{name}-{scheme}-{size}.png"))
+            page.context.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
