@@ -1,0 +1,202 @@
+"""The code of two runs: which files differ, by which lines, and whether that can have made a difference."""
+
+import difflib
+import io
+import posixpath
+import re
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+_MOST_BYTES = 1 << 20  # of a file that is looked into
+_MOST_LINES, _MOST_CHARS = 400, 40_000  # of the diff of one file
+_MOST_IN_ALL = 400_000  # characters of all of them
+_MOST_FILES = 500  # whose imports are followed
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]*))", re.MULTILINE)
+_DOCUMENTS = (".md", ".rst", ".adoc", ".license", ".gitignore", ".vedetteignore", ".editorconfig")
+_SOURCE = (".py", ".pyx", ".pxd", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".jl", ".r", ".ipynb")
+_SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".csv", ".sh")
+_DROPPED = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING)
+_BLANK = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+Read = Callable[[str], bytes | None]
+
+
+class File(Struct, frozen=True):
+    """A file of a package of code."""
+
+    path: str
+    digest: str
+    size: int = 0
+    mode: int | str = 0
+
+
+class CodeChange(Struct, frozen=True):
+    """A file that is not the same; its `sort` is code, comments, tests, documents, settings or other."""
+
+    path: str
+    change: str  # added, removed or changed
+    diff: str  # unified, cut where it is long; empty where there is no text to show
+    sort: str
+    reached: bool  # the program that was run imports it, as far as can be seen
+    lines: int = 0  # that are added or removed
+    first: tuple[int, str, str] = (0, "", "")  # the first change: its line, and what stood there in a and stands in b
+
+
+def code_changes(
+    a: Mapping[str, File], b: Mapping[str, File], read: Read, argv: Sequence[str] = ()
+) -> list[CodeChange]:
+    """Return the files that differ between two packages of code, by path; `argv`: the program that was run."""
+    paths = [path for path in sorted({*a, *b}) if path not in a or path not in b or a[path].digest != b[path].digest]
+    reached = _reached(a, read, argv) | _reached(b, read, argv) if paths else set()
+    found, left = [], _MOST_IN_ALL
+    for path in paths:
+        one = _change(path, a.get(path), b.get(path), read, path in reached or not reached, left)
+        left -= len(one.diff)
+        found.append(one)
+    return found
+
+
+def imported(files: Mapping[str, File], read: Read) -> set[str]:
+    """Return the top-level names that the Python files of a package import."""
+    names: set[str] = set()
+    for path in [path for path in sorted(files) if path.endswith(".py")][:_MOST_FILES]:
+        for name, level in _imports(_text(files[path], read) or ""):
+            if not level:
+                names.add(name.partition(".")[0])
+    return names
+
+
+def means_the_same(before: str, after: str) -> bool:
+    """Tell whether two Python texts differ in comments, blank lines, bare strings and spaces alone."""
+    try:
+        return _meaning(before) == _meaning(after)
+    except (tokenize.TokenError, SyntaxError, IndentationError):
+        return False
+
+
+def _change(path: str, a: File | None, b: File | None, read: Read, reached: bool, left: int) -> CodeChange:
+    change = "changed" if a and b else "removed" if a else "added"
+    before, after = _text(a, read) if a else "", _text(b, read) if b else ""
+    if before is None or after is None:
+        return CodeChange(path, change, "", _sort(path), reached)
+    sort = _sort(path)
+    if sort == "code" and a and b and path.endswith(".py") and means_the_same(before, after):
+        sort = "comments"
+    old, new = before.splitlines(), after.splitlines()
+    lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
+    count = sum(line[:1] in "+-" for line in lines[2:])
+    text = "\n".join(lines[:_MOST_LINES])
+    cap = min(_MOST_CHARS, max(0, left))
+    cut = len(lines) > _MOST_LINES or len(text) > cap
+    text = text[:cap] + ("\n… (there is more)" if cut else "")
+    return CodeChange(path, change, text, sort, reached, count, _first(old, new) if a and b else (0, "", ""))
+
+
+def _first(old: Sequence[str], new: Sequence[str]) -> tuple[int, str, str]:
+    """Return the first change that is more than a comment or a blank line, or else the first."""
+    found = []
+    for tag, i, until, j, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag != "equal":
+            gone, come = [line.strip() for line in old[i:until]], [line.strip() for line in new[j:end]]
+            found.append((j + 1, next(filter(_says, gone), ""), next(filter(_says, come), "")))
+    return next((one for one in found if one[1] or one[2]), found[0] if found else (0, "", ""))
+
+
+def _says(line: str) -> bool:
+    return bool(line) and not line.startswith("#")
+
+
+def _sort(path: str) -> str:
+    parts = path.lower().split("/")
+    name = parts[-1]
+    stem, dot, _ = name.rpartition(".")
+    if {"test", "tests", "testing"} & set(parts[:-1]) or name.startswith("test_") or name == "conftest.py":
+        return "tests"
+    if stem.endswith("_test"):
+        return "tests"
+    if {"doc", "docs"} & set(parts[:-1]) or name.endswith(_DOCUMENTS) or (not dot and name.isupper()):
+        return "documents"
+    if name.startswith("requirements") or name in ("makefile", "license.txt", "readme.txt"):
+        return "documents"
+    return "code" if name.endswith(_SOURCE) else "settings" if name.endswith(_SETTINGS) else "other"
+
+
+def _text(file: File | None, read: Read) -> str | None:
+    if file is None or file.size > _MOST_BYTES:
+        return None
+    data = read(file.digest)
+    if data is None or len(data) > _MOST_BYTES or b"\0" in data:
+        return None
+    return data.decode("utf-8", "replace")
+
+
+def _meaning(text: str) -> list[tuple[int, str]]:
+    found = [
+        (one.type, "" if one.type in _BLANK else one.string)
+        for one in tokenize.generate_tokens(io.StringIO(text).readline)
+        if one.type not in _DROPPED
+    ]
+    kept: list[tuple[int, str]] = []
+    for at, one in enumerate(found):
+        alone = at == 0 or found[at - 1][0] in _BLANK
+        if one[0] == tokenize.STRING and alone and found[at + 1][0] == tokenize.NEWLINE:
+            continue  # a docstring
+        if one[0] == tokenize.NEWLINE and kept and kept[-1][0] in _BLANK:
+            continue
+        kept.append(one)
+    return kept
+
+
+def _imports(text: str) -> list[tuple[str, int]]:
+    """Return what a Python text imports: dotted names, and how many dots each is relative by."""
+    found = []
+    for source, names, plain in _IMPORT.findall(text):
+        if plain:
+            found += [(word.split()[0], 0) for word in plain.split(",") if word.split()]
+            continue
+        level = len(source) - len(source.lstrip("."))
+        base = source.lstrip(".")
+        found.append((base, level))
+        for word in names.strip("() \t\\").split(","):
+            if word.split():
+                found.append((f"{base}.{word.split()[0]}".lstrip("."), level))
+    return found
+
+
+def _reached(files: Mapping[str, File], read: Read, argv: Sequence[str]) -> set[str]:
+    """Return the files that a program imports, itself among them; none when it is not among the files."""
+    entry = next((path for word in argv[:8] for path in sorted(files) if _is_program(word, path)), "")
+    todo = [entry] if entry else []
+    met: set[str] = set()
+    while todo and len(met) < _MOST_FILES:
+        path = todo.pop()
+        if path in met:
+            continue
+        met.add(path)
+        for name, level in _imports(_text(files[path], read) or ""):
+            todo += [found for found in _places(name, level, path, files) if found not in met]
+    return met
+
+
+def _is_program(word: str, path: str) -> bool:
+    if not path.endswith(".py"):
+        return False
+    return (
+        word == path
+        or word.endswith("/" + path)
+        or path == posixpath.normpath(word)
+        or (posixpath.basename(word) == path)
+        or path in (word.replace(".", "/") + ".py", word.replace(".", "/") + "/__main__.py")
+    )  # python -m
+
+
+def _places(name: str, level: int, path: str, files: Mapping[str, File]) -> list[str]:
+    base = posixpath.dirname(path)
+    for _ in range(level - 1):
+        base = posixpath.dirname(base)
+    inner = name.replace(".", "/")
+    roots = [base] if level else [base, "", "src"]
+    tails = [f"{inner}.py", f"{inner}/__init__.py"] if inner else ["__init__.py"]
+    return [found for root in roots for tail in tails if (found := posixpath.join(root, tail)) in files]
