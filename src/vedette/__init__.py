@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vedette.app import compare, diff, get, runs
     from vedette.client.ask import ask
     from vedette.client.attrs import Attrs
-    from vedette.client.current import finish, init, log, mark, metric, series
+    from vedette.client.current import finish, init, log, mark, metric, save, series, use
     from vedette.client.progress import Progress, track
     from vedette.client.usage import Usage
     from vedette.monitor.around import monitored
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "vedette.client.ask": ("ask",),
-    "vedette.client.current": ("finish", "init", "log", "mark", "metric", "series"),
+    "vedette.client.current": ("finish", "init", "log", "mark", "metric", "save", "series", "use"),
     "vedette.client.progress": ("Progress", "track"),
     "vedette.client.usage": ("Usage",),
     "vedette.monitor.around": ("monitored",),
@@ -49,8 +49,10 @@ __all__ = [
     "metric",
     "monitored",
     "runs",
+    "save",
     "series",
     "track",
+    "use",
 ]
 # `vedette.config` and `vedette.summary` are the current run's; not in __all__, since asking for them begins a run.
 

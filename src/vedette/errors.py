@@ -9,6 +9,7 @@ VedetteError            the root; the command line prints its sentence and exits
     FormatError         bytes that are not what they should be
         VersionError    bytes written by a newer vedette than this one
         OldStoreError   a store of an older one, which must be brought up to date before it can be read
+    BlobError           bytes that cannot be kept, or are not asked for by a digest
     StoreError          the store cannot be written to now: its disk is full, or another holds it
     MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
@@ -53,6 +54,14 @@ class VersionError(FormatError):
 
 class OldStoreError(FormatError):
     """A store that must be brought up to date before it can be read."""
+
+
+class BlobError(VedetteError):
+    """Bytes that cannot be kept or found; `limit` is the one that they are over, if any."""
+
+    def __init__(self, text: str, limit: str = "") -> None:
+        super().__init__(text)
+        self.limit = limit
 
 
 class StoreError(VedetteError):

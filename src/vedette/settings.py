@@ -48,6 +48,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     name_chars: Annotated[int, Meta(ge=1, le=1 << 20)] = 500  # of a series, of a tag
     series_per_run: Annotated[int, Meta(ge=1, le=1 << 40)] = 100_000
     points_per_s: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # of one process, over ten seconds; 0: any number
+    blob_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 4 << 30  # of one saved file; 0: any number
+    blobs_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 64 << 30  # of all saved files of a home; 0: any number
 
 
 class Keep(Struct, frozen=True, forbid_unknown_fields=True):

@@ -99,6 +99,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     name: str = ""
     token: str = ""
     home: str = ""  # of a hub: the lasting id of its home
+    takes: list[str] = []  # of a hub: what it takes beyond what all of this version do
 
 
 class Seal(Struct, frozen=True, tag="seal"):
@@ -285,6 +286,34 @@ class Clock(Struct, frozen=True, tag="clock"):
     here_t: int
 
 
+Digest = Annotated[str, Meta(min_length=64, max_length=64, pattern="^[0-9a-f]{64}$")]
+Size = Annotated[int, Meta(ge=0, le=1 << 60)]
+BLOBS = "blobs"  # what a hub says that takes them
+MAX_PIECE = (1 << 20) - 1024  # of a blob in one message
+
+
+class AskBlobs(Struct, frozen=True, tag="ask_blobs"):
+    """Asks how much of these blobs, so large, is there already."""
+
+    sizes: Annotated[dict[Digest, Size], Meta(max_length=1000)]
+
+
+class Piece(Struct, frozen=True, tag="piece"):
+    """Some bytes of a blob, from a place on."""
+
+    digest: Digest
+    size: Size  # of the whole blob
+    place: Size
+    data: Annotated[bytes, Meta(min_length=1, max_length=MAX_PIECE)]
+
+
+class HasBlobs(Struct, frozen=True, tag="has_blobs"):
+    """How much of blobs is there; all of one only once its digest was found to be right."""
+
+    places: dict[Digest, Size] = {}
+    refused: dict[Digest, str] = {}  # those that are not taken at all, and why
+
+
 class Order(Struct, frozen=True, tag="order"):
     """A command on its way down; `to` may be a run, a try or a process."""
 
@@ -310,6 +339,7 @@ class Answer(Struct, frozen=True, tag="answer"):
 Message = (
     Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
     | AskLatest | Latest | Introduce | Marks | Shipment | Kept | Alive | Clock | Order | Await | Answer
+    | AskBlobs | Piece | HasBlobs
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from vedette.blobs import Blobs
 from vedette.cli.ls import as_dict
 from vedette.cli.output import complete_runs, json_line, open_home, print_json
 from vedette.errors import VedetteError
+from vedette.home import Home
 from vedette.query.runs import RunView, select, view
 from vedette.store.sqlite_read import SqliteReader
 from vedette.views.text import clean, size
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     _check_free(path, force=args.force)
     part = f"{path}.{os.getpid()}.part"
     try:
-        _write(args.format, store, list(views.values()), part)
+        _write(args.format, store, Blobs(Home.of(args.settings)), list(views.values()), part)
         _check_free(path, force=args.force)
         os.replace(part, path)
     except OSError as error:
@@ -88,12 +90,14 @@ def _check_free(path: str, *, force: bool) -> None:
         raise VedetteError(f"{path} is there already: give another name, or --force")
 
 
-def _write(form: str, store: SqliteReader, views: list[RunView], path: str) -> None:
+def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], path: str) -> None:
     runs = [found.id for found in views]
     if form == "archive":
         from vedette.store.sqlite_export import write_archive
 
-        write_archive(store, runs, path, _Shown())
+        missing = write_archive(store, runs, path, _Shown(), blobs)
+        if missing:
+            sys.stderr.write(f"vedette: the bytes of {len(missing)} files are not in this home: they are left out\n")
     elif form == "parquet":
         from vedette.query.table import write_parquet
 

@@ -27,7 +27,6 @@ from vedette.store.sqlite import open_reader
 
 _PORT = 7878
 _GRACE_S = 10.0
-_DIGEST = 64
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +154,7 @@ class Shown:
 
     def blob(self, digest: str) -> str | None:
         """Return where the bytes of a digest lie."""
-        if len(digest) != _DIGEST or not set(digest) <= set("0123456789abcdef"):
-            return None
-        path = os.path.join(self._home.root, "blobs", digest[:2], digest[2:])
-        return path if os.path.isfile(path) and not os.path.islink(path) else None
+        from vedette.blobs import Blobs
+
+        blobs = Blobs(self._home)
+        return blobs.path(digest) if blobs.size(digest) is not None else None

@@ -192,6 +192,16 @@ def mark(*labels: Any) -> None:
     current().mark(*labels)
 
 
+def save(path: "str | os.PathLike[str] | bytes", name: str | None = None) -> str | None:
+    """Keep a file of the current run, or bytes with a name; return their digest, None if that failed."""
+    return current().save(path, name)
+
+
+def use(path: "str | os.PathLike[str]", name: str | None = None) -> None:
+    """Put on record which file the current run reads."""
+    current().use(path, name)
+
+
 def finish(state: str | None = None) -> None:
     """Finish the current run, if there is one."""
     if _current is not None:

@@ -16,10 +16,11 @@ from typing import Any
 import msgspec
 
 from vedette import kernel, wire
+from vedette.blobs import Blobs
 from vedette.client.guard import say_once, swallow
 from vedette.client.stacks import Stacks
 from vedette.home import Home
-from vedette.model import Event, Fact, Origin, Span, Value, new_id
+from vedette.model import Blob, Event, Fact, Origin, Span, Value, new_id
 from vedette.settings import Settings
 from vedette.spool import Spool
 
@@ -32,6 +33,7 @@ class Journal:
     def __init__(self, home: Home, settings: Settings, run: str, attempt: str, *, main: bool) -> None:
         """Open nothing yet; `main`: this process began the try `run/attempt`, so its end is the run's end."""
         self.home = home
+        self.blobs = Blobs(home, settings.limits)
         self.run = run
         self.try_id = f"{run}/{attempt}"
         self.main = main
@@ -123,6 +125,11 @@ class Journal:
         tap = self.tap  # its console may go at any moment
         if tap is not None:
             tap(event)
+
+    def blob(self, name: str, digest: str, size: int, media: str) -> None:
+        """Say that the run has a file, whose bytes are kept by now."""
+        with self._lock:
+            self._keep(Blob(self.run, self.now(), name, digest, size, media))
 
     def _keep(self, fact: Fact) -> None:
         if fact.t > self.wake_at and self._announced:

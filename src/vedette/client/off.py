@@ -60,6 +60,12 @@ class OffRun:
     def mark(self, *labels: Any) -> None:
         """Do nothing."""
 
+    def save(self, path: Any, name: Any = None) -> None:
+        """Do nothing."""
+
+    def use(self, path: Any, name: Any = None) -> None:
+        """Do nothing."""
+
     def progress(self, total: Any = None, msg: Any = "") -> OffProgress:  # noqa: ARG002 - as Run has it
         """Return a bar that does nothing."""
         return OffProgress()

@@ -11,7 +11,7 @@ from typing import Any, Self
 from zlib import crc32
 
 from vedette import wire
-from vedette.client import guard
+from vedette.client import files, guard
 from vedette.client.attrs import Attrs
 from vedette.client.guard import guarded
 from vedette.client.journal import Journal
@@ -182,6 +182,36 @@ class Run:
         """Put a mark on the timeline."""
         words = [text_of(label) for label in labels]
         self._journal.event("mark", " ".join(words), attrs={"labels": words})
+
+    @guarded
+    def save(self, path: "str | os.PathLike[str] | bytes", name: str | None = None) -> str | None:
+        """Keep a file of this run, or bytes with a name, as they are now; return their digest, None if that failed.
+
+        It is copied before this returns, so that whatever the program writes next is no part of it: that takes as long
+        as the disk takes, about 3 s for a gigabyte (a file system that can share the bytes needs to read them alone).
+        Whoever cannot wait calls it in a thread.
+        """
+        digest: str | None = self._file(files.save, path, name)
+        return digest
+
+    @guarded
+    def use(self, path: "str | os.PathLike[str]", name: str | None = None) -> None:
+        """Put on record which file this run reads: its name, size and digest, not its bytes.
+
+        Up to 64 MiB are read before this returns; the digest of a larger file follows when it has been read.
+        """
+        self._file(files.use, path, name)
+
+    def _file(self, do: Callable[[Journal, Any, str], Any], source: Any, name: Any) -> Any:
+        shown = "save()"
+        try:
+            shown = files.name_of(source, name)
+            return do(self._journal, source, shown)
+        except files.CannotBeKeptError as error:
+            self._refuse(shown, str(error))
+        except TypeError as error:
+            self._refuse(shown, f"takes a path or bytes: {error}")
+        return None
 
     @guarded
     def progress(self, total: float | None = None, msg: Message = "") -> Progress:

@@ -72,7 +72,7 @@ class Door:
             visitor = Visitor(reader, writer)
             if local:
                 addresses.check_peer(writer.get_extra_info("socket"))
-                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
+                writer.write(self._greeting())
             hello = await asyncio.wait_for(visitor.hear(wire.MAX_HELLO), _HELLO_S)
             if not isinstance(hello, wire.Hello):
                 raise FormatError("a Hello must come first")
@@ -81,7 +81,7 @@ class Door:
                 if not addresses.same_token(hello.token, self._token):
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
-                writer.write(wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id)))
+                writer.write(self._greeting())
                 self._strangers -= 1
                 stranger = False
             await self._serve(visitor, local=local)
@@ -98,6 +98,9 @@ class Door:
             self._strangers -= stranger
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
+
+    def _greeting(self) -> bytes:
+        return wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=[wire.BLOBS]))
 
     async def _serve(self, visitor: Visitor, *, local: bool) -> None:
         while True:

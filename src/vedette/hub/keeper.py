@@ -10,16 +10,19 @@ from collections import ChainMap
 from collections.abc import Callable, Container
 
 from vedette import kernel, wire
+from vedette.blobs import Blobs
 from vedette.errors import FormatError, StoreError
 from vedette.home import Home
 from vedette.hub.gauges import Gauges
 from vedette.hub.heard import Heard
 from vedette.hub.inbox import Mail
 from vedette.hub.orders import Orders
+from vedette.hub.outgoing import Outgoing
 from vedette.hub.outward import ALIVE_EVERY_S, Outward, Voice, marks_of
 from vedette.hub.own import Own
 from vedette.hub.relay import Relay
 from vedette.hub.speaker import Speaker
+from vedette.hub.stock import Stock
 from vedette.hub.usage import Start, Usage
 from vedette.hub.watching import Watching
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span, above
@@ -54,7 +57,10 @@ class Keeper:
         self.store = store
         self.speakers: dict[str, Speaker] = {}
         self.mail = Mail(home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.mail.onward)), settings)
-        self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial)
+        self.blobs = Blobs(home, settings.limits)
+        self.outgoing = Outgoing(self.blobs)
+        self.stock = Stock(self.blobs, store, self.outgoing)
+        self.outward = Outward(self.speakers, self.mail, store, settings.hub, dial, self.outgoing)
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.gauges = Gauges(self.own.say)
@@ -180,7 +186,13 @@ class Keeper:
             (speaker.of_hub or self.watching.is_stranger(name)) and speaker.ready and not speaker.waiting_bytes
             for name, speaker in self.speakers.items()
         )
-        return strangers and not self._unsynced and self.mail.idle
+        return strangers and not self._unsynced and self.mail.idle and self.outgoing.idle
+
+    @property
+    def heard_all(self) -> bool:
+        """Whether nothing that anybody has said is known to wait unread."""
+        voices = all(self._may_read(speaker) and not speaker.has_more for speaker in self.speakers.values())
+        return voices and not self.set_aside and not self.mail.set_aside and self.outward.may_read(self.mail.onward)
 
     def _discover(self) -> None:
         try:
@@ -276,6 +288,7 @@ class Keeper:
             for voice, batch in group:
                 voice.handed(batch, now)
                 voice.kept(batch)
+                self.stock.note(batch.facts)
                 _note(change, batch)
 
     def _keep(self, batches: list[tuple[Voice, Batch]]) -> list[list[tuple[Voice, Batch]]]:

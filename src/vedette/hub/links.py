@@ -11,6 +11,7 @@ from vedette.errors import FormatError, HubError
 from vedette.hub.desk import Desk
 from vedette.hub.inbox import Inbox
 from vedette.hub.keeper import Keeper
+from vedette.hub.pieces import Pieces
 from vedette.hub.questions import ANSWER
 from vedette.hub.visitor import Visitor
 from vedette.model import new_id
@@ -33,6 +34,7 @@ class Link:
         self.skew_s: float | None = None
         self.through: set[str] = set()  # the homes that it relays for
         self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
+        self.taking: asyncio.Task[None] | None = None  # what it has sent of a blob, or asked of some
 
     def send(self, message: wire.Message) -> None:
         """Send a message down."""
@@ -50,6 +52,7 @@ class Links:
         self._inbox_bytes = inbox_bytes
         self._home_id = home_id
         self._refused = refused
+        self._pieces = Pieces(desk.keeper.blobs, refused)
         self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # seen, and passed on
 
     async def serve(self, introduction: wire.Introduce, visitor: Visitor) -> None:
@@ -75,6 +78,10 @@ class Links:
                 elif isinstance(message, wire.Introduce):
                     self._route(link, message.origins)
                     await self._introduce(message, visitor)
+                elif isinstance(message, wire.AskBlobs | wire.Piece):
+                    if link.taking is not None and not link.taking.done():
+                        raise FormatError("a relay does not wait for what it has asked of blobs")
+                    link.taking = asyncio.ensure_future(self._take(message, link))  # shipments do not wait for it
                 elif isinstance(message, wire.Done):
                     if (waiting := link.sealed.pop(message.id, None)) is not None:
                         _resolve(waiting)
@@ -84,11 +91,20 @@ class Links:
             raise HubError(str(error)) from None
         finally:
             del self.open[inbox.name]
+            if link.taking is not None:
+                link.taking.cancel()
             for waiting in link.sealed.values():
                 _resolve(waiting)
             inbox.close()
             with contextlib.suppress(HubError):  # the hub is leaving: its next one finds the inbox
                 await asyncio.shield(self._desk.in_keeper(_leaving(inbox.name, self._homes())))
+
+    async def _take(self, message: wire.AskBlobs | wire.Piece, link: Link) -> None:
+        """Take in a piece of a blob, or say how much of blobs is here."""
+        if isinstance(message, wire.Piece):
+            link.send(await self._pieces.take(message, link.relay))
+        else:
+            link.send(await self._pieces.have(message, link.relay))
 
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""

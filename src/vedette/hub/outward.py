@@ -10,6 +10,7 @@ from vedette import wire
 from vedette.errors import SettingError
 from vedette.hub.heard import Heard
 from vedette.hub.inbox import Mail
+from vedette.hub.outgoing import Outgoing
 from vedette.hub.relay import Linked, Mine, Relay, Told
 from vedette.hub.speaker import Speaker
 from vedette.model import LANE_FACTS, LANE_SAMPLES
@@ -33,7 +34,13 @@ class Outward:
     """The ways to other hubs."""
 
     def __init__(
-        self, speakers: dict[str, Speaker], mail: Mail, store: Store, pace: Pace, dial: Callable[[str], Relay] | None
+        self,
+        speakers: dict[str, Speaker],
+        mail: Mail,
+        store: Store,
+        pace: Pace,
+        dial: Callable[[str], Relay] | None,
+        blobs: Outgoing,
     ) -> None:
         """`dial` makes the way to a hub out of its address; without it, what is meant for others waits."""
         self.relays: dict[str, Relay] = {}
@@ -44,6 +51,7 @@ class Outward:
         self._store = store
         self._pace = pace
         self._dial = dial
+        self._blobs = blobs
         self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
         self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
 
@@ -52,6 +60,14 @@ class Outward:
         if upstream not in self.relays and self._dial is not None:
             self.relays[upstream] = self._dial(upstream)
         return self.relays.get(upstream)
+
+    def take_up(self) -> None:
+        """Go on with the blobs that a hub before this one did not get sent."""
+        for upstream in self._blobs.upstreams():
+            try:
+                self._relay(upstream)
+            except SettingError:  # whoever it was for is enrolled, and set aside with a word
+                self._blobs.deaf.add(upstream)
 
     def enrol(self, speaker: Speaker) -> None:
         """Have a speaker that is meant for another hub wait until it is known how far it is there."""
@@ -79,6 +95,8 @@ class Outward:
 
     def offer(self, upstream: str, group: list[tuple[Voice, Batch]], *, over: bool = False) -> None:
         """Ship batches; `over`: their origins will say no more."""
+        for _, batch in group:
+            self._blobs.note(upstream, batch.facts)  # before anybody can acknowledge that it was heard of
         if (relay := self.relays.get(upstream)) is not None:
             relay.offer([(voice.name, batch) for voice, batch in group], over=over)
 
@@ -100,6 +118,7 @@ class Outward:
                     if upstream == self._mail.onward:
                         self._mail.keep_here()
                     self._mine.add(upstream)
+                    self._blobs.forget(upstream)
                     for speaker in speakers.values():
                         speaker.upstream, speaker.ready = "", True
                         speaker.rewind(*marks_of(self._store, speaker.name))

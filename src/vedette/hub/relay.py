@@ -20,6 +20,7 @@ from vedette.errors import FormatError, HubError, VedetteError
 from vedette.hub import address as addresses
 from vedette.hub import parcels
 from vedette.hub.address import Address
+from vedette.hub.carrier import Carrier
 from vedette.store import Batch
 
 _WINDOW_BYTES = 16 << 20  # on the way and not acknowledged
@@ -40,6 +41,8 @@ class Session:
         self.seq = 0
         self.unacknowledged_bytes = 0
         self.more = asyncio.Event()
+        self.aside: bytes | None = None  # goes out when there is nothing else
+        self._answer: asyncio.Future[wire.HasBlobs] | None = None  # to what went aside
         self._loop = loop
 
     def send(self, message: wire.Message) -> int:
@@ -49,6 +52,19 @@ class Session:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.more.set)
         return len(data)
+
+    def tell_aside(self, message: wire.Message) -> "asyncio.Future[wire.HasBlobs]":
+        """Send a message about blobs, in the loop, when nothing else waits; return its answer, which will come."""
+        self.aside = wire.pack_message(message)
+        self._answer = self._loop.create_future()
+        self.more.set()
+        return self._answer
+
+    def answered(self, answer: wire.HasBlobs) -> None:
+        """Hand on the answer to what went aside."""
+        if self._answer is None or self._answer.done():
+            raise FormatError("it answers what it was not asked")
+        self._answer.set_result(answer)
 
 
 class Linked(NamedTuple):
@@ -88,13 +104,14 @@ class Relay:
         home_id: str,
         host: str,
         ask: Callable[[Session, wire.Message], None] = lambda _session, _message: None,
+        carrier: Carrier | None = None,
         *,
         trusted: bool = False,
     ) -> None:
         """Make ready.
 
-        `ask` is called, in the loop, with what the other hub wants done: a Seal or an Order. `trusted`: the network
-        is, so that even a token may go over it in the clear.
+        `ask` is called, in the loop, with what the other hub wants done: a Seal or an Order. `carrier`
+        has the blobs that go there, too. `trusted`: the network is, so that even a token may go over it in the clear.
         """
         self._ask = ask
         self.address = address
@@ -105,6 +122,8 @@ class Relay:
         self._there = ""  # the home of the other hub
         self._host = host
         self._trusted = trusted
+        self._carrier = carrier
+        self._takes_blobs = False
         self._news: collections.deque[News] = collections.deque()
 
     # In the keeper's thread.
@@ -126,6 +145,12 @@ class Relay:
     def has_room(self) -> bool:
         """Whether more may be offered now."""
         return self.session is not None and self.session.unacknowledged_bytes < _WINDOW_BYTES
+
+    @property
+    def turned_away(self) -> str:
+        """Why the other hub did not take a file, if it has not."""
+        why = self._carrier.refused if self._carrier is not None else ""
+        return why and f"a file was not taken there: {why}"
 
     def introduce(self, origins: list[str]) -> None:
         """Ask how far origins are there."""
@@ -246,6 +271,7 @@ class Relay:
             raise HubError("it does not answer as a hub")
         wire.check_version(hello)
         self._there = hello.home
+        self._takes_blobs = wire.BLOBS in hello.takes
         return reader, writer, unframer
 
     async def _talk(
@@ -258,12 +284,17 @@ class Relay:
     ) -> None:
         sending = asyncio.ensure_future(self._send(session, writer))
         hearing = asyncio.ensure_future(self._hear(session, reader, unframer, wake))
+        tasks = [sending, hearing]
+        if self._carrier is not None:
+            self._carrier.takes(blobs=self._takes_blobs)
+            if self._takes_blobs:
+                tasks.append(asyncio.ensure_future(self._carrier.carry(session.tell_aside)))
         try:
-            await asyncio.wait({sending, hearing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, hearing):
+            for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(sending, hearing, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, Exception):
                 raise result
@@ -274,6 +305,11 @@ class Relay:
             while session.outgoing:
                 writer.write(session.outgoing.popleft())
                 await asyncio.wait_for(writer.drain(), _SILENCE_S)
+            if session.aside is not None:
+                data, session.aside = session.aside, None
+                writer.write(data)
+                await asyncio.wait_for(writer.drain(), _SILENCE_S)
+                continue
             await session.more.wait()
 
     async def _hear(
@@ -286,6 +322,9 @@ class Relay:
                     raise HubError(f"it says: {message.why}")
                 if isinstance(message, wire.Clock):
                     self.skew_s = _skew_s(message, time.time_ns())
+                    continue
+                if isinstance(message, wire.HasBlobs):
+                    session.answered(message)
                     continue
                 if isinstance(message, wire.Seal | wire.Order):
                     self._ask(session, message)

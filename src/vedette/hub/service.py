@@ -21,6 +21,7 @@ from vedette.home import Home
 from vedette.hub import address as addresses
 from vedette.hub import takein
 from vedette.hub.address import Address
+from vedette.hub.carrier import Carrier
 from vedette.hub.door import Door, most_strangers
 from vedette.hub.forms import Forms, FormServer, bind_address
 from vedette.hub.keeper import Keeper
@@ -303,10 +304,13 @@ class _Service:
             listens=self._listens,
             deaf=self._deaf,
             links=[(link.host, link.skew_s) for link in self._door.links.open.values()],
-            relays=[(str(relay.address), relay.trouble) for relay in list(keeper.outward.relays.values())],
+            relays=[
+                (str(relay.address), relay.trouble or relay.turned_away)
+                for relay in list(keeper.outward.relays.values())
+            ],
             refused=dict(self._door.refused),
             keep=self._sweeper.keep,
-            sweeping=self._sweeper.busy,
+            sweeping=self._sweeper.busy or self.keeper.stock.busy,
             sweep_trouble=self._sweeper.trouble,
         )
 
@@ -316,7 +320,8 @@ class _Service:
         """Begin to relay to another hub."""
         address = addresses.parse(upstream)
         ask = functools.partial(self._asked_from_above, upstream)
-        relay = Relay(address, self._home_id, kernel.host(), ask, trusted=self._pace.trusted_network)
+        carrier = Carrier(self.keeper.outgoing, self.keeper.blobs, upstream)
+        relay = Relay(address, self._home_id, kernel.host(), ask, carrier, trusted=self._pace.trusted_network)
         self._loop.call_soon_threadsafe(self._run_relay, relay)
         return relay
 
@@ -344,6 +349,7 @@ class _Service:
 
     def _keep_on(self) -> None:
         idle_since = time.monotonic()
+        self.keeper.outward.take_up()
         while not self._stopping.is_set():
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
                 self.keeper.let_go()
@@ -370,9 +376,10 @@ class _Service:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
             if not failure:
                 self._sweep()  # when everybody has an answer
+                self.keeper.stock.step(heard_all=not (more or self.taking_in.busy) and self.keeper.heard_all)
             taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._door.publish, news))
             more = more or taking
-            if more or not self.keeper.idle or self._sweeper.busy or asked or self._stays:
+            if more or not self.keeper.idle or self._sweeper.busy or self.keeper.stock.busy or asked or self._stays:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
@@ -399,7 +406,10 @@ class _Service:
             origins = [self.keeper.speakers[name].origin for name in self.keeper.living()]
             return {origin.span for origin in origins if origin is not None}
 
+        was_busy = self._sweeper.busy
         self._sweeper.sweep(self.keeper.own.say, living)
+        if was_busy and not self._sweeper.busy:
+            self.keeper.stock.ask()
 
     def _turn_away(self) -> None:
         for item in self._take_asked():

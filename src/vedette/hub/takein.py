@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 
 from vedette import wire
+from vedette.blobs import NO_LIMITS, Blobs
 from vedette.errors import FormatError, NotFoundError, OldStoreError, StoreError, VedetteError
 from vedette.home import Home
 from vedette.hub.gauges import words_of
@@ -47,6 +48,11 @@ class Queue:
         asked = TakeIn(self._keeper, path, tell)
         self._asked.put(asked)
         return asked
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being taken in."""
+        return self._doing is not None
 
     def step(self, publish: Callable[[wire.Change], object]) -> bool:
         """Go on for a moment, and publish what has changed; return whether there was something to do."""
@@ -134,6 +140,7 @@ class TakeIn:
             with open(self._path, "rb") as file:
                 start = file.read(len(_SQLITE))
             if start == _SQLITE:
+                yield from self._take_blobs(os.path.dirname(self._path))
                 yield from self._take_store(self._path)
             else:
                 yield from self._take_archive()
@@ -144,8 +151,10 @@ class TakeIn:
         if os.path.isfile(home.store) or os.path.isdir(home.spool):
             yield from self._take_home(home)
         elif _is_spool(self._path):
+            yield from self._take_blobs(_home_of(os.path.dirname(self._path)))
             yield from self._take_spools([self._path])
         elif spools := _spools(self._path):
+            yield from self._take_blobs(_home_of(self._path))
             yield from self._take_spools(spools)
         else:
             raise NotFoundError(f"{self._path} is no home, spool or archive of vedette")
@@ -153,14 +162,33 @@ class TakeIn:
     def _take_home(self, home: Home) -> Iterator[None]:
         """Take in store and spools; once more the store if its hub lives, which may have moved things into it."""
         with _kept_still(home) as still:
+            yield from self._take_blobs(home.root)
             if os.path.isfile(home.store):
                 yield from self._take_store(home.store, living=not still)
             yield from self._take_spools(_spools(home.spool))
             if not still and os.path.isfile(home.store):
                 yield from self._take_store(home.store, living=True)
 
+    def _take_blobs(self, root: str) -> Iterator[None]:
+        """Copy the blobs of another home, each when its bytes are those of its digest, and before anything names it."""
+        ours, theirs = self._keeper.blobs, Blobs(root, NO_LIMITS)
+        if not root or not os.path.isdir(theirs.root):
+            return
+        for found in theirs.all():
+            if ours.size(found.digest) == found.size:
+                ours.touch(found.digest)
+                continue
+            try:
+                ours.check_room(found.size)
+                with theirs.open(found.digest) as source:
+                    for _ in ours.take(source, found.size, found.digest):
+                        yield
+            except (VedetteError, OSError) as error:  # the others are as good as if it were not there
+                self.notes.append(f"the file {found.digest[:12]} is not taken in: {error}")
+            yield
+
     def _take_archive(self) -> Iterator[None]:
-        for _ in archive.unpack(self._path, self._scratch):
+        for _ in archive.unpack(self._path, self._scratch, self._keeper.blobs, self.notes):
             yield
         yield from self._absorb(self._scratch, "mode=rw", trusted=False)
 
@@ -283,6 +311,11 @@ def _spools(directory: str) -> list[str]:
     except FileNotFoundError:
         return []
     return sorted(path for path in paths if _is_spool(path))
+
+
+def _home_of(directory: str) -> str:
+    """Return the home that a directory of spools lies in, if it lies in one."""
+    return os.path.dirname(directory) if os.path.basename(directory) == "spool" else ""
 
 
 def _is_spool(directory: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import PURGED, Value, above
 from vedette.query import logs, series, table
+from vedette.query.files import File, files
 from vedette.query.notebook import Grid, html
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
@@ -298,6 +299,10 @@ class RunView:
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, kind=, search= and last=."""
         return logs.lines(self._store, self.id, **kwargs)
+
+    def files(self) -> list[File]:
+        """Return the files that it has saved, by name; of several by one name the newest."""
+        return files(self._store, self.id)
 
     def progress(self) -> list[Bar]:
         """Return its bars, the oldest first: how far each is, and how it ended."""

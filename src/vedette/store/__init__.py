@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from vedette.model import Blob, Fact, Origin, Value
+from vedette.model import Fact, Origin, Value
 from vedette.store.chunks import to_array
 
 
@@ -150,6 +150,24 @@ class OriginRow(Struct, frozen=True):
     skew_s: float | None = None  # how far its clock is ahead of the one here, where that was measured
 
 
+class BlobRow(Struct, frozen=True, gc=False):
+    """A file that somebody said a span has; its bytes lie beside the store, by their digest."""
+
+    span: str
+    name: str
+    digest: str
+    size: int
+    media: str
+    t: int
+    origin: str
+    n: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What names it for ever, and puts it in order."""
+        return self.span, self.name, self.origin, self.n
+
+
 class Points(Struct, frozen=True, eq=False):
     """The points of a series, by step and then time; t is in nanoseconds."""
 
@@ -282,6 +300,11 @@ class Reader(Protocol):
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events."""
 
+    def blobs(
+        self, span: str = "", after: tuple[str, str, str, int] | None = None, limit: int | None = None
+    ) -> list[BlobRow]:
+        """Return the files of a span and of what hangs below it, or of all, by their keys; those behind a key."""
+
     def origin(self, name: str) -> Origin | None:
         """Return who an origin is, as it was first heard."""
 
@@ -326,9 +349,6 @@ class Reader(Protocol):
 
     def projects(self) -> list[str]:
         """Return the projects of all runs, by name."""
-
-    def files(self, span: str) -> list[Blob]:
-        """Return the files of a span, the newest of each name."""
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
         """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""

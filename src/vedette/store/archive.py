@@ -1,4 +1,4 @@
-"""Runs as one file: a head that says what follows, and a small store of plain tables (decisions/006).
+"""Runs as one file: a head that says what follows, a small store of plain tables (decisions/006), and files by digest.
 
 There is nothing in it that could run: no views, triggers or full text. An archive may come from anybody, so it is
 unpacked into a file of our own while its digest is taken, and read only when its schema is exactly ours.
@@ -8,24 +8,32 @@ import hashlib
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from typing import BinaryIO
 
-from vedette.errors import FormatError, OldStoreError, VersionError
+from vedette.blobs import Blobs
+from vedette.errors import BlobError, FormatError, OldStoreError, StoreError, VersionError
 from vedette.store.sqlite import STEPS, add_schema, quoted
 from vedette.store.sqlite_read import SqliteReader
 
 MAGIC = b"vedette archive\n"
-VERSION = 1
+PLAIN_VERSION = 1  # a store alone, as every vedette reads it
+VERSION = 2  # and behind it, files
 MOST_BYTES = 64 << 30
 _HEAD = struct.Struct("<16sHHQ32s")  # magic, version of this head and of the store inside, length and digest of that
+_FILES = struct.Struct("<QQ")  # behind the store: how many files, and how many bytes they have in all
+_FILE = struct.Struct("<32sQ")  # before each: its sha256 and its size
 _BLOCK = 1 << 20
 _MOST_VALUE_BYTES = 32 << 20
 _SQLITE = 96  # where SQLite puts its own version, which is no content
 
 
-def pack(store_path: str, archive_path: str) -> None:
-    """Put a head before a store of plain tables."""
+def pack(
+    store_path: str, archive_path: str, files: Mapping[str, int] | None = None, blobs: Blobs | None = None
+) -> None:
+    """Put a head before a store of plain tables, and behind it the files with these digests and sizes."""
+    files = dict(sorted((files or {}).items())) if blobs is not None else {}
     size = os.stat(store_path).st_size
     digest = hashlib.blake2b(digest_size=32)
     with open(store_path, "rb") as source, open(archive_path, "wb") as file:
@@ -36,14 +44,35 @@ def pack(store_path: str, archive_path: str) -> None:
                 block = block[:24] + struct.pack(">I", 1) + block[28:92] + struct.pack(">II", 1, 0) + block[100:]
             digest.update(block)
             file.write(block)
+        if files and blobs is not None:
+            file.write(_FILES.pack(len(files), sum(files.values())))
+            for name, length in files.items():
+                file.write(_FILE.pack(bytes.fromhex(name), length))
+                _put(blobs, name, length, file)
         file.seek(0)
-        file.write(_HEAD.pack(MAGIC, VERSION, len(STEPS), size, digest.digest()))
+        version = VERSION if files else PLAIN_VERSION
+        file.write(_HEAD.pack(MAGIC, version, len(STEPS), size, digest.digest()))
         file.flush()
         os.fsync(file.fileno())
 
 
-def unpack(archive_path: str, store_path: str) -> Iterator[int]:
-    """Write the store inside to a path of our own; hand out how many bytes are done; raise when it is not sound."""
+def _put(blobs: Blobs, digest: str, size: int, file: BinaryIO) -> None:
+    left = size
+    with blobs.open(digest) as source:
+        while left and (block := source.read(min(_BLOCK, left))):
+            file.write(block)
+            left -= len(block)
+    if left:
+        raise StoreError(f"the bytes of {digest[:12]} are not whole in this home")
+
+
+def unpack(
+    archive_path: str, store_path: str, blobs: Blobs | None = None, notes: list[str] | None = None
+) -> Iterator[int]:
+    """Write the store inside to a path of our own; hand out how many bytes are done; raise when it is not sound.
+
+    The files inside go to `blobs`, each when its digest is right; a note is left of those that are over a limit.
+    """
     with open(archive_path, "rb") as file, open(store_path, "xb") as into:
         head = file.read(_HEAD.size)
         if len(head) < _HEAD.size or head[: len(MAGIC)] != MAGIC:
@@ -54,7 +83,9 @@ def unpack(archive_path: str, store_path: str) -> Iterator[int]:
                 f"{archive_path} was written by a newer vedette (archive {version}, store {inside};"
                 f" this one reads up to {VERSION} and {len(STEPS)}): upgrade vedette"
             )
-        if size > MOST_BYTES or os.fstat(file.fileno()).st_size != _HEAD.size + size:
+        there = os.fstat(file.fileno()).st_size
+        whole = there >= _HEAD.size + size + _FILES.size if version > PLAIN_VERSION else there == _HEAD.size + size
+        if size > MOST_BYTES or not whole:
             raise FormatError(f"{archive_path} is not as long as it says: it was cut short, or something was added")
         digest = hashlib.blake2b(digest_size=32)
         done = 0
@@ -65,9 +96,37 @@ def unpack(archive_path: str, store_path: str) -> Iterator[int]:
             yield done
         if done != size or digest.digest() != wanted:
             raise FormatError(f"{archive_path} is damaged: its digest does not fit")
+        if version > PLAIN_VERSION:
+            for more in _take_files(file, archive_path, blobs, [] if notes is None else notes):
+                yield done + more
     with closing(sqlite3.connect(f"file:{quoted(store_path)}?mode=ro&immutable=1", uri=True)) as found:
         if _check_schema(found, archive_path, whole=True) != inside:
             raise FormatError(f"{archive_path} is not what it says it is")
+
+
+def _take_files(file: BinaryIO, path: str, blobs: Blobs | None, notes: list[str]) -> Iterator[int]:
+    count, total = _FILES.unpack(file.read(_FILES.size))
+    begun = file.tell()
+    end = begun + count * _FILE.size + total
+    if os.fstat(file.fileno()).st_size != end:
+        raise FormatError(f"{path} is not as long as it says: it was cut short, or something was added")
+    for _ in range(count):
+        head = file.read(_FILE.size)
+        if len(head) < _FILE.size:
+            raise FormatError(f"{path} is damaged: a file in it has no head")
+        name, size = _FILE.unpack(head)
+        behind = file.tell() + size
+        if behind > end:
+            raise FormatError(f"{path} is damaged: a file in it is longer than it")
+        if blobs is not None and blobs.size(name.hex()) != size:
+            try:
+                blobs.check_room(size)
+                for _ in blobs.take(file, size, name.hex()):
+                    yield file.tell() - begun
+            except BlobError as error:
+                notes.append(f"a file is not taken in: {error}")
+        file.seek(behind)
+        yield behind - begun
 
 
 def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteReader:

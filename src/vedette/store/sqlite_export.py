@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vedette.blobs import MANIFEST, Blobs, is_digest
 from vedette.errors import NotFoundError, StoreError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED
 from vedette.store import archive, chunks
@@ -29,8 +30,13 @@ _PLAIN = {  # tables that are copied as they are, by their spans, in the order o
 _BY_NAME = ("claims", "writes", "progress", "blobs")  # they name their origins; events and axes number them
 
 
-def write_archive(source: SqliteReader, runs: Iterable[str], path: str, shown: Callable[[int], None]) -> None:
-    """Write runs, with all that hangs below them, as one archive; `shown` is told how many points are done."""
+def write_archive(
+    source: SqliteReader, runs: Iterable[str], path: str, shown: Callable[[int], None], blobs: Blobs | None = None
+) -> list[str]:
+    """Write runs, with all that hangs below them, as one archive; `shown` is told how many points are done.
+
+    Their files come from `blobs`; return the digests of those that are not there.
+    """
     plain = path + ".store"
     try:
         with closing(sqlite3.connect(plain, isolation_level=None)) as target:
@@ -45,12 +51,28 @@ def write_archive(source: SqliteReader, runs: Iterable[str], path: str, shown: C
             finally:
                 source.connection.rollback()
             target.execute("COMMIT")
-        archive.pack(plain, path)
+            files, missing = _files(target, blobs) if blobs is not None else ({}, [])
+        archive.pack(plain, path, files, blobs)
+        return missing
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be written: {error}") from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(plain)
+
+
+def _files(target: sqlite3.Connection, blobs: Blobs) -> tuple[dict[str, int], list[str]]:
+    """Return the sizes of the files that rows and manifests name, and those that are not whole here."""
+    sizes: dict[str, int] = {}
+    missing: set[str] = set()
+    for name, digest, size in target.execute("SELECT DISTINCT name, digest, size FROM blobs").fetchall():
+        for one in (digest, *(blobs.listed(digest) if name == MANIFEST and is_digest(digest) else ())):
+            here = blobs.size(one) if is_digest(one) else None
+            if here is None or (one == digest and here != size):
+                missing.add(one)
+            else:
+                sizes[one] = here
+    return sizes, sorted(missing - sizes.keys())
 
 
 # When an origin was heard is the hub's observation; when it last spoke is in what it said.

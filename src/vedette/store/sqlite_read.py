@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from vedette.model import Blob, Origin
+from vedette.model import Origin
 from vedette.store import (
+    BlobRow,
     EventQuery,
     EventRow,
     Mark,
@@ -151,6 +152,26 @@ class SqliteReader:
         )
         found = [_event(row) for row in rows]
         return found[::-1] if query.last is not None else found
+
+    def blobs(
+        self, span: str = "", after: tuple[str, str, str, int] | None = None, limit: int | None = None
+    ) -> list[BlobRow]:
+        """Return the files of a span and of what hangs below it, or of all, by their keys; those behind a key."""
+        terms: list[str] = []
+        values: list[Any] = []
+        if span:
+            terms.append("(span = ? OR (span > ? AND span < ?))")
+            values += [span, span + "/", span + "0"]  # '0' follows '/'
+        if after is not None:
+            terms.append("(span, name, origin, n) > (?, ?, ?, ?)")
+            values += after
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        rows = self.connection.execute(
+            f"SELECT span, name, digest, size, media, t, origin, n FROM blobs{where}"
+            f" ORDER BY span, name, origin, n{f' LIMIT {int(limit)}' if limit is not None else ''}",
+            values,
+        )
+        return [BlobRow(*row) for row in rows]
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
         """Return the series of these spans, of this name if one is given."""
@@ -303,13 +324,6 @@ class SqliteReader:
             " AND NOT coalesce(json_extract(attrs, '$.removed'), 0)"
         )
         return sorted(str(name) for (name,) in rows if name)
-
-    def files(self, span: str) -> list[Blob]:
-        """Return the files of a span, the newest of each name."""
-        rows = self.connection.execute(
-            "SELECT span, t, name, digest, size, media FROM blobs WHERE span = ? ORDER BY name, t, origin, n", (span,)
-        )
-        return list({row[2]: Blob(*row) for row in rows}.values())
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
         """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""

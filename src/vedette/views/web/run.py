@@ -3,6 +3,7 @@
 from typing import Any
 
 from vedette.query import questions, usage
+from vedette.query.files import files as files_of
 from vedette.query.runs import RunView, find
 from vedette.query.silence import Seen
 from vedette.query.usage import is_silent
@@ -93,7 +94,7 @@ def series(view: RunView) -> list[SeriesShape]:
 
 def files(store: Reader, run_id: str) -> list[FileShape]:
     """Return the files of a run, by name."""
-    return [FileShape(one.name, one.digest, one.size, one.media, one.t / 1e6) for one in store.files(run_id)]
+    return [FileShape(one.name, one.digest, one.size, one.media, one.t / 1e6) for one in files_of(store, run_id)]
 
 
 def _words(value: Any) -> list[str]:

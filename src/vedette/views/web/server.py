@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from vedette.views.web import about, openapi, run, runs, series, share
+from vedette.views.web import about, edits, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.back import Back
 from vedette.views.web.guard import App, Guard, Scope
 from vedette.views.web.live import live
@@ -29,6 +29,20 @@ _LIST = {
     "metric": Takes("the series to draw, where a run has it"),
     "since": Takes("the cursor of an earlier answer: only rows that may have changed since"),
 }
+_TIMES = {
+    "from_t": Takes("not before this", "number"),
+    "to_t": Takes("not after this", "number"),
+}
+_LINES = {
+    "after": Takes("only lines behind this one, by its id; 0: from the first on", "count"),
+    "before": Takes("only lines before this one, by its id", "count"),
+    "limit": Takes("how many at most", "count", 500, 1, 5000),
+    "grep": Takes("only lines that have this text in them, in whatever case"),
+    "level": Takes("only this level and above: debug, info, warning, error, critical, or a number"),
+    "kind": Takes("only these kinds, with commas between them: output,log"),
+    "process": Takes("only what this process said, by its id"),
+    **_TIMES,
+}
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/about", about.about, "What is served, and how", gives=About, how="serves"),
     Route("GET", "/api/runs", runs.runs, "Runs, a page at a time", _LIST, gives=RunsPage),
@@ -37,6 +51,30 @@ ROUTES: tuple[Route, ...] = (
         "POST", "/api/series", series.series, "Points of series: u32 length of a JSON head, the head, float64 columns",
         body=series.Wish, gives=series.MEDIA, most_body=1 << 20,
     ),
+    Route("GET", "/api/runs/{run}/logs", logs.logs, "Lines of a run: the newest, those before an id, or after one",
+          _LINES, gives=logs.Lines),
+    Route(
+        "GET", "/api/runs/{run}/density", logs.density, "How many lines there are over time, by level",
+        {**_TIMES, "buckets": Takes("parts of the time", "count", 200, 1, 2000)}, gives=logs.Density,
+    ),
+    Route(
+        "GET", "/api/runs/{run}/usage", usage.usage, "What the processes and hosts of a run used",
+        {"width": Takes("pixels", "count", 800, 1, 8192), "since_t": Takes("only what is newer", "number")},
+        gives=usage.Usage,
+    ),
+    Route("GET", "/api/runs/{run}/files", files.files, "The files of a run", gives=files.Files),
+    Route("GET", "/api/runs/{run}/code", files.code, "The code that was run", gives=files.Code),
+    Route(
+        "GET", "/api/blobs/{digest}", files.blob, "The bytes of a file, by their digest",
+        {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
+        how="calls",
+    ),
+    Route("POST", "/api/runs/{run}/edit", edits.edit, "Change star, tags, description, notes or name", body=edits.Edit,
+          gives=edits.Done, changes=True, most_body=1 << 20),
+    Route("POST", "/api/runs/{run}/stop", edits.stop, "Have a run stopped", body=edits.Nothing, gives=edits.Done,
+          changes=True),
+    Route("POST", "/api/runs/{run}/remove", edits.remove, "Hide a run, or bring it back", body=edits.Remove,
+          gives=edits.Done, changes=True),
     Route(
         "GET", "/api/live", live, "What changes, as server-sent events",
         {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", how="serves",

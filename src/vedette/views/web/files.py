@@ -1,0 +1,129 @@
+"""Files of runs: which there are, their bytes, and the code that was run.
+
+Bytes come by their digest alone, so no name of anybody's is ever a path. What a browser shows is judged by the bytes
+themselves; it may run nothing, and all else is handed over as a file to be kept.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response, StreamingResponse
+
+from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
+from vedette.query.files import files as files_of
+from vedette.query.runs import find, view
+from vedette.store import Reader
+from vedette.views.web import run as runs
+from vedette.views.web.back import Back
+from vedette.views.web.replies import Refusal, plain
+from vedette.views.web.room import Room
+from vedette.views.web.routes import Asked
+from vedette.views.web.shapes import FileShape
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_PIECE = 1 << 18
+_SANDBOX = "sandbox; default-src 'none'"
+_MOST_DIFF = 4 << 20
+_MANIFEST, _DIFF = "code.manifest", "git.diff"
+
+
+class Files(Struct, frozen=True):
+    """The files of a run."""
+
+    files: list[FileShape]
+
+
+class CodeFile(Struct, frozen=True):
+    """A file of the code that was run."""
+
+    path: str
+    digest: str
+    size: int = 0
+    mode: int | str = 0
+
+
+class Code(Struct, frozen=True):
+    """The code that was run: its files, where it comes from, and what was changed since the last commit."""
+
+    manifest: list[CodeFile]
+    git: dict[str, Any]
+    diff: str
+
+
+def files(room: Room, store: Reader, asked: Asked) -> Files:  # noqa: ARG001
+    """Return the files of a run."""
+    return Files(runs.files(store, find(store, asked.path["run"]).id))
+
+
+def code(room: Room, store: Reader, asked: Asked) -> Code:
+    """Return the code of a run."""
+    seen = view(store, asked.path["run"])
+    digests = {one.name: one.digest for one in files_of(store, seen.id)}
+    manifest = read(room.back, digests.get(_MANIFEST, ""), 64 << 20)
+    try:
+        rows = msgspec.json.decode(manifest, type=list[CodeFile]) if manifest else []
+    except (msgspec.DecodeError, RecursionError):
+        rows = []
+    diff = read(room.back, digests.get(_DIFF, ""), _MOST_DIFF) or b""
+    git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
+    return Code(rows, plain(git), diff.decode("utf-8", "replace"))
+
+
+def read(back: Back, digest: str, most: int) -> bytes | None:
+    """Return the bytes of a digest, up to so many; None when they are not here."""
+    path = back.blob(digest) if _DIGEST.fullmatch(digest) else None
+    if path is None:
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        return file.read(most)
+
+
+def blob(room: Room, asked: Asked) -> Response:
+    """Answer with the bytes of a digest."""
+    digest, name = asked.path["digest"], asked.query["name"]
+    path = room.back.blob(digest) if _DIGEST.fullmatch(digest) else None
+    if path is None:
+        raise Refusal(404, "there are no bytes of this digest here: a digest has 64 hexadecimal digits")
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        raise Refusal(404, "the bytes of this digest are not here any more") from None
+    size = os.fstat(fd).st_size
+    media = media_of(os.pread(fd, HEAD_BYTES, 0), whole=size <= HEAD_BYTES)
+    shown = media in (*IMAGES, *TEXTS) and not asked.query["download"]
+    kind = media if media in IMAGES and shown else "text/plain; charset=utf-8" if shown else "application/octet-stream"
+    headers = {
+        "Content-Disposition": f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{_file_name(name, digest)}",
+        "Content-Security-Policy": _SANDBOX,
+        "Content-Length": str(size),
+        "Cache-Control": "private, max-age=31536000, immutable",
+    }
+    return StreamingResponse(_pieces(fd, room, size), 200, headers, kind)
+
+
+def _file_name(name: str, digest: str) -> str:
+    last = re.split(r"[/\\]", name)[-1]
+    clean = "".join(char for char in last if char.isprintable())[:200].strip(". ")
+    return quote(clean or digest[:12], safe="")
+
+
+async def _pieces(fd: int, room: Room, size: int) -> AsyncIterator[bytes]:
+    try:
+        at = 0
+        while at < size:
+            piece = await room.desk.call(lambda at=at: os.pread(fd, min(_PIECE, size - at), at))  # type: ignore[misc]
+            if not piece:
+                return
+            at += len(piece)
+            yield piece
+    finally:
+        os.close(fd)
