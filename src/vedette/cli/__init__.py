@@ -17,7 +17,7 @@ from vedette.views.text import clean
 
 COMMANDS = (
     "run", "watch", "top", "ui", "monitor", "answer", "ls", "show", "points", "logs", "files", "usage", "diff", "compare",
-    "sql", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
+    "sql", "edit", "reproduce", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
 )  # fmt: skip
 
 

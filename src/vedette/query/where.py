@@ -5,7 +5,9 @@
     operator    = "=" "==" "!=" "<" "<=" ">" ">=" "~" (contains)
     value       = number | true | false | null | word | "text" | 'text'
     field       = state, name, id, cause, project, experiment, notes, script, start, end, duration,
-                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value)
+                  star, description, host, python, os, cwd, capture,
+                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value), git.KEY, code.KEY, cpu.KEY, gpu.KEY,
+                  env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
 A condition on something that a run does not have never holds.
@@ -21,9 +23,10 @@ from vedette.store import Both, Compare, Either, Not, Where
 
 FIELDS = (
     "state", "name", "id", "cause", "project", "experiment", "notes", "script", "start", "end", "duration", "parent",
+    "star", "description", "host", "python", "os", "cwd", "capture",
 )  # fmt: skip
 _TIMES = ("start", "end", "duration")  # the other fields are text
-FAMILIES = ("config.", "summary.", "tag.", "metric.")
+FAMILIES = ("config.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<mark>[(),])"""
@@ -135,7 +138,7 @@ class _Parser:
             if bare and text.lower() in ("null", "none"):
                 return None
             return _seconds(text) if field == "duration" else _time(text)
-        return text if not bare or field in FIELDS else _word(text)
+        return text if not bare or (field in FIELDS and field != "star") else _word(text)
 
 
 def _field(name: str) -> str:
