@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from vedette.views.web import about, edits, files, logs, openapi, run, runs, series, share, usage
+from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.back import Back
 from vedette.views.web.guard import App, Guard, Scope
 from vedette.views.web.live import live
@@ -69,6 +69,10 @@ ROUTES: tuple[Route, ...] = (
         {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
         how="calls",
     ),
+    Route("GET", "/api/compare", compare.compare, "Runs beside each other: keys, metrics, and in what they differ",
+          {"runs": Takes("their ids, with commas between them")}),
+    Route("GET", "/api/explain", compare.explain, "How run b differs from run a, the most likely causes first",
+          {"a": Takes("the one run"), "b": Takes("the other")}),
     Route("POST", "/api/runs/{run}/edit", edits.edit, "Change star, tags, description, notes or name", body=edits.Edit,
           gives=edits.Done, changes=True, most_body=1 << 20),
     Route("POST", "/api/runs/{run}/stop", edits.stop, "Have a run stopped", body=edits.Nothing, gives=edits.Done,
