@@ -82,6 +82,10 @@ class Listing:
                     self._floor = self._changes[0][0]
                 self._changes.append((self._seq, run))
 
+    def rest(self) -> None:
+        """There is no hub, so nothing changes: believe what is known until one is there, which says `missed` first."""
+        self._told = True
+
     def lose_touch(self) -> None:
         """Nobody tells any more what changes: believe nothing that is known."""
         with self._lock:
@@ -119,7 +123,7 @@ class Listing:
         """Return runs by their ids, in this order; those that are gone are left out."""
         if not runs:
             return [], []
-        found = {row.id: row for row in store.spans(SpanQuery(kind="run", where=Compare("id", "in", tuple(runs))))}
+        found = {row.id: row for row in store.spans(SpanQuery(kind="run", ids=tuple(runs)))}
         rows = [found[run] for run in runs if run in found]
         with self._lock:
             if len(self._known) > _MOST_KNOWN or not self._told:

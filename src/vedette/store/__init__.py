@@ -260,6 +260,7 @@ class SpanQuery(Struct, frozen=True):
     kind: str = ""
     parent: str = ""
     parents: tuple[str, ...] = ()  # one of these
+    ids: tuple[str, ...] | None = None  # one of these
     prefix: str = ""  # of the id
     name: str = ""
     where: Where | None = None

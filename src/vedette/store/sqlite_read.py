@@ -84,12 +84,15 @@ class SqliteReader:
         for column in ("kind", "parent", "name"):
             if wanted := getattr(query, column):
                 # A family is small; the index by kind would lead through all spans of that kind: + forbids it.
-                near = column == "kind" and (query.prefix or query.parent or query.parents)
+                near = column == "kind" and (query.prefix or query.parent or query.parents or query.ids)
                 terms.append(f"{'+' if near else ''}{column} = ?")
                 values.append(wanted)
         if query.parents:
             terms.append("parent IN (SELECT value FROM json_each(?))")
             values.append(json.dumps(query.parents))
+        if query.ids is not None:
+            terms.append("id IN (SELECT value FROM json_each(?))")
+            values.append(json.dumps(query.ids))
         if query.prefix:
             terms.append("id >= ? AND id < ?")
             values += [query.prefix, query.prefix + "\U0010ffff"]

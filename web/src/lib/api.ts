@@ -55,13 +55,13 @@ export type Run = Row & {
   refused: Record<string, number>;
 };
 
-export type LogRow = { id: string; t: number; kind: string; level: string | null; text: string; process: string; host: string; pid: number | null };
+export type LogRow = { id: number; t: number; kind: string; level: number; text: string; process: string; host: string; pid: number; cut?: boolean };
 export type Logs = { rows: LogRow[]; first: boolean; last: boolean };
 export type Density = { from_t: number; to_t: number; counts: Record<string, number[]> };
 export type UsageColumn = { t: number[]; value: (number | null)[] };
-export type ProcessUsage = { process: string; pid: number | null; name: string; host: string; start_t: number | null; end_t: number | null; series: Record<string, UsageColumn> };
-export type Usage = { processes: ProcessUsage[]; hosts: { host?: string; name?: string; series: Record<string, UsageColumn> }[]; marks: Mark[] };
-export type CodeFile = { path: string; digest: string; size: number; mode?: number };
+export type ProcessUsage = { process: string; pid: number | null; parent_pid?: number; name: string; host: string; start_t: number | null; end_t: number | null; series: Record<string, UsageColumn> };
+export type Usage = { processes: ProcessUsage[]; hosts: ProcessUsage[]; marks: Mark[]; hidden?: number };
+export type CodeFile = { path: string; digest: string; size: number; mode?: number | string };
 export type Code = { manifest: CodeFile[]; git: Record<string, unknown> | null; diff: string | null };
 
 /** What the server says when it refuses: one sentence. */

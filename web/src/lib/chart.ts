@@ -8,6 +8,7 @@ export type Line = {
   x: ArrayLike<number>;
   y: ArrayLike<number | null>;
   nan?: ArrayLike<number>; // where a value was no number, in x
+  told?: ArrayLike<number | null>; // what the tooltip says, where what is drawn was scaled
   dash?: number[];
   width?: number;
   alpha?: number;

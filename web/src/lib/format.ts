@@ -33,6 +33,17 @@ export function bytes(value: number | null | undefined): string {
   return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
+/** Labels of an axis of bytes; none twice. */
+export function byteLabels(splits: (number | null)[]): string[] {
+  let before = "";
+  return splits.map((split) => {
+    const label = split === null ? "" : bytes(split).replace(/\.0 /, " ");
+    if (label === before) return "";
+    before = label;
+    return label;
+  });
+}
+
 /** A duration by its two largest units: 2d 4h, 3h 07m, 4m 05s, 12.3s, 42ms. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "";

@@ -1,5 +1,7 @@
 /** Keys that do something, and the list of them that `?` shows. */
 
+import { untrack } from "svelte";
+
 export type Key = { key: string; does: string; act: (event: KeyboardEvent) => void; ctrl?: boolean; hidden?: boolean };
 
 class Keys {
@@ -8,8 +10,8 @@ class Keys {
   /** Bind keys while a view is there; returns how to unbind. The newest binding of a key wins. */
   bind(title: string, keys: Key[]): () => void {
     const group = { title, keys };
-    this.groups = [...this.groups, group];
-    return () => (this.groups = this.groups.filter((one) => one !== group));
+    untrack(() => (this.groups = [...this.groups, group]));
+    return () => untrack(() => (this.groups = this.groups.filter((one) => one !== group)));
   }
 
   press(event: KeyboardEvent): void {

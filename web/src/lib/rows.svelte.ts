@@ -20,6 +20,7 @@ export class Rows {
   #to = 40;
   #cursor = "";
   #turn = 0;
+  #looked = "";
   #asking: AbortController | null = null;
   #again = throttled(() => this.#refresh(), 700);
 
@@ -49,8 +50,10 @@ export class Rows {
   look(from: number, to: number): void {
     this.#from = Math.max(0, from);
     this.#to = to;
+    const span = `${this.#from} ${to} ${this.#cursor}`;
     for (let i = this.#from; i < Math.min(to, this.total); i++)
-      if (this.at(i) === undefined) {
+      if (this.at(i) === undefined && span !== this.#looked) {
+        this.#looked = span; // a hole that stays one is not asked for again and again
         void this.#fetch(false);
         return;
       }

@@ -177,6 +177,8 @@ class Live:
                 self._hub = False
                 self._listing.lose_touch()
                 self._pass_on_missed()
+            if not self._back.has_hub():
+                self._listing.rest()
             self._closed.wait(_AGAIN_S)
 
     def _follow(self) -> None:

@@ -39,19 +39,23 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(app: App, listener: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
-    """Answer until SIGINT or SIGTERM; `certificate`: a file with key and certificate, for TLS."""
+def config_of(app: App, certificate: str = "") -> uvicorn.Config:
+    """Return how to serve an app; `certificate`: a file with key and certificate, for TLS."""
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False, log_level="critical",
         server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
-        timeout_graceful_shutdown=_GRACE_S, ssl_certfile=certificate or None,
-        h11_max_incomplete_event_size=64 << 10,
+        timeout_graceful_shutdown=_GRACE_S, ssl_certfile=certificate or None, h11_max_incomplete_event_size=64 << 10,
     )  # fmt: skip
     if certificate:
         config.load()
         assert config.ssl is not None
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
-    server = _Server(config, ready)
+    return config
+
+
+def serve(app: App, listener: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
+    """Answer until SIGINT or SIGTERM."""
+    server = _Server(config_of(app, certificate), ready)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
 

@@ -1,0 +1,284 @@
+"""Who is let in: every route is behind one check, and that check looks at Host, Origin, method and token."""
+
+import json
+import re
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.rooms import web
+from vedette.errors import SettingError
+from vedette.views.web import server, share
+from vedette.views.web.pages import Pages
+from vedette.views.web.room import Room
+from vedette.views.web.serve import check_bind
+from vedette.views.web.server import ROUTES, Inside
+
+
+@pytest.fixture
+def back(make, store):
+    make.run("r1", "first", project="p")
+    make.points("r1", "loss", [1.0, 2.0])
+    return web.Back(store.connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+@pytest.fixture
+def site(back):
+    with web.site(back, names=["box.example"]) as found:
+        yield found
+
+
+def _paths():
+    for route in ROUTES:
+        yield route.method, route.path.replace("{run}", "r1").replace("{digest}", "ab" * 32)
+
+
+def _open_ones(site):
+    """Return the routes that answer somebody without a token."""
+    pages = [("GET", path) for path in ("/", "/run/r1", "/compare", "/explain", "/assets/x.js", "/favicon.ico")]
+    found = []
+    for method, path in (*_paths(), *pages):
+        for token in ("", "wrong", "share.99999999999." + "0" * 64):
+            status, _, body = site.ask(method, path, {} if method == "POST" else None, token=token)
+            if status != 401 or b"first" in body:
+                found.append((method, path, status))
+    return found
+
+
+def test_every_route_without_a_token_is_refused(site):
+    """Whatever is asked for without the right token is refused, by all routes and all pages."""
+    assert _open_ones(site) == []
+
+
+def test_the_walk_finds_an_app_without_a_guard(back):
+    """The walk above is not blind: routes that are served without the guard are caught, each of them."""
+    room = Room(back, web.TOKEN)
+    room.described = {}
+    inside = Inside(room, Pages())
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await server._live(room, receive, send)
+        elif scope["path"] == "/api/live":  # it never ends
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await inside(scope, receive, send)
+
+    with web.served(app) as port:
+        caught = {(method, path) for method, path, _ in _open_ones(web.Site(port))}
+    assert set(_paths()) <= caught
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("{host}", None, 200),
+        ("localhost:{port}", None, 200),
+        ("localhost:9999", None, 200),  # an ssh tunnel
+        ("[::1]:{port}", None, 200),
+        ("box.example", None, 200),
+        ("BOX.example:1", None, 200),
+        ("127.0.0.2:{port}", None, 200),
+        ("evil.example", None, 421),
+        ("evil.example:{port}", None, 421),
+        ("127.0.0.1.evil.example", None, 421),
+        ("localhost.evil.example:{port}", None, 421),
+        ("2130706433:{port}", None, 421),
+        ("", None, 421),
+        ("{host}", "http://{host}", 200),
+        ("localhost:{port}", "http://localhost:{port}", 200),
+        ("{host}", "http://localhost:{port}", 403),
+        ("{host}", "http://127.0.0.1:9999", 403),  # another program of this machine
+        ("{host}", "https://{host}", 403),
+        ("{host}", "http://127.0.0.1", 403),
+        ("{host}", "http://evil.example", 403),
+        ("{host}", "null", 403),
+        ("{host}", "", 403),
+        ("{host}", "http://{host}.evil.example", 403),
+        ("evil.example", "http://evil.example", 421),
+    ],
+)  # fmt: skip
+def test_host_and_origin(site, host, origin, status):
+    """Host is a loopback or configured name on any port; Origin, when sent, is exactly scheme://Host."""
+    fill = {"host": site.host, "port": site.port}
+    headers = {"Host": host.format(**fill)}
+    if origin is not None:
+        headers["Origin"] = origin.format(**fill)
+    for method, path in (("GET", "/api/about"), ("POST", "/api/share")):
+        assert site.ask(method, path, {} if method == "POST" else None, headers=headers)[0] == status
+
+
+@pytest.mark.parametrize(
+    ("fetch", "status"),
+    [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403), ("elsewhere", 403)],
+)
+def test_what_a_browser_says_of_itself(site, fetch, status):
+    """A browser that says it asks for another site's page is refused: another port of localhost is the same site."""
+    assert site.ask("GET", "/api/about", headers={"Sec-Fetch-Site": fetch})[0] == status
+
+
+def test_a_token_in_the_url_becomes_a_cookie(site):
+    """A page with the right token sets a strict cookie that scripts cannot read, and leads to itself without it."""
+    status, headers, body = site.ask("GET", f"/run/r1/logs?a=1&token={web.TOKEN}&b=%26", token="")
+    assert status == 303
+    assert headers["location"] == "/run/r1/logs?a=1&b=%26"
+    assert web.TOKEN not in body.decode() + headers["location"]
+    cookie = headers["set-cookie"]
+    assert cookie.startswith(f"vedette_{site.port}={web.TOKEN};")
+    for word in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert word in cookie
+    jar = {"Cookie": cookie.partition(";")[0]}
+    assert site.ask("GET", "/api/about", token="", headers=jar)[0] == 200
+    assert site.ask("GET", "/api/about", token="", headers={"Host": "localhost:1", **jar})[0] == 401  # another UI's
+
+
+def test_who_comes_from_another_site_is_led_by_a_page(site):
+    """A strict cookie is not sent along a redirect from another site: such a one is led by a page of ours."""
+    came = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    status, headers, body = site.ask("GET", f"/run/r1?token={web.TOKEN}&q=%22%3E%3Cscript%3E", token="", headers=came)
+    assert status == 200
+    assert "set-cookie" in headers
+    assert b'content="0;url=/run/r1?q=%22%3E%3Cscript%3E"' in body
+    assert b"<script" not in body
+
+
+@pytest.mark.parametrize("path", ["/api/about", "/api/runs", "/assets/x.js"])
+def test_a_token_in_the_url_of_anything_else_is_none(site, path):
+    """Only pages take a token from the URL: it would stand in logs and histories."""
+    assert site.ask("GET", f"{path}?token={web.TOKEN}", token="")[0] == 401
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "/%2F/evil.example", "///"])
+def test_no_redirect_leads_elsewhere(site, path):
+    """A token in a URL never leads to another host."""
+    status, headers, _ = site.ask("GET", f"{path}?token={web.TOKEN}", token="")
+    assert status in (400, 401, 404)
+    assert "location" not in headers
+
+
+def test_what_browsers_are_told(site):
+    """Every answer, also a refusal, forbids scripts from elsewhere, frames, sniffing and referrers."""
+    for token, path in ((None, "/api/about"), ("", "/"), (None, "/"), (None, "/nothing"), ("", "/api/runs")):
+        _, headers, _ = site.ask("GET", path, token=token)
+        policy = headers["content-security-policy"]
+        for word in ("default-src 'self'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+            assert word in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cross-origin-opener-policy"] == "same-origin"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+
+
+def test_nothing_is_changed_by_get(site, back):
+    """What changes something is asked for by POST; other methods are refused, and say which is right."""
+    for route in ROUTES:
+        path = route.path.replace("{run}", "r1").replace("{digest}", "ab" * 32)
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+            if method == route.method or (method == "HEAD" and route.method == "GET"):
+                assert not (route.changes and method != "POST")
+                continue
+            status, headers, _ = site.ask(method, path)
+            assert status == 405, (method, path)
+            assert headers["allow"]
+    assert back.asked == []
+
+
+def test_a_shared_link_reads_and_does_nothing_else(site, back):
+    """A link that was shared opens pages and reads, until its time is over; every POST but that for points is refused."""
+    url = site.post("/api/share", {"hours": 1, "path": "/run/r1?x=1"})["url"]
+    parts = urlsplit(url)
+    assert parts.netloc == site.host
+    assert parts.path == "/run/r1"
+    token = re.search(r"token=([\w.]+)", parts.query)[1]
+    status, headers, _ = site.ask("GET", f"{parts.path}?{parts.query}", token="")
+    assert status == 303
+    assert headers["location"] == "/run/r1?x=1"
+    about = site.get("/api/about", token=token)
+    assert about["read_only"] is True
+    assert about["home"] == ""
+    assert site.ask("POST", "/api/series", {"of": []}, token=token)[0] == 200
+    for route in ROUTES:
+        if route.method == "POST" and route.path != "/api/series":
+            assert site.ask("POST", route.path.replace("{run}", "r1"), {}, token=token)[0] == 403
+    assert back.asked == []
+
+
+def test_a_shared_link_cannot_be_made_up_or_made_longer():
+    """What was signed is when it ends: another time, another key, or a time that is over is no link."""
+    now = time.time()
+    good = share.sign("key", int(now) + 60)
+    assert share.is_good(good, "key", now)
+    mark, end, signed = good.split(".")
+    for bad in (
+        f"{mark}.{int(end) + 1}.{signed}", share.sign("other", int(end)), share.sign("key", int(now) - 1),
+        f"{mark}.{end}.", f"{mark}..{signed}", f"{mark}.{'9' * 400}.{signed}", "share", "", "\ud800", f"{mark}.-1.{signed}",
+    ):  # fmt: skip
+        assert not share.is_good(bad, "key", now)
+
+
+def test_a_read_only_server_changes_nothing(back):
+    """`--read-only` refuses what changes something even to the owner."""
+    with web.site(back, read_only=True) as site:
+        for route in ROUTES:
+            if route.changes:
+                assert site.ask("POST", route.path.replace("{run}", "r1"), {})[0] == 403
+    assert back.asked == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.5", "box.example"])
+def test_a_wide_bind_takes_token_and_tls(host):
+    """What other machines can reach is refused without a token and TLS, with a sentence that says what to do."""
+    for token, tls in (("", False), ("t", False), ("", True)):
+        with pytest.raises(SettingError, match=r"--tls, or\s+listen on 127\.0\.0\.1"):
+            check_bind(host, token=token, tls=tls)
+    check_bind(host, token="t", tls=True)
+    check_bind("127.0.0.1", token="t", tls=False)
+
+
+def test_bodies_are_capped_and_are_json(site):
+    """A body that is too long, no JSON, of another type or shape is refused in one sentence."""
+    big = b"[" + b"1," * (1 << 20) + b"1]"
+    assert site.ask("POST", "/api/series", big)[0] == 413
+    assert site.ask("POST", "/api/share", b"x", headers={"Content-Type": "text/plain"})[0] == 415
+    for body in (b"{", b"[]", b'{"of": 1}', b'{"of": [], "more": 1}', b"\xff", b"[" * 100_000, b'{"of":[{}]}'):
+        status, headers, answer = site.ask("POST", "/api/series", body)
+        assert status == 400, body[:20]
+        assert headers["content-type"] == "application/json"
+        assert set(json.loads(answer)) == {"error"}
+        assert b"Traceback" not in answer
+
+
+def test_mistakes_are_said_in_one_sentence(site):
+    """What was asked wrongly is answered by a sentence and a status of its kind."""
+    for path, status in (
+        ("/api/runs?where=config.lr+%3E", 400), ("/api/runs?limit=x", 400), ("/api/runs?limit=-1", 400),
+        ("/api/runs?limit=100000", 400), ("/api/runs/nobody", 404), ("/api/runs/r1/logs?level=loud", 400),
+        ("/api/runs/r1/logs?after=1&before=2", 400), ("/api/nothing", 404), ("/api", 404), ("/nothing", 404),
+        ("/api/runs?where=" + "x" * 20_000, 414), ("/api/runs/r1/usage?width=0", 400), ("/api/runs?where=%00", 400),
+        ("/api/runs?offset=1e400", 400), ("/api/runs/r1/logs?from_t=nan", 400),
+    ):  # fmt: skip
+        found, headers, body = site.ask("GET", path)
+        assert found == status, path
+        assert headers["content-type"] == "application/json"
+        assert len(json.loads(body)["error"]) < 500
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..", "../../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "%252e%252e%252fetc",
+     "..\\..\\etc\\passwd", "..%5c..%5cetc", "%00", "ab%00.png", "%23", ".", "%2e", "//etc/passwd", "/etc/passwd",
+     "%ff%fe", "ab" * 32 + "/..", ("ab" * 32).upper(), "ab" * 31, "ab" * 33, "g" * 64, "%c0%ae%c0%ae/etc/passwd",
+     "\u0661" * 64],
+)  # fmt: skip
+def test_no_path_leads_out(site, name):
+    """No spelling of a path reads a file: blobs come by digest, pages by the names of what was built."""
+    raw = name.encode().decode("latin-1")
+    for before in ("/api/blobs/", "/assets/", "/", "/run/r1/", "/api/runs/"):
+        status, _, body = site.ask("GET", before + raw)
+        assert b"root:" not in body
+        assert status in (400, 404) or (status == 200 and before in ("/", "/run/r1/") and b"vedette" in body), raw

@@ -1,0 +1,151 @@
+"""A web server on a real port, in a thread, over a store of the test's own; and how to ask it."""
+
+import contextlib
+import http.client
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+from vedette.errors import HubError, NotFoundError
+from vedette.store.sqlite import open_reader
+from vedette.views.web import server
+from vedette.views.web.serve import config_of
+from vedette.wire import Change, Newest
+
+TOKEN = "t0ken-of-the-owner"
+
+
+class Back:
+    """A home without a hub: a store, a directory of blobs, and a note of what was asked."""
+
+    def __init__(self, store_path: str, blobs: dict[str, str] | None = None) -> None:
+        self.home = "/home/of/tests"
+        self.lost_after_s = 60.0
+        self.asked: list[Any] = []
+        self.news: list[Change] = []
+        self._path = store_path
+        self._blobs = blobs or {}
+        self.told = threading.Event()
+        self.hub = False
+
+    def reader(self) -> Any:
+        return open_reader(self._path)
+
+    def has_hub(self) -> bool:
+        return self.hub
+
+    def seal(self, run: str) -> None:
+        self.asked.append(("seal", run))
+
+    def newest(self, prefix: str) -> list[Newest]:
+        return []
+
+    def follow(self) -> Iterator[Change]:
+        yield Change()
+        while self.hub:
+            self.told.wait(0.05)
+            self.told.clear()
+            news, self.news = self.news, []
+            yield from news
+        raise HubError("gone")
+
+    def edit(self, spans: list[str], attrs: dict[str, object]) -> None:
+        self.asked.append(("edit", spans, attrs))
+
+    def stop(self, run: str) -> None:
+        self.asked.append(("stop", run))
+
+    def blob(self, digest: str) -> str | None:
+        return self._blobs.get(digest)
+
+    def tell(self, *changes: Change) -> None:
+        self.news = [*self.news, *changes]
+        self.told.set()
+
+
+class Empty(Back):
+    """A home in which nothing was ever logged."""
+
+    def reader(self) -> Any:
+        raise NotFoundError("there is no store")
+
+
+class Site:
+    """A server that answers, and a browser that is not one."""
+
+    def __init__(self, port: int, token: str = TOKEN) -> None:
+        self.port = port
+        self.token = token
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, token: str | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Ask just so; `token`: '' for none. The path goes out as it stands."""
+        token = self.token if token is None else token
+        said = {"Host": self.host, **({"Authorization": f"Bearer {token}"} if token else {})}
+        if body is not None:
+            said["Content-Type"] = "application/json"
+        data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
+        if data is not None:
+            said["Content-Length"] = str(len(data))
+        said |= headers or {}
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), timeout=60)) as peer:
+            head = "".join(f"{key}: {value}\r\n" for key, value in said.items())
+            peer.sendall(f"{method} {path} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode("latin-1") + (data or b""))
+            answer = http.client.HTTPResponse(peer, method=method)
+            answer.begin()
+            return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
+
+    def get(self, path: str, **kwargs: Any) -> Any:
+        status, _, body = self.ask("GET", path, **kwargs)
+        assert status == 200, body
+        return json.loads(body)
+
+    def post(self, path: str, body: Any = None, **kwargs: Any) -> Any:
+        status, _, answer = self.ask("POST", path, body if body is not None else {}, **kwargs)
+        assert status == 200, answer
+        return json.loads(answer)
+
+    def draw(self, **wish: Any) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+        """Return the head of an answer with points, and for each series its x and y."""
+        status, headers, body = self.ask("POST", "/api/series", wish)
+        assert status == 200, body
+        assert headers["content-type"] == "application/octet-stream"
+        size = struct.unpack_from("<I", body)[0]
+        assert (4 + size) % 8 == 0
+        head = json.loads(body[4 : 4 + size])
+        columns = np.frombuffer(body, "<f8", offset=4 + size)
+        cut = [tuple(columns[at : at + count] for at, count in (one["x"], one["y"])) for one in head["series"]]
+        return head, cut  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[int]:
+    """Serve an app on a port of its own; hand out which."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    running = uvicorn.Server(config_of(app))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        running.should_exit = True
+        thread.join(30)
+        listener.close()
+
+
+@contextlib.contextmanager
+def site(back: Any, **kwargs: Any) -> Iterator[Site]:
+    """Serve a home."""
+    with served(server.build(back, TOKEN, **kwargs)) as port:
+        yield Site(port)
