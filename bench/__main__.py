@@ -34,6 +34,7 @@ PARTS = {
     "console": ("console", "rounds"),
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
     "sinks": ("sinks", "rounds"),
+    "web": ("web", "rounds of each question"),
 }
 
 

@@ -6,7 +6,6 @@ reads what is there, and says so.
 
 import hashlib
 import os
-import re
 import select
 import socket
 import time
@@ -16,7 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from vedette import settings, wire
-from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
+from vedette.blobs import Blobs
+from vedette.errors import FormatError, HubError, NotFoundError, TakeInError, VedetteError
 from vedette.home import Home
 from vedette.model import Command, new_id
 from vedette.query import runs as query_runs
@@ -78,14 +78,13 @@ def compare(runs: Sequence[str | RunView], home: str | None = None) -> Compariso
 
 def blob_reader(home: Home) -> Callable[[str], bytes | None]:
     """Return what reads the bytes of a digest, or None where they are not here, or are no longer what they were."""
+    blobs = Blobs(home)
 
     def read(digest: str) -> bytes | None:
-        if not re.fullmatch("[0-9a-f]{64}", digest):
-            return None
         try:
-            with open(os.path.join(home.root, "blobs", digest[:2], digest[2:]), "rb") as file:
+            with blobs.open(digest) as file:
                 data = file.read(_MOST_READ)
-        except OSError:
+        except (OSError, VedetteError):
             return None
         return data if hashlib.sha256(data).hexdigest() == digest else None
 

@@ -189,7 +189,7 @@ def test_nothing_is_changed_by_get(site, back):
 
 
 def test_a_shared_link_reads_and_does_nothing_else(site, back):
-    """A link that was shared opens pages and reads, until its time is over; every POST but that for points is refused."""
+    """A link that was shared opens pages and reads; every POST but that for points is refused."""
     url = site.post("/api/share", {"hours": 1, "path": "/run/r1?x=1"})["url"]
     parts = urlsplit(url)
     assert parts.netloc == site.host
@@ -216,7 +216,8 @@ def test_a_shared_link_cannot_be_made_up_or_made_longer():
     mark, end, signed = good.split(".")
     for bad in (
         f"{mark}.{int(end) + 1}.{signed}", share.sign("other", int(end)), share.sign("key", int(now) - 1),
-        f"{mark}.{end}.", f"{mark}..{signed}", f"{mark}.{'9' * 400}.{signed}", "share", "", "\ud800", f"{mark}.-1.{signed}",
+        f"{mark}.{end}.", f"{mark}..{signed}", f"{mark}.{'9' * 400}.{signed}", "share", "", "\ud800",
+        f"{mark}.-1.{signed}",
     ):  # fmt: skip
         assert not share.is_good(bad, "key", now)
 

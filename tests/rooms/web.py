@@ -44,6 +44,7 @@ class Back:
         self.asked.append(("seal", run))
 
     def newest(self, prefix: str) -> list[Newest]:
+        self.asked.append(("newest", prefix))
         return []
 
     def follow(self) -> Iterator[Change]:
@@ -88,7 +89,13 @@ class Site:
         return f"127.0.0.1:{self.port}"
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, token: str | None = None, headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
         """Ask just so; `token`: '' for none. The path goes out as it stands."""
         token = self.token if token is None else token
@@ -101,7 +108,9 @@ class Site:
         said |= headers or {}
         with contextlib.closing(socket.create_connection(("127.0.0.1", self.port), timeout=60)) as peer:
             head = "".join(f"{key}: {value}\r\n" for key, value in said.items())
-            peer.sendall(f"{method} {path} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode("latin-1") + (data or b""))
+            peer.sendall(
+                f"{method} {path} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode("latin-1") + (data or b"")
+            )
             answer = http.client.HTTPResponse(peer, method=method)
             answer.begin()
             return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()

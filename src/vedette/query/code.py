@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from vedette.manifest import Entry
+
 _MOST_BYTES = 1 << 20  # of a file that is looked into
 _MOST_LINES, _MOST_CHARS = 400, 40_000  # of the diff of one file
 _MOST_IN_ALL = 400_000  # characters of all of them
@@ -21,15 +23,6 @@ _DROPPED = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING)
 _BLANK = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 Read = Callable[[str], bytes | None]
-
-
-class File(Struct, frozen=True):
-    """A file of a package of code."""
-
-    path: str
-    digest: str
-    size: int = 0
-    mode: int | str = 0
 
 
 class CodeChange(Struct, frozen=True):
@@ -45,7 +38,7 @@ class CodeChange(Struct, frozen=True):
 
 
 def code_changes(
-    a: Mapping[str, File], b: Mapping[str, File], read: Read, argv: Sequence[str] = ()
+    a: Mapping[str, Entry], b: Mapping[str, Entry], read: Read, argv: Sequence[str] = ()
 ) -> list[CodeChange]:
     """Return the files that differ between two packages of code, by path; `argv`: the program that was run."""
     paths = [path for path in sorted({*a, *b}) if path not in a or path not in b or a[path].digest != b[path].digest]
@@ -58,7 +51,7 @@ def code_changes(
     return found
 
 
-def imported(files: Mapping[str, File], read: Read) -> set[str]:
+def imported(files: Mapping[str, Entry], read: Read) -> set[str]:
     """Return the top-level names that the Python files of a package import."""
     names: set[str] = set()
     for path in [path for path in sorted(files) if path.endswith(".py")][:_MOST_FILES]:
@@ -76,7 +69,7 @@ def means_the_same(before: str, after: str) -> bool:
         return False
 
 
-def _change(path: str, a: File | None, b: File | None, read: Read, reached: bool, left: int) -> CodeChange:
+def _change(path: str, a: Entry | None, b: Entry | None, read: Read, reached: bool, left: int) -> CodeChange:
     change = "changed" if a and b else "removed" if a else "added"
     before, after = _text(a, read) if a else "", _text(b, read) if b else ""
     if before is None or after is None:
@@ -123,7 +116,7 @@ def _sort(path: str) -> str:
     return "code" if name.endswith(_SOURCE) else "settings" if name.endswith(_SETTINGS) else "other"
 
 
-def _text(file: File | None, read: Read) -> str | None:
+def _text(file: Entry | None, read: Read) -> str | None:
     if file is None or file.size > _MOST_BYTES:
         return None
     data = read(file.digest)
@@ -165,7 +158,7 @@ def _imports(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def _reached(files: Mapping[str, File], read: Read, argv: Sequence[str]) -> set[str]:
+def _reached(files: Mapping[str, Entry], read: Read, argv: Sequence[str]) -> set[str]:
     """Return the files that a program imports, itself among them; none when it is not among the files."""
     entry = next((path for word in argv[:8] for path in sorted(files) if _is_program(word, path)), "")
     todo = [entry] if entry else []
@@ -192,7 +185,7 @@ def _is_program(word: str, path: str) -> bool:
     )  # python -m
 
 
-def _places(name: str, level: int, path: str, files: Mapping[str, File]) -> list[str]:
+def _places(name: str, level: int, path: str, files: Mapping[str, Entry]) -> list[str]:
     base = posixpath.dirname(path)
     for _ in range(level - 1):
         base = posixpath.dirname(base)

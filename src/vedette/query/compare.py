@@ -15,7 +15,7 @@ from vedette.store import SeriesRow
 
 _MOST_VALUES = 100  # distinct ones of a property: more are no facets
 _NOT_KEYS = ("summary.", "vedette.")
-_NOT_COMPARED = {"removed", "name", "description", "notes", "star"}
+_NOT_COMPARED = {"removed", "name", "description", "notes", "star", "capture"}
 
 
 class Key(Struct, frozen=True):

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from vedette import manifest
+from vedette.errors import FormatError
+from vedette.manifest import Entry
 from vedette.model import Value
-from vedette.query.code import CodeChange, File, code_changes
+from vedette.query.code import CodeChange, code_changes
 from vedette.query.runs import RunView
 
 Read = Callable[[str], bytes | None]  # the bytes of a digest, where they are to be had
@@ -34,8 +37,9 @@ class Made(Struct, frozen=True):
 
     name: str
     config: dict[str, Value]
-    code: dict[str, File] | None
+    code: dict[str, Entry] | None
     code_digest: str
+    script: str  # of the code: what was run
     packages: dict[str, str] | None
     packages_digest: str
     hardware: dict[str, Value]
@@ -45,6 +49,7 @@ class Made(Struct, frozen=True):
     environment: dict[str, Value]
     data: dict[str, Value]
     tries: int
+    whole: bool  # what is not on record is not there, rather than not known
 
 
 class Sections(Struct, frozen=True):
@@ -65,7 +70,7 @@ def made_of(view: RunView, read: Read) -> Made:
     """Return what a run is made of; bytes that cannot be read, or make no sense, count as not on record."""
     attrs = view.attrs
     main = next((row.attrs for row in view.processes()), {})
-    argv = attrs.get("argv") or main.get("argv") or [attrs.get("script") or ""]
+    argv = attrs.get("argv") or main.get("argv")
     code_digest, packages_digest = str(attrs.get("code.digest") or ""), str(attrs.get("packages.digest") or "")
     hardware = {key: attrs[key] for key in _HARDWARE if key in attrs}
     if "host" not in hardware and main.get("host"):
@@ -75,6 +80,7 @@ def made_of(view: RunView, read: Read) -> Made:
         config=_below(attrs, "config."),
         code=_manifest(code_digest, read),
         code_digest=code_digest,
+        script=str(attrs.get("code.script") or attrs.get("script") or ""),
         packages=_packages(packages_digest, read),
         packages_digest=packages_digest,
         hardware=hardware,
@@ -84,6 +90,7 @@ def made_of(view: RunView, read: Read) -> Made:
         environment=_below(attrs, "env."),
         data=_below(attrs, "data."),
         tries=max(1, len(view.tries())),
+        whole=attrs.get("capture", "done" if "cpu.model" in hardware else "") == "done",
     )
 
 
@@ -99,16 +106,19 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
         and b.packages_digest
     ):
         unread.append("the installed packages are not the same, but their list is not here")
+    for side, made in (("there", a), ("here", b)):
+        if not made.whole:
+            unread.append(f"what the run {side} is made of is not all on record: what it lacks is left out")
     both = a.code is not None and b.code is not None
-    entry = a.argv or b.argv
+    entry = [word for word in (a.script, b.script, *a.argv, *b.argv) if word]
     return Sections(
         config=pairs(a.config, b.config),
         code=code_changes(a.code or {}, b.code or {}, read, entry) if both else [],
         packages=pairs(a.packages, b.packages) if a.packages is not None and b.packages is not None else [],
-        hardware=pairs(a.hardware, b.hardware),
-        git=pairs(a.git, b.git),
+        hardware=_known(a, b, pairs(a.hardware, b.hardware)),
+        git=_known(a, b, pairs(a.git, b.git)),
         command=Pair("argv", a.argv, b.argv, a.argv != b.argv),
-        environment=pairs(a.environment, b.environment),
+        environment=_known(a, b, pairs(a.environment, b.environment)),
         data=pairs(a.data, b.data),
         unread=unread,
     )
@@ -162,22 +172,26 @@ def differing(found: Iterable[Pair]) -> list[Pair]:
     return [pair for pair in found if pair.differs]
 
 
+def _known(a: Made, b: Made, found: list[Pair]) -> list[Pair]:
+    """Leave out what one run has alone and the other may have too."""
+    return [one for one in found if not one.only or (b if one.only == "a" else a).whole]
+
+
 def _below(attrs: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     return {key[len(prefix) :]: value for key, value in attrs.items() if key.startswith(prefix)}
 
 
-def _manifest(digest: str, read: Read) -> dict[str, File] | None:
+def _manifest(digest: str, read: Read) -> dict[str, Entry] | None:
     data = read(digest) if digest else None
     try:
-        files = msgspec.json.decode(data, type=list[File]) if data is not None else None
-    except msgspec.DecodeError:
+        return {entry.path: entry for entry in manifest.read(data)} if data is not None else None
+    except FormatError:
         return None
-    return {file.path: file for file in files} if files is not None else None
 
 
 def _packages(digest: str, read: Read) -> dict[str, str] | None:
     data = read(digest) if digest else None
     try:
         return msgspec.json.decode(data, type=dict[str, str]) if data is not None else None
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None

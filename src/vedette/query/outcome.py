@@ -96,7 +96,7 @@ def diverge(a: Points, b: Points) -> tuple[int | None, int, int, bool]:
     x, y = a.value[at_a].astype(np.float64), b.value[at_b].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         close = np.abs(x - y) <= _NOISE * np.maximum(np.abs(x), np.abs(y))
-    same = close | (x == y) | (np.isnan(x) & np.isnan(y))
+    same = (close & np.isfinite(x) & np.isfinite(y)) | (x == y) | (np.isnan(x) & np.isnan(y))
     wrong = np.flatnonzero(~same)
     before = int(wrong[0]) if len(wrong) else len(steps)
     telling = len(np.unique(x[: min(before, 1000)])) >= 3
