@@ -17,7 +17,9 @@ export function axis(table: Table, property: string, from: number, to: number, l
     const sizes = column.map((value) => numeric(value) ?? NaN);
     const positive = log && sizes.every((value) => Number.isNaN(value) || value > 0);
     const by = scale(domainOf([sizes], positive), from, to, positive);
-    return { property, numbers: true, log: positive, at: (value) => by.at(numeric(value) ?? NaN), ticks: ticks(by, about), where: (tick) => by.at(tick.value) };
+    const few = distinct(sizes.filter(Number.isFinite)) as number[];
+    const marks = few.length <= 8 ? few.map((value) => ({ value, label: said(value) })) : ticks(by, about);
+    return { property, numbers: true, log: positive, at: (value) => by.at(numeric(value) ?? NaN), ticks: marks, where: (tick) => by.at(tick.value) };
   }
   const values = distinct(column);
   const place = new Map(values.map((value, i) => [token(value), i]));

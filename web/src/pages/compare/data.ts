@@ -27,6 +27,7 @@ export const token = (value: unknown): string => (value === undefined || value =
 export function said(value: unknown): string {
   if (value === undefined || value === null) return NONE;
   if (value === "") return "“”";
+  if (Array.isArray(value) && value.every((item) => typeof item === "string" || typeof item === "number")) return value.join(value.length && String(value[0]).startsWith("/") ? " " : ", ");
   return format.value(value);
 }
 
@@ -80,11 +81,17 @@ export class Table {
     return any;
   }
 
-  /** What can tell runs apart: config first, then the rest; and of what is asked by `extra`, what the series differ in. */
+  /** What can tell runs apart: config first, then the rest; a name says nothing that `run` does not. */
   differing(): string[] {
     const keys = this.of.properties.map((one) => one.key);
     const rank = (key: string): number => (key.startsWith("config.") ? 0 : key === "state" || key === "tags" || key === "name" ? 1 : 2);
     return keys.filter((key) => key !== "name").sort((a, b) => rank(a) - rank(b));
+  }
+
+  /** The config key that parts the runs best, at first sight: several values, yet few enough to tell apart; seeds are no reason. */
+  telling(but = ""): string {
+    const fits = this.of.properties.filter((one) => one.key.startsWith("config.") && one.key !== but && !/seed/i.test(one.key) && one.values.length >= 2 && one.values.length <= 8);
+    return fits.sort((a, b) => b.values.length - a.values.length)[0]?.key ?? "";
   }
 
   /** Axes of scatter and parallel coordinates: config keys that differ, last values, and how long it took. */

@@ -91,7 +91,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
       dash: wish.dash ? DASHES[(dashPlace.get(token(dash)) ?? 0) % DASHES.length] : [],
       hueToken: token(hue),
       dashToken: token(dash),
-      nan: group.flatMap((one) => onAxis(table, one, wish.x, one.nan)).slice(0, 200),
+      nan: group.flatMap((one) => onAxis(table, one, wish.x, one.nan)).slice(0, 20_000),
     };
     const curve = { ...base, ...(group.length === 1 && !wish.over ? alone(table, first, wish) : mean(table, group, wish)) };
     curves.push(curve);

@@ -33,7 +33,7 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
   const between = own ? LEFT : GAP;
   const full = wraps ? width : Math.max(width, LEFT + count * (least + between));
   const w = (full - LEFT - 8 - (columns - 1) * between) / columns;
-  const h = shape.height ?? Math.max(120, Math.min(columns === 1 && lines === 1 ? 420 : 250, w * (columns === 1 ? 0.5 : 0.66)));
+  const h = shape.height ?? Math.max(150, Math.min(columns === 1 && lines === 1 ? 440 : 260, w * (columns === 1 ? 0.55 : 0.74)));
   const cells: Cell[] = [];
   const rowHeads: Figure["rowHeads"] = [];
   let y = 4;
@@ -92,7 +92,10 @@ function drawCell(pen: Pen, figure: Figure, cell: Cell, ink: Ink, lit: ((curve: 
     if (!figure.seconds && !Number.isInteger(tick.value)) continue;
     const at = Math.round(by.x.at(tick.value)) + 0.5;
     pen.line([at, at], [y, y + h], { color: ink.soft, width: 1 });
-    if (cell.bottom) pen.text(at, y + h + 14, tick.label, { color: ink.ink3, anchor: "middle", size: 10.5 });
+    // At its ends a label keeps to its own panel, for those of its neighbour.
+    const half = tick.label.length * 3.2;
+    const anchor = at + half > x + w ? "end" : at - half < x ? "start" : "middle";
+    if (cell.bottom) pen.text(anchor === "end" ? Math.min(at + 8, x + w) : anchor === "start" ? Math.max(at - 4, x) : at, y + h + 14, tick.label, { color: ink.ink3, anchor, size: 10.5 });
   }
   pen.line([x, x + w], [y + h + 0.5, y + h + 0.5], { color: ink.line, width: 1 });
   if (panel.curves.length === 0) {
@@ -107,10 +110,10 @@ function drawCell(pen: Pen, figure: Figure, cell: Cell, ink: Ink, lit: ((curve: 
       const xs = pixels(curve.x, by.x);
       if (curve.low && curve.high) {
         const floor = (column: ArrayLike<number>): Float64Array => pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
-        pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.16 * alpha);
+        pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.2 * alpha);
       }
       if (curve.raw) pen.line(xs, pixels(curve.raw, by.y), { color: curve.color, width: 1, alpha: alpha * 0.2 });
-      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: lit && shown ? 2 : curve.low ? 1.8 : 1.4, dash: curve.dash, alpha });
+      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: lit && shown ? 2 : curve.low ? 1.8 : panel.curves.length > 12 ? 1.1 : 1.4, dash: curve.dash, alpha });
       if (curve.x.length === 1) pen.dot(xs[0], by.y.at(curve.y[0]), 3, curve.color, alpha);
     }
     for (const curve of order) if (!lit || lit(curve)) for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);

@@ -68,8 +68,8 @@ function secondsStep(step: number): number {
 
 function logTicks(low: number, high: number, about: number): Tick[] {
   const [from, to] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
-  const decades = to - from;
-  const parts = decades <= 1 ? [1, 2, 3, 5, 7] : decades <= 2 ? [1, 2, 5] : [1];
+  const decades = Math.log10(high / low);
+  const parts = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3]].find((some) => decades * some.length <= about * 1.2) ?? [1];
   const every = parts.length === 1 ? Math.max(1, Math.ceil(decades / about)) : 1;
   const found: number[] = [];
   for (let power = from; power <= to; power += every)
