@@ -1,0 +1,305 @@
+"""The page in a real browser, on what the real client has written."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.journeys.browser import Site, shown, why_not
+from tests.journeys.conftest import eventually, read_runs
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
+
+_TRAIN = """
+    import logging, math, sys, vedette
+    logging.basicConfig(level=logging.INFO)
+    for number in range(3):
+        run = vedette.init(project="cifar", name=f"train-{number}", console=False, tags=["numpy"],
+                           config={"lr": 10.0 ** -number, "model": {"depth": 18 + number}}, notes="the first")
+        for step in vedette.track(range(200), "training"):
+            loss = math.exp(-step / 50) if step != 120 else math.nan
+            run.log({"train/loss": loss, "train/accuracy": 1 - math.exp(-step / 50), "lr": 0.1}, step=step)
+            if step % 50 == 0:
+                run.mark(f"at {step}")
+                logging.info("step %d is done", step)
+        logging.warning("a warning to be found")
+        run.finish()
+"""
+_FAIL = """
+    import vedette
+    run = vedette.init(project="cifar", name="broken", console=False)
+    run.log({"loss": 1.0}, step=0)
+    raise RuntimeError("the data is not there")
+"""
+_LIVE = """
+    import itertools, sys, time, vedette
+    run = vedette.init(project="cifar", name="alive", console=False)
+    for step in vedette.track(range(100_000), "training"):
+        run.log({"loss": 1 / (step + 1)}, step=step)
+        print("said", step)
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def site(home, finish):
+    assert finish(_TRAIN)[0] == 0
+    assert finish(_FAIL)[0] != 0
+    eventually(lambda: len([run for run in read_runs(home) if run.state in ("done", "failed")]) == 4)
+    with shown(home) as found:
+        yield found
+
+
+def _row(page: Any, name: str) -> Any:
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def _ended(page: Any, site: Site) -> None:
+    page.wait_for_timeout(100)
+    assert site.wrong == []
+
+
+def test_all_runs_are_listed_with_how_they_ended(site):
+    """Runs are there with state, cause, progress and metric, and a condition or a column changes what is shown."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    assert "RuntimeError: the data is not there" in _row(page, "broken").inner_text()
+    assert "100%" in _row(page, "train-1").inner_text()
+    page.get_by_label("Query").fill("config.lr < 0.5")
+    page.get_by_role("status").filter(has_text="2 runs").wait_for()
+    assert "where=" in page.url
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_label("Search columns").fill("config.lr")
+    page.get_by_role("checkbox", name="config.lr").check()
+    page.get_by_role("columnheader", name="lr").wait_for()
+    eventually(lambda: "0.01" in _row(page, "train-2").inner_text(), 60)
+    page.keyboard.press("Escape")
+    page.get_by_label("Group by").select_option("config.lr")
+    eventually(lambda: "group=config.lr" in page.url, 60)
+    page.reload()
+    _row(page, "train-2").wait_for()
+    assert page.get_by_label("Query").input_value() == "config.lr < 0.5"
+    _ended(page, site)
+
+
+def test_a_condition_that_cannot_be_read_is_answered_with_a_sentence(site):
+    """What is wrong with a query stands below it, and what was shown stays."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    page.get_by_label("Query").fill("config.lr >")
+    page.get_by_role("alert").filter(has_text=re.compile("expected|value|end", re.IGNORECASE)).wait_for()
+    assert _row(page, "train-0").is_visible()
+    assert all("400" in word for word in site.wrong)  # the browser itself notes the refused request
+
+
+def test_keys_do_what_help_says(site):
+    """Runs are walked, selected, starred, compared and opened without a mouse."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("compare what is selected").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("j")
+    page.keyboard.press(" ")
+    page.get_by_text("2 selected").wait_for()
+    page.keyboard.press("s")
+    page.get_by_role("button", name=re.compile("^Star "), pressed=True).nth(1).wait_for()
+    page.keyboard.press("c")
+    page.wait_for_url(re.compile("/compare"))
+    page.go_back()
+    _row(page, "train-0").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("name = train-1")
+    page.get_by_role("status").filter(has_text=re.compile("^1 run$")).wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-1").wait_for()
+    _ended(page, site)
+
+
+def test_a_deleted_run_comes_back_by_undo(site):
+    """Deleting hides a run at once, and undo brings it back."""
+    page = site.open()
+    _row(page, "train-0").get_by_role("checkbox").check()
+    page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    _row(page, "train-0").wait_for(state="detached")
+    page.get_by_role("button", name="Undo").click()
+    _row(page, "train-0").wait_for()
+    _ended(page, site)
+
+
+def test_each_part_of_a_run_is_shown(site):
+    """Every tab of a run shows what was recorded, at an address of its own."""
+    page = site.open("/run/train-1")
+    page.get_by_role("heading", name="train-1").wait_for()
+    page.get_by_role("img", name="Metrics over time").locator("canvas").wait_for()
+    page.get_by_text("a warning to be found").wait_for()
+    tabs = {
+        "charts": lambda: page.get_by_role("img", name="train/loss by step").locator("canvas").wait_for(),
+        "usage": lambda: page.get_by_text(re.compile("Processes|Nothing was measured")).first.wait_for(),
+        "logs": lambda: page.get_by_role("log").get_by_text("step 150 is done").wait_for(),
+        "config": lambda: page.get_by_role("row", name="model.depth 19").wait_for(),
+        "code": lambda: page.get_by_role("tabpanel").locator("h2").first.wait_for(),
+        "files": lambda: page.get_by_role("tabpanel", name="files").wait_for(),
+        "processes": lambda: page.get_by_role("cell", name=re.compile("main")).first.wait_for(),
+    }
+    for tab, seen in tabs.items():
+        page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
+        seen()
+        assert page.url.endswith(f"/{tab}")
+    _ended(page, site)
+
+
+def test_brushing_selects_the_lines_of_that_moment(site):
+    """Dragging over the axis of time shows the lines of that part, and the address holds it."""
+    page = site.open("/run/train-1")
+    plot = page.get_by_role("img", name="Metrics over time").locator(".u-over")
+    plot.wait_for()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 2, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=4)
+    page.mouse.up()
+    page.wait_for_url(re.compile("from=.*to="))
+    page.get_by_role("button", name="clear").wait_for()
+    page.get_by_text("step 50 is done").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_text("Last lines").wait_for()
+    _ended(page, site)
+
+
+def test_lines_are_searched(site):
+    """The log shows the lines that fit a word or a level alone."""
+    page = site.open("/run/train-1/logs")
+    page.get_by_role("log").get_by_text("step 0 is done").wait_for()
+    page.get_by_label("Level").select_option("warning")
+    page.get_by_role("log").get_by_text("step 0 is done").wait_for(state="detached")
+    page.get_by_role("log").get_by_text("a warning to be found").wait_for()
+    page.get_by_label("Search lines").fill("nothing like this")
+    page.get_by_text("No line fits.").wait_for()
+    _ended(page, site)
+
+
+def test_what_happens_is_seen_without_a_reload(home, site, start):
+    """A run that begins appears by itself; its lines, points and bar move on, and stopping it is seen."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    page.evaluate("window.kept = true")
+    start(_LIVE)
+    _row(page, "alive").wait_for()
+    value = _row(page, "alive").inner_text()
+    eventually(lambda: _row(page, "alive").inner_text() != value, 60)
+    _row(page, "alive").get_by_role("link", name="alive").click()
+    page.get_by_role("tab", name=re.compile("logs", re.IGNORECASE)).click()
+    lines = page.get_by_role("log")
+    lines.get_by_text(re.compile("said")).first.wait_for()
+    newest = lines.inner_text().splitlines()[-1]
+    eventually(lambda: lines.inner_text().splitlines()[-1] != newest, 60)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Delete").wait_for()
+    assert page.evaluate("window.kept") is True
+    _ended(page, site)
+
+
+@pytest.mark.parametrize("width", [390, 900, 1440])
+def test_nothing_is_wider_than_the_window(site, width):
+    """At the width of a phone too, no page has to be moved sideways, and all controls have names."""
+    for path in ("/", "/run/train-1", "/run/train-1/charts", "/run/train-1/logs", "/run/train-1/config"):
+        page = site.open(path, width=width, scheme="dark")
+        page.wait_for_selector("main a, main h1, main input")
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{path} at {width}"
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll('button, a, input, select, textarea')].filter(
+                (one) => !(one.innerText || '').trim() && !one.getAttribute('aria-label') && !one.title
+                         && !one.closest('label')).map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+        page.context.close()
+    assert site.wrong == []
+
+
+_HOSTILE = (
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "'-window.hit=1-'",
+    "{@html '<img src=x onerror=window.hit=1>'}",
+    "javascript:window.hit=1",
+    "</textarea><iframe srcdoc='<script>parent.hit=1</script>'>",
+    "\x1b]8;;javascript:window.hit=1\x07link\x1b]8;;\x07",
+)
+_HOSTILE_RUN = """
+    import json, logging, sys, vedette
+    for number, text in enumerate(json.loads(sys.argv[1])):
+        run = vedette.init(project=text, experiment=text, name=f"{number} {text}"[:100], console=False,
+                           config={text: text, "plain": text}, tags=[text[:60]], notes=text)
+        for step in vedette.track(range(3), text):
+            run.log({text[:80]: step, "x/" + text[:60]: step}, step=step)
+        run.mark(text)
+        run.summary[text] = text
+        print(text)
+        logging.getLogger(text).error(text)
+        if number % 2:
+            run.finish()
+        else:
+            vedette.log({"last": 1})
+            run.finish()
+    raise RuntimeError(json.loads(sys.argv[1])[1])
+"""
+
+
+def test_no_text_of_a_run_is_ever_run(home, finish):
+    """Markup and scripts in every text of a run are shown as they are, and none is executed."""
+    import json
+
+    finish(_HOSTILE_RUN, json.dumps(_HOSTILE))
+    count = len(_HOSTILE)
+    runs = eventually(
+        lambda: [one for one in found if one.state != "running"] if len(found := read_runs(home)) == count else [], 30
+    )
+    with shown(home) as site:
+        page = site.open("/?columns=config.plain&group=project")
+        page.get_by_text(f"{count} runs").wait_for()
+        assert page.evaluate("window.hit") is None
+        for run in runs:
+            for tab in ("", "/charts", "/logs", "/config", "/code", "/files", "/processes", "/usage"):
+                page.goto(f"{site.base}/run/{run.id}{tab}")
+                page.get_by_role("tabpanel").wait_for()
+                page.wait_for_timeout(150)
+                assert page.evaluate("window.hit") is None, (run.name, tab)
+        page.goto(f"{site.base}/?where={_HOSTILE[1]}")
+        page.get_by_role("alert").filter(has_text=re.compile(".")).wait_for()
+        assert page.evaluate("window.hit") is None
+        assert [word for word in site.wrong if "400" not in word] == []
+
+
+def test_the_browser_would_have_told(home):
+    """The check above catches a page that does run what it is given, and one that asks elsewhere."""
+    with shown(home) as site:
+        page = site.open()
+        page.get_by_text("No runs yet.").wait_for()
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<img src=/nowhere.png><img src=http://192.0.2.1/x>')"
+        )
+        eventually(lambda: page.wait_for_timeout(50) or any("elsewhere" in word for word in site.wrong) or
+                   any("Content Security Policy" in word for word in site.wrong), 60)  # fmt: skip
+        page.evaluate("window.hit = 1")
+        assert page.evaluate("window.hit") == 1
+
+
+def test_a_page_for_reading_alone_offers_no_changes(home, finish):
+    """With --read-only the page has no buttons that change anything."""
+    assert finish(_TRAIN)[0] == 0
+    with shown(home, "--read-only") as site:
+        page = site.open("/run/train-1")
+        page.get_by_role("heading", name="train-1").wait_for()
+        page.get_by_text("read only").wait_for()
+        for name in ("Edit", "Delete", "Stop"):
+            assert page.get_by_role("button", name=name, exact=True).count() == 0
+        _ended(page, site)
