@@ -10,14 +10,13 @@ _HEX = frozenset("0123456789abcdef")
 _MOST_PATH = 4096
 
 
-class Entry(Struct, frozen=True, omit_defaults=True):
+class Entry(Struct, frozen=True):
     """One file of the package; its bytes are a blob."""
 
     path: str
     digest: str
     size: int
     mode: int = 0o644
-    masked: int = 0  # secrets that were taken out of it
 
 
 def write(entries: list[Entry]) -> bytes:

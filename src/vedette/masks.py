@@ -203,15 +203,22 @@ def _hidden(tree: Value) -> Value:
 def argv(words: Iterable[str]) -> list[str]:
     """Mask the secrets of a command line: behind `--password`, in `--token=...`, in URLs."""
     masked: list[str] = []
-    hide = False
+    hide, before = False, ""
     for word in words:
+        before, script = word, before == "-c"  # a shell's, or Python's: a whole text, not one name and its value
         if hide and not word.startswith("--"):
             masked.append(word if not word or word in ("true", "false", "True", "False", "None") else MASK)
             hide = False
             continue
         name, equals, value = word.partition("=")
         plain = name.lstrip("-+")
-        if equals and value and re.fullmatch(r"[-+]*[\w./:-]+", name) and is_secret(plain.replace("/", ".")):
+        if (
+            equals
+            and value
+            and not script
+            and re.fullmatch(r"[-+]*[\w./:-]+", name)
+            and is_secret(plain.replace("/", "."))
+        ):
             masked.append(word if STANDS_FOR.pattern.fullmatch(value) else f"{name}={MASK}")
             hide = False
             continue

@@ -2,14 +2,17 @@
 
 import json
 import random
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.rooms.conftest import BORN, SECOND
 from tests.rooms.staged import CONFIG, FILES, LATER, MODEL, NOISE, OTHER, PAIRS, START, TRAIN, Stage, noisy
 from vedette.query import suspects
-from vedette.query.code import means_the_same
+from vedette.query.code import _blocks, _unified, means_the_same
 from vedette.query.knobs import judge
 from vedette.query.outcome import diverge
 from vedette.query.suspects import LITTLE, rank
@@ -224,6 +227,44 @@ def test_code_that_is_shown(stage):
     assert found["data.bin"].diff == ""
     assert len(found["long.py"].diff) < 50_000
     assert "more" in found["long.py"].diff
+
+
+TEXT = st.lists(st.sampled_from(["a", "b", "c", "", "# d"]), max_size=40)
+
+
+@given(TEXT, TEXT)
+@settings(deadline=None)
+def test_a_diff_can_be_applied(before, after):
+    """What is shown of a file is all of its change: applied to the old text, it gives the new one."""
+    blocks = _blocks(before, after)
+    lines = _unified("f", before, after, blocks)
+    made, at = [], 0
+    for line in lines[2:]:
+        if line.startswith("@@"):
+            start, count = map(int, re.match(r"@@ -(\d+),(\d+)", line).groups())
+            start -= count > 0
+            made += before[at:start]
+            at = start
+        elif line[0] == "+":
+            made.append(line[1:])
+        else:
+            assert before[at] == line[1:]
+            made += [line[1:]] * (line[0] == " ")
+            at += 1
+
+    assert made + before[at:] == after
+    assert bool(lines) == (before != after)
+
+
+def test_a_tree_that_was_rewritten(stage):
+    """Files of many like lines are shown in one piece rather than matched for hours."""
+    old, new = "x = 1\ny = 2\n" * 20_000, "y = 2\nz = 1\n" * 20_000
+    stage.run("a", START, files={"train.py": old})
+    stage.run("b", OTHER, files={"train.py": new})
+    [change] = stage.explain("a", "b").sections.code
+
+    assert change.lines == 40_000
+    assert "there is more" in change.diff
 
 
 @pytest.mark.parametrize(

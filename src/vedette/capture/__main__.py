@@ -69,7 +69,7 @@ class Program:
         if files.left_out:
             about |= {"left_out_by": files.left_out, "left_out_names": files.some}
         if package.masked:
-            about["masked"] = package.masked
+            about |= {"masked": sum(package.masked.values()), "masked_names": list(package.masked)[:20]}
         if package.changed:
             about["changed"] = package.changed
         if script:

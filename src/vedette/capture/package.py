@@ -25,7 +25,7 @@ class Package(Struct, frozen=True):
     entries: list[Entry]
     manifest: bytes
     bytes: int
-    masked: int
+    masked: dict[str, int]  # secrets that were taken out, by path
     changed: int  # files that are younger than the run
 
 
@@ -33,7 +33,8 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
     """Keep files within the caps, the script and sources first; what is left out is counted in `files`."""
     first = os.path.relpath(script, files.root) if script else ""
     entries: list[Entry] = []
-    total = masked = changed = 0
+    masked: dict[str, int] = {}
+    total = changed = 0
     for path in sorted(files.paths, key=lambda path: (path != first, not path.lower().endswith(_SOURCES), path)):
         if len(entries) >= caps.max_files:
             files.leave("many", path)
@@ -57,9 +58,9 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
             files.leave("limit", path)
             continue
         total += size
-        masked += count
+        masked |= {path: count} if count else {}
         changed += status.st_mtime_ns > since_ns
-        entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777, count))
+        entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777))
     return Package(entries, manifest.write(entries), total, masked, changed)
 
 

@@ -12,11 +12,14 @@ from collections import Counter
 
 from vedette.cli.output import complete_runs, count, open_home, print_json, table
 from vedette.errors import VedetteError
-from vedette.query.compare import Comparison, cells, compare
+from vedette.query.compare import Comparison, Key, cells, compare
+from vedette.query.knobs import judge
 from vedette.query.runs import select, view
+from vedette.query.suspects import LITTLE
 from vedette.views.text import number
 
 _MOST_RUNS = 50
+_MOST_METRICS = 10
 _BESIDE = 6  # runs that are columns, in a pipe
 _LEAST = 14  # characters of such a column
 _KEYS = 24
@@ -51,12 +54,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found.as_dict())
         return 0
-    keys = [one for one in found.keys if one.differs or args.all]
-    metrics = found.metrics if args.all else found.metrics[:10]
-    lines = [[one.key, *cells(one)] for one in keys]
-    dim = {place + 1 for place, one in enumerate(keys) if not one.differs}
-    rows = [["state", *(one.state for one in found.runs)], *lines]
-    rows += [[f"metric.{one.name}", *(number(value) for value in one.last)] for one in metrics]
+    keys = sorted((one for one in found.keys if one.differs or args.all), key=_place)
+    metrics = found.metrics if args.all else found.metrics[:_MOST_METRICS]
+    numbers = [[f"metric.{one.name}", *(number(value) for value in one.last)] for one in metrics]
+    rows = [["state", *(one.state for one in found.runs)]]
+    rows += [[one.key, *cells(one)] for one in keys if _place(one) == 0]
+    rows += numbers
+    rows += [[one.key, *cells(one)] for one in keys if _place(one) != 0]
+    equal_keys = {one.key for one in keys if not one.differs}
+    dim = {place for place, row in enumerate(rows) if row[0] in equal_keys}
     headers = _headers(found)
     if len(found.runs) <= _columns():
         table(["", *headers], rows, shrink=["", *headers], dim=dim)
@@ -68,6 +74,14 @@ def run(args: argparse.Namespace) -> int:
     if equal and not args.all:
         sys.stderr.write(f"{equal} keys are equal in all of them; --all shows them\n")
     return 0
+
+
+def _place(key: Key) -> int:
+    """Say where a key stands: what makes numbers first, then the rest that differs, then what is equal."""
+    if not key.differs:
+        return 2
+    told = key.key.startswith("config.") and judge(key.key[7:], key.values[0], key.values[-1]).weight >= LITTLE
+    return 0 if told else 1
 
 
 def _headers(found: Comparison) -> list[str]:

@@ -68,7 +68,7 @@ def _print_causes(found: Explanation, *, everything: bool) -> None:
     print("\nmost likely causes" if likely else "\nnothing that is likely to matter differs")
     width = _width()
     for one in shown_ones:
-        lines = _wrap(clean(one.text, one_line=True), max(20, width - 18))
+        lines = _wrap(clean(one.text, one_line=True), max(20, width - 21))
         dim = one.weight < LITTLE
         print(
             _styled(f"  {one.weight:4.2f}  {one.kind:<11} {lines[0]}", "2" if dim else "1" if one is likely[0] else "")
@@ -95,7 +95,8 @@ def _print_sections(found: Explanation, *, everything: bool) -> None:
     if command.differs and command.a and command.b:
         print("\ncommand")
         for side, words in (("there", command.a), ("here", command.b)):
-            print(f"  {side:<7}{clean(' '.join(words), one_line=True)}")
+            first, *rest = _wrap(clean(" ".join(words), one_line=True), max(20, _width() - 10))
+            print(f"  {side:<7}{first}", *(" " * 9 + line for line in rest), sep="\n")
     if sections.code:
         print("\ncode")
         for change in sections.code:
@@ -127,8 +128,10 @@ def _print_pairs(title: str, pairs: Sequence[Pair], *, everything: bool) -> None
 
 def _print_diff(text: str, *, everything: bool) -> None:
     lines = clean(text).split("\n")[2:] if text else []
+    room = max(20, _width() - 5)
     for line in lines if everything else lines[:_MOST_DIFF]:
-        print("    " + _styled(line, {"+": "32", "-": "31", "@": "36"}.get(line[:1], "")))
+        cut = line if len(line) <= room else line[: room - 1] + "…"
+        print("    " + _styled(cut, {"+": "32", "-": "31", "@": "36"}.get(line[:1], "")))
     if len(lines) > _MOST_DIFF and not everything:
         print(_styled(f"    … {len(lines) - _MOST_DIFF} more lines: --all", "2"))
 
@@ -137,7 +140,7 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
     outcome = found.outcome
     metrics = outcome.metrics if everything else outcome.metrics[:_MOST_METRICS]
     if metrics:
-        print("\nwhat came out: last values, and the first step at which they differ")
+        print("\nwhat came out: last and best values")
         headers = ["METRIC", "DIFFERS FROM", *_SIDES, "BEST THERE", "BEST HERE"]
         table(
             headers,

@@ -7,6 +7,9 @@ import os
 import platform
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -117,6 +120,14 @@ def _spawn(brief: bytes) -> None:
         with open(handed, "wb", closefd=False) as file:
             file.write(brief)
         os.lseek(handed, 0, os.SEEK_SET)
+        with _unheard():
+            _start(handed, environ)
+    finally:
+        os.close(handed)
+
+
+def _start(handed: int, environ: dict[str, str]) -> None:
+    try:
         pid = os.posix_spawn(
             "/bin/sh",
             ["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", sys.executable, "-P", "-m", "vedette.capture",
@@ -130,5 +141,22 @@ def _spawn(brief: bytes) -> None:
         os.waitpid(pid, 0)
     except ChildProcessError:
         pass  # the user's process ignores SIGCHLD
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Keep the end of the small shell from a SIGCHLD handler of the user's; that of another child is told it again."""
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # which passes it over
+    try:
+        yield
     finally:
-        os.close(handed)
+        signal.signal(signal.SIGCHLD, handler)
+        try:
+            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                os.kill(os.getpid(), signal.SIGCHLD)
+        except ChildProcessError:
+            pass

@@ -14,6 +14,9 @@ from vedette.manifest import Entry
 _MOST_BYTES = 1 << 20  # of a file that is looked into
 _MOST_LINES, _MOST_CHARS = 400, 40_000  # of the diff of one file
 _MOST_IN_ALL = 400_000  # characters of all of them
+_MOST_JUDGED = 2_000_000  # characters of all files that are looked into for comments
+_MOST_WORK = 4_000_000  # lines of one by lines of the other that are matched
+_CONTEXT = 3
 _MOST_FILES = 500  # whose imports are followed
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]*))", re.MULTILINE)
 _DOCUMENTS = (".md", ".rst", ".adoc", ".license", ".gitignore", ".vedetteignore", ".editorconfig")
@@ -23,6 +26,7 @@ _DROPPED = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING)
 _BLANK = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 Read = Callable[[str], bytes | None]
+Block = tuple[int, int, int, int]  # lines that differ: from and until in the old, from and until in the new
 
 
 class CodeChange(Struct, frozen=True):
@@ -33,7 +37,7 @@ class CodeChange(Struct, frozen=True):
     diff: str  # unified, cut where it is long; empty where there is no text to show
     sort: str
     reached: bool  # the program that was run imports it, as far as can be seen
-    lines: int = 0  # that are added or removed
+    lines: int = 0  # that are others
     first: tuple[int, str, str] = (0, "", "")  # the first change: its line, and what stood there in a and stands in b
 
 
@@ -43,12 +47,8 @@ def code_changes(
     """Return the files that differ between two packages of code, by path; `argv`: the program that was run."""
     paths = [path for path in sorted({*a, *b}) if path not in a or path not in b or a[path].digest != b[path].digest]
     reached = _reached(a, read, argv) | _reached(b, read, argv) if paths else set()
-    found, left = [], _MOST_IN_ALL
-    for path in paths:
-        one = _change(path, a.get(path), b.get(path), read, path in reached or not reached, left)
-        left -= len(one.diff)
-        found.append(one)
-    return found
+    budget = _Budget()
+    return [_change(path, a.get(path), b.get(path), read, path in reached or not reached, budget) for path in paths]
 
 
 def imported(files: Mapping[str, Entry], read: Read) -> set[str]:
@@ -69,32 +69,92 @@ def means_the_same(before: str, after: str) -> bool:
         return False
 
 
-def _change(path: str, a: Entry | None, b: Entry | None, read: Read, reached: bool, left: int) -> CodeChange:
+def _change(path: str, a: Entry | None, b: Entry | None, read: Read, reached: bool, budget: "_Budget") -> CodeChange:
     change = "changed" if a and b else "removed" if a else "added"
     before, after = _text(a, read) if a else "", _text(b, read) if b else ""
-    if before is None or after is None:
-        return CodeChange(path, change, "", _sort(path), reached)
     sort = _sort(path)
-    if sort == "code" and a and b and path.endswith(".py") and means_the_same(before, after):
-        sort = "comments"
+    if before is None or after is None:
+        return CodeChange(path, change, "", sort, reached)
+    if sort == "code" and a and b and path.endswith(".py") and budget.allows(len(before) + len(after)):
+        sort = "comments" if means_the_same(before, after) else sort
     old, new = before.splitlines(), after.splitlines()
-    lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
-    count = sum(line[:1] in "+-" for line in lines[2:])
-    text = "\n".join(lines[:_MOST_LINES])
-    cap = min(_MOST_CHARS, max(0, left))
-    cut = len(lines) > _MOST_LINES or len(text) > cap
-    text = text[:cap] + ("\n… (there is more)" if cut else "")
-    return CodeChange(path, change, text, sort, reached, count, _first(old, new) if a and b else (0, "", ""))
+    blocks = _blocks(old, new)
+    text = budget.cut(_unified(path, old, new, blocks))
+    count = max((sum(block[side + 1] - block[side] for block in blocks) for side in (0, 2)), default=0)
+    return CodeChange(path, change, text, sort, reached, count, _first(old, new, blocks) if a and b else (0, "", ""))
 
 
-def _first(old: Sequence[str], new: Sequence[str]) -> tuple[int, str, str]:
+class _Budget:
+    """What a comparison may still cost, so that a tree that was rewritten takes no longer than a line."""
+
+    def __init__(self) -> None:
+        self._shown, self._judged = _MOST_IN_ALL, _MOST_JUDGED
+
+    def allows(self, chars: int) -> bool:
+        """Tell whether so much may be looked into for comments."""
+        self._judged -= chars
+        return self._judged >= 0
+
+    def cut(self, lines: list[str]) -> str:
+        """Return a diff as text, and say so where it is cut."""
+        text = "\n".join(lines[:_MOST_LINES])
+        most = min(_MOST_CHARS, self._shown)
+        self._shown -= min(len(text), most)
+        return text[:most] + ("\n… (there is more)" if len(lines) > _MOST_LINES or len(text) > most else "")
+
+
+def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
+    """Return what differs, in one piece where matching lines would take too long."""
+    head, most = 0, min(len(old), len(new))
+    while head < most and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < most - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    a, b = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not a and not b:
+        return []
+    if len(a) * len(b) > _MOST_WORK:
+        return [(head, head + len(a), head, head + len(b))]
+    codes = difflib.SequenceMatcher(None, a, b).get_opcodes()
+    return [(i + head, until + head, j + head, end + head) for tag, i, until, j, end in codes if tag != "equal"]
+
+
+def _unified(path: str, old: Sequence[str], new: Sequence[str], blocks: Sequence[Block]) -> list[str]:
+    lines = [f"--- {path}", f"+++ {path}"] if blocks else []
+    groups: list[list[Block]] = []
+    for block in blocks:
+        if groups and block[0] - groups[-1][-1][1] <= 2 * _CONTEXT:
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    for group in groups:
+        i, j = max(0, group[0][0] - _CONTEXT), max(0, group[0][2] - _CONTEXT)
+        until, end = min(len(old), group[-1][1] + _CONTEXT), min(len(new), group[-1][3] + _CONTEXT)
+        lines.append(f"@@ -{_range(i, until)} +{_range(j, end)} @@")
+        at = i
+        for block in group:
+            lines += [" " + line for line in old[at : block[0]]]
+            lines += ["-" + line for line in old[block[0] : block[1]]]
+            lines += ["+" + line for line in new[block[2] : block[3]]]
+            at = block[1]
+        lines += [" " + line for line in old[at:until]]
+    return lines
+
+
+def _range(start: int, end: int) -> str:
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def _first(old: Sequence[str], new: Sequence[str], blocks: Sequence[Block]) -> tuple[int, str, str]:
     """Return the first change that is more than a comment or a blank line, or else the first."""
     found = []
-    for tag, i, until, j, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            gone, come = [line.strip() for line in old[i:until]], [line.strip() for line in new[j:end]]
-            found.append((j + 1, next(filter(_says, gone), ""), next(filter(_says, come), "")))
-    return next((one for one in found if one[1] or one[2]), found[0] if found else (0, "", ""))
+    for i, until, j, end in blocks:
+        gone, come = ((line.strip() for line in part) for part in (old[i:until], new[j:end]))
+        found.append((j + 1, next(filter(_says, gone), ""), next(filter(_says, come), "")))
+        if found[-1][1] or found[-1][2]:
+            return found[-1]
+    return found[0] if found else (0, "", "")
 
 
 def _says(line: str) -> bool:

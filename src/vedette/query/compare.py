@@ -147,7 +147,11 @@ def brief(view: RunView) -> dict[str, Any]:
 def cells(key: Key) -> list[str]:
     """Return a key's values as they are shown, nothing where a run has none."""
     gone = set(key.missing)
-    return ["" if place in gone else shown(value) for place, value in enumerate(key.values)]
+    told = [
+        " ".join(map(str, one)) if key.key == "argv" and isinstance(one, list) else one
+        for one in key.values  # noqa: PD011 - no DataFrame
+    ]
+    return ["" if place in gone else shown(value) for place, value in enumerate(told)]
 
 
 def _compared(attrs: Mapping[str, Value]) -> dict[str, Value]:

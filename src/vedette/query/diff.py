@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ Read = Callable[[str], bytes | None]  # the bytes of a digest, where they are to
 _HARDWARE = ("host", "cpu.model", "cpu.count", "memory_bytes", "gpu.names", "gpu.driver", "os", "python")
 _GIT = ("git.commit", "git.branch", "git.dirty", "git.remote")
 _MOST_SHOWN = 60
+_HEX = re.compile("[0-9a-f]{32,}")
 
 
 class Pair(Struct, frozen=True):
@@ -154,7 +156,9 @@ def token(value: Value) -> Any:
 
 def shown(value: Value) -> str:
     """Return a value as it is said in a sentence or a cell: short, and an empty text visible."""
-    if isinstance(value, str):
+    if isinstance(value, str) and _HEX.fullmatch(value):
+        text = value[:12] + "…"
+    elif isinstance(value, str):
         text = value if value.strip() == value and value else json.dumps(value, ensure_ascii=False)
     elif isinstance(value, float):
         text = f"{value:.10g}"

@@ -72,7 +72,8 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         some = ", ".join(str(one) for one in attrs.get("code.left_out_names") or [])
         missing.append(f"{count} of its files: {why} ({some})")
     if count := attrs.get("code.masked"):
-        missing.append(f"{count} secrets in its code: they stand as {MASK} there")
+        some = ", ".join(str(one) for one in attrs.get("code.masked_names") or [])
+        missing.append(f"{count} secrets in its code, which stand as {MASK} there ({some})")
     if count := attrs.get("code.changed"):
         missing.append(f"{count} of its files were changed after it began: they are as they were then")
     return missing

@@ -82,7 +82,7 @@ def data(case: Case) -> Iterator[Suspect]:
         if pair.only:
             text = f"data {pair.key} was used {'there' if pair.only == 'a' else 'here'} alone"
         else:
-            text = f"data {pair.key} is not the same: {_digest(pair.a)} there and {_digest(pair.b)} here"
+            text = f"data {pair.key} is not the same: {shown(pair.a)} there and {shown(pair.b)} here"
         yield Suspect("data", pair.key, pair.a, pair.b, 0.8 if pair.only else 0.93, text, "data")
 
 
@@ -247,11 +247,6 @@ def _step(a: Value, b: Value) -> float:
         value for value in (a, b) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     ]
     return min(0.03, 0.01 * abs(math.log10(numbers[0] / numbers[1]))) if len(numbers) == 2 else 0.0
-
-
-def _digest(value: Value) -> str:
-    text = str(value)
-    return text[:12] if re.fullmatch(r"[0-9a-f]{32,}", text) else shown(value)
 
 
 def _weigh_code(case: Case, change: CodeChange) -> float:

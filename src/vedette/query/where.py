@@ -23,8 +23,9 @@ from vedette.store import Both, Compare, Either, Not, Where
 
 FIELDS = (
     "state", "name", "id", "cause", "project", "experiment", "notes", "script", "start", "end", "duration", "parent",
-    "star", "description", "host", "python", "os", "cwd", "capture",
+    "description", "host", "python", "os", "cwd", "capture",
 )  # fmt: skip
+_FLAGS = ("star",)
 _TIMES = ("start", "end", "duration")  # the other fields are text
 FAMILIES = ("config.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.")
 
@@ -138,15 +139,15 @@ class _Parser:
             if bare and text.lower() in ("null", "none"):
                 return None
             return _seconds(text) if field == "duration" else _time(text)
-        return text if not bare or (field in FIELDS and field != "star") else _word(text)
+        return text if not bare or field in FIELDS else _word(text)
 
 
 def _field(name: str) -> str:
-    if name in FIELDS or name.startswith(FAMILIES):
+    if name in FIELDS or name in _FLAGS or name.startswith(FAMILIES):
         return name
-    near = difflib.get_close_matches(name, FIELDS, 1)
+    near = difflib.get_close_matches(name, (*FIELDS, *_FLAGS), 1)
     hint = near[0] if near else f"config.{name}"
-    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(FIELDS)}, config.KEY, "
+    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join((*FIELDS, *_FLAGS))}, config.KEY, "
                      "summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
 
 
