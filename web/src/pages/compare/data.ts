@@ -1,0 +1,124 @@
+/** Runs beside each other as the server tells them, and any property of a run by its name. */
+import type { Row, Series } from "../../lib/api";
+import * as format from "../../lib/format";
+
+export type Key = { key: string; differs: boolean; values: unknown[]; missing: number[]; types: string[] };
+export type Metric = { name: string; runs: number; last: unknown[] };
+export type Property = { key: string; values: unknown[] };
+export type Comparison = { runs: Row[]; keys: Key[]; metrics: Metric[]; properties: Property[] };
+
+export const MOST_RUNS = 200; // more of them are no picture
+export const MOST_SERIES = 1000;
+const NONE = "—";
+
+/** A number, also where JSON had to spell it; null where it is none. */
+export function numeric(value: unknown): number | null {
+  if (typeof value === "number") return value;
+  if (value === "nan") return NaN;
+  if (value === "inf") return Infinity;
+  if (value === "-inf") return -Infinity;
+  return null;
+}
+
+/** What is the same value has the same token. */
+export const token = (value: unknown): string => (value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value));
+
+/** A value as it is said in a cell or a legend. */
+export function said(value: unknown): string {
+  if (value === undefined || value === null) return NONE;
+  if (value === "") return "“”";
+  if (Array.isArray(value) && value.every((item) => typeof item === "string" || typeof item === "number")) return value.join(value.length && String(value[0]).startsWith("/") ? " " : ", ");
+  return format.value(value);
+}
+
+/** config.lr is known as lr to whoever wrote it. */
+export const short = (key: string): string => (key.startsWith("config.") ? key.slice(7) : key.startsWith("metric.") ? key.slice(7) : key);
+
+/** All that can be asked of the runs by name. */
+export class Table {
+  readonly places = new Map<string, number>(); // of runs, by id
+  readonly names: string[];
+  #keys = new Map<string, Key>();
+  #last = new Map<string, unknown[]>();
+
+  constructor(readonly of: Comparison) {
+    of.runs.forEach((run, place) => this.places.set(run.id, place));
+    const count = new Map<string, number>();
+    for (const run of of.runs) count.set(run.name, (count.get(run.name) ?? 0) + 1);
+    this.names = of.runs.map((run) => (run.name && count.get(run.name) === 1 ? run.name : `${run.name || "run"} ${run.id.slice(-4)}`));
+    for (const key of of.keys) this.#keys.set(key.key, key);
+    for (const metric of of.metrics) this.#last.set(`metric.${metric.name}`, metric.last);
+  }
+
+  /** The value of a property in the run at a place: a key, metric.NAME (its last value), run, name, state or tags. */
+  value(property: string, place: number): unknown {
+    const key = this.#keys.get(property);
+    if (key) return key.missing.includes(place) ? undefined : key.values[place];
+    const last = this.#last.get(property);
+    if (last) return last[place] ?? undefined;
+    const run = this.of.runs[place];
+    if (property === "run") return this.names[place];
+    if (property === "name") return run.name;
+    if (property === "state") return run.state;
+    if (property === "tags") return run.tags.join(", ");
+    if (property === "duration") return run.duration_s ?? undefined;
+    return undefined;
+  }
+
+  /** Values over all runs. */
+  column(property: string): unknown[] {
+    return this.of.runs.map((_, place) => this.value(property, place));
+  }
+
+  /** Numbers throughout, where there is a value at all. */
+  isNumber(property: string): boolean {
+    let any = false;
+    for (const value of this.column(property)) {
+      if (value === undefined || value === null) continue;
+      if (numeric(value) === null) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  /** What can tell runs apart: config first, then the rest; a name says nothing that `run` does not. */
+  differing(): string[] {
+    const keys = this.of.properties.map((one) => one.key);
+    const rank = (key: string): number => (key.startsWith("config.") ? 0 : key === "state" || key === "tags" || key === "name" ? 1 : 2);
+    return keys.filter((key) => key !== "name").sort((a, b) => rank(a) - rank(b));
+  }
+
+  /** The config key that parts the runs best, at first sight: several values, yet few enough to tell apart; seeds are no reason. */
+  telling(but = ""): string {
+    const fits = this.of.properties.filter((one) => one.key.startsWith("config.") && one.key !== but && !/seed/i.test(one.key) && one.values.length >= 2 && one.values.length <= 8);
+    return fits.sort((a, b) => b.values.length - a.values.length)[0]?.key ?? "";
+  }
+
+  /** Axes of scatter and parallel coordinates: config keys that differ, last values, and how long it took. */
+  measurable(): string[] {
+    const keys = this.of.keys.filter((one) => one.differs && one.values.every((v) => typeof v !== "object" || v === null)).map((one) => one.key);
+    const config = keys.filter((key) => key.startsWith("config."));
+    const others = keys.filter((key) => !key.startsWith("config."));
+    return [...config, ...this.of.metrics.map((one) => `metric.${one.name}`), "duration", ...others];
+  }
+}
+
+/** The value of a property for one series of a run. */
+export function valueOf(table: Table, series: Series, property: string): unknown {
+  if (property === "metric") return series.name;
+  if (property.startsWith("series.")) return series.tags[property.slice(7)];
+  return table.value(property, table.places.get(series.run) ?? -1);
+}
+
+/** Distinct values in the order in which a person expects them: numbers by size, text by letters, nothing last. */
+export function distinct(values: unknown[]): unknown[] {
+  const found = new Map<string, unknown>();
+  for (const value of values) found.set(token(value), value);
+  const rank = (value: unknown): number => (value === undefined || value === null ? 2 : numeric(value) === null ? 1 : 0);
+  return [...found.values()].sort((a, b) => {
+    if (rank(a) !== rank(b)) return rank(a) - rank(b);
+    const [x, y] = [numeric(a), numeric(b)];
+    if (x !== null && y !== null) return x - y;
+    return said(a).localeCompare(said(b), undefined, { numeric: true });
+  });
+}

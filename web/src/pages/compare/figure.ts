@@ -1,0 +1,167 @@
+/** The picture of facets: where each panel lies, and how it is drawn, on the screen as in a file. */
+import type { Curve, Facets, Panel } from "./facets";
+import { told } from "./facets";
+import type { Pen } from "./pen";
+import { scale, ticks, type Scale } from "./scale";
+
+export type Ink = { ground: string; ink: string; ink2: string; ink3: string; line: string; soft: string; raised: string };
+export type Cell = { panel: Panel; x: number; y: number; w: number; h: number; left: boolean; bottom: boolean; head: string };
+export type Figure = { width: number; height: number; cells: Cell[]; facets: Facets; log: boolean; seconds: boolean; alpha: number; xTitle: string; yTitle: string; rowHeads: { y: number; text: string }[] };
+
+export const INKS: Record<"light" | "dark", Ink> = {
+  light: { ground: "#ffffff", ink: "#1c1e21", ink2: "#55595f", ink3: "#6e737a", line: "#dfdfdb", soft: "#ececea", raised: "#ffffff" },
+  dark: { ground: "#1b1d20", ink: "#e7e8ea", ink2: "#a9adb3", ink3: "#8b9098", line: "#303439", soft: "#282b30", raised: "#1b1d20" },
+};
+
+const LEFT = 46;
+const GAP = 14;
+const HEAD = 20;
+const FOOT = 24;
+const TITLE = 18;
+
+export type Shape = { rows: string; cols: string; log: boolean; seconds: boolean; alpha: number; yTitle: string; height?: number };
+
+/** Find a place for each panel in a width; a single row of many columns is broken into several. */
+export function layout(facets: Facets, width: number, shape: Shape): Figure {
+  const wraps = facets.rows.length === 1;
+  const own = new Set(facets.panels.flat().map((panel) => panel.y)).size > 1 && shape.cols === "metric"; // each column has labels of its own
+  const least = wraps ? (width < 520 ? 200 : 240) : 150;
+  const count = facets.cols.length;
+  const room = Math.max(1, Math.floor((width - LEFT) / (least + (own ? LEFT : GAP))));
+  const columns = wraps ? balanced(count, Math.min(count, room)) : count;
+  const lines = wraps ? Math.ceil(count / columns) : facets.rows.length;
+  const between = own ? LEFT : GAP;
+  const full = wraps ? width : Math.max(width, LEFT + count * (least + between));
+  const w = (full - LEFT - 8 - (columns - 1) * between) / columns;
+  const h = shape.height ?? Math.max(150, Math.min(columns === 1 && lines === 1 ? 440 : 260, w * (columns === 1 ? 0.55 : 0.74)));
+  const cells: Cell[] = [];
+  const rowHeads: Figure["rowHeads"] = [];
+  let y = 4;
+  for (let line = 0; line < lines; line++) {
+    const heads = wraps ? Boolean(shape.cols) : line === 0 && Boolean(shape.cols);
+    if (!wraps) {
+      rowHeads.push({ y: y + 13, text: told(shape.rows, facets.rows[line]) });
+      y += TITLE;
+    } else if (shape.rows) {
+      if (line === 0) rowHeads.push({ y: y + 13, text: told(shape.rows, facets.rows[0]) });
+      if (line === 0) y += TITLE;
+    }
+    if (heads) y += HEAD;
+    for (let column = 0; column < columns; column++) {
+      const at = wraps ? line * columns + column : column;
+      if (at >= count) break;
+      const panel = facets.panels[wraps ? 0 : line][at];
+      const bottom = wraps ? at + columns >= count : line === lines - 1;
+      cells.push({ panel, x: LEFT + column * (w + between), y, w, h, left: column === 0 || own, bottom, head: heads ? told(shape.cols, facets.cols[at]) : "" });
+    }
+    y += h + (line === lines - 1 ? FOOT : wraps && (line + 2) * columns > count ? FOOT + 2 : 12);
+  }
+  return { width: full, height: y + 16, cells, facets, log: shape.log, seconds: shape.seconds, alpha: shape.alpha, xTitle: shape.seconds ? "time since the start" : "step", yTitle: shape.yTitle, rowHeads };
+}
+
+/** As few columns as keep the number of lines: 7 in 5 columns are better 4 and 3. */
+function balanced(count: number, most: number): number {
+  return Math.ceil(count / Math.ceil(count / most));
+}
+
+export function scales(figure: Figure, cell: Cell): { x: Scale; y: Scale } {
+  return {
+    x: scale(figure.facets.x, cell.x, cell.x + cell.w),
+    y: scale(cell.panel.y, cell.y + cell.h, cell.y, figure.log),
+  };
+}
+
+/** Draw it; curves that are not lit step back while some are. */
+export function draw(pen: Pen, figure: Figure, ink: Ink, lit: ((curve: Curve) => boolean) | null = null): void {
+  for (const { y, text } of figure.rowHeads) pen.text(LEFT, y, text, { color: ink.ink, weight: 600, size: 12, most: figure.width - LEFT - 8 });
+  for (const cell of figure.cells) drawCell(pen, figure, cell, ink, lit);
+  pen.text(LEFT + (figure.width - LEFT) / 2, figure.height - 4, figure.xTitle, { color: ink.ink3, anchor: "middle" });
+  if (figure.yTitle) pen.text(11, figure.height / 2 - 10, figure.yTitle, { color: ink.ink3, anchor: "middle", turn: true, most: figure.height - 30 });
+}
+
+function drawCell(pen: Pen, figure: Figure, cell: Cell, ink: Ink, lit: ((curve: Curve) => boolean) | null): void {
+  const { x, y, w, h, panel } = cell;
+  const by = scales(figure, cell);
+  if (cell.head) pen.text(x, y - 6, cell.head, { color: ink.ink2, weight: 550, size: 11.5, most: w });
+  for (const tick of ticks(by.y, Math.max(2, h / 42))) {
+    const at = Math.round(by.y.at(tick.value)) + 0.5;
+    pen.line([x, x + w], [at, at], { color: ink.soft, width: 1 });
+    if (cell.left) pen.text(x - 6, at + 3.5, tick.label, { color: ink.ink3, anchor: "end", size: 10.5 });
+  }
+  for (const tick of ticks(by.x, Math.max(2, w / 76), figure.seconds ? "seconds" : "number")) {
+    if (!figure.seconds && !Number.isInteger(tick.value)) continue;
+    const at = Math.round(by.x.at(tick.value)) + 0.5;
+    pen.line([at, at], [y, y + h], { color: ink.soft, width: 1 });
+    // At its ends a label keeps to its own panel, for those of its neighbour.
+    const half = tick.label.length * 3.2;
+    const anchor = at + half > x + w ? "end" : at - half < x ? "start" : "middle";
+    if (cell.bottom) pen.text(anchor === "end" ? Math.min(at + 8, x + w) : anchor === "start" ? Math.max(at - 4, x) : at, y + h + 14, tick.label, { color: ink.ink3, anchor, size: 10.5 });
+  }
+  pen.line([x, x + w], [y + h + 0.5, y + h + 0.5], { color: ink.line, width: 1 });
+  if (panel.curves.length === 0) {
+    pen.text(x + w / 2, y + h / 2, "no such runs", { color: ink.ink3, anchor: "middle" });
+    return;
+  }
+  pen.within(x, y - 2, w, h + 4, () => {
+    const order = lit ? [...panel.curves].sort((a, b) => Number(lit(a)) - Number(lit(b))) : panel.curves;
+    for (const curve of order) {
+      const shown = !lit || lit(curve);
+      const alpha = figure.alpha * (shown ? 1 : 0.12);
+      const xs = pixels(curve.x, by.x);
+      if (curve.low && curve.high) {
+        const floor = (column: ArrayLike<number>): Float64Array => pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
+        pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.2 * alpha);
+      }
+      if (curve.raw) pen.line(xs, pixels(curve.raw, by.y), { color: curve.color, width: 1, alpha: alpha * 0.2 });
+      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: lit && shown ? 2 : curve.low ? 1.8 : panel.curves.length > 12 ? 1.1 : 1.4, dash: curve.dash, alpha });
+      if (curve.x.length === 1) pen.dot(xs[0], by.y.at(curve.y[0]), 3, curve.color, alpha);
+    }
+    for (const curve of order) if (!lit || lit(curve)) for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
+  });
+}
+
+/** Marks that lie on each other are one. */
+function thinned(places: number[]): number[] {
+  const found: number[] = [];
+  for (const place of places.sort((a, b) => a - b)) if (found.length === 0 || place - found[found.length - 1] >= 9) found.push(place);
+  return found;
+}
+
+function pixels(values: ArrayLike<number>, by: Scale): Float64Array {
+  return Float64Array.from(values, (value) => by.at(value));
+}
+
+export type Near = { cell: Cell; curve: Curve; at: number; px: number; py: number };
+
+/** The curve nearest to a place in the picture, within reach. */
+export function near(figure: Figure, px: number, py: number, reach = 28): Near | null {
+  const cell = figure.cells.find((one) => px >= one.x - 4 && px <= one.x + one.w + 4 && py >= one.y - 8 && py <= one.y + one.h + 8);
+  if (!cell) return null;
+  const by = scales(figure, cell);
+  const value = by.x.back(px);
+  let best: Near | null = null;
+  let least = reach;
+  for (const curve of cell.panel.curves) {
+    const i = closest(curve.x, value);
+    if (i < 0) continue;
+    for (let j = Math.max(0, i - 1); j <= Math.min(curve.x.length - 1, i + 1); j++) {
+      const [qx, qy] = [by.x.at(curve.x[j]), by.y.at(curve.y[j])];
+      const off = Math.hypot((qx - px) * 0.6, qy - py);
+      if (off < least) {
+        least = off;
+        best = { cell, curve, at: j, px: qx, py: qy };
+      }
+    }
+  }
+  return best;
+}
+
+function closest(x: ArrayLike<number>, value: number): number {
+  let [low, high] = [0, x.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (x[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return x.length === 0 ? -1 : Math.abs(x[low] - value) <= Math.abs((x[high] ?? Infinity) - value) ? low : high;
+}

@@ -1,0 +1,201 @@
+/** What draws: the same calls make a canvas on the screen, or SVG in a file. */
+
+export type Stroke = { color: string; width?: number; dash?: number[]; alpha?: number };
+export type Text = { color: string; size?: number; anchor?: "start" | "middle" | "end"; weight?: number; turn?: boolean; most?: number };
+
+export interface Pen {
+  /** A line through points; NaN in y breaks it. */
+  line(x: ArrayLike<number>, y: ArrayLike<number>, stroke: Stroke): void;
+  /** What lies between two lines. */
+  band(x: ArrayLike<number>, low: ArrayLike<number>, high: ArrayLike<number>, color: string, alpha: number): void;
+  rect(x: number, y: number, w: number, h: number, fill: string, alpha?: number): void;
+  dot(x: number, y: number, r: number, fill: string, alpha?: number, ring?: string): void;
+  triangle(x: number, y: number, size: number, fill: string): void;
+  text(x: number, y: number, text: string, style: Text): void;
+  /** Draw within a box alone. */
+  within(x: number, y: number, w: number, h: number, draw: () => void): void;
+}
+
+const FONT = '"Inter", "Segoe UI", system-ui, "Liberation Sans", sans-serif';
+
+export class CanvasPen implements Pen {
+  constructor(readonly ctx: CanvasRenderingContext2D) {}
+
+  line(x: ArrayLike<number>, y: ArrayLike<number>, { color, width = 1.5, dash = [], alpha = 1 }: Stroke): void {
+    const { ctx } = this;
+    ctx.globalAlpha = alpha;
+    ctx.strokeStyle = color;
+    ctx.lineWidth = width;
+    ctx.lineJoin = "round";
+    ctx.setLineDash(dash);
+    ctx.beginPath();
+    let down = false;
+    for (let i = 0; i < x.length; i++) {
+      if (Number.isNaN(y[i])) down = false;
+      else if (down) ctx.lineTo(x[i], y[i]);
+      else {
+        ctx.moveTo(x[i], y[i]);
+        down = true;
+      }
+    }
+    ctx.stroke();
+    ctx.globalAlpha = 1;
+    ctx.setLineDash([]);
+  }
+
+  band(x: ArrayLike<number>, low: ArrayLike<number>, high: ArrayLike<number>, color: string, alpha: number): void {
+    const { ctx } = this;
+    ctx.globalAlpha = alpha;
+    ctx.fillStyle = color;
+    for (const [from, to] of pieces(low, high)) {
+      ctx.beginPath();
+      for (let i = from; i < to; i++) ctx.lineTo(x[i], high[i]);
+      for (let i = to - 1; i >= from; i--) ctx.lineTo(x[i], low[i]);
+      ctx.fill();
+    }
+    ctx.globalAlpha = 1;
+  }
+
+  rect(x: number, y: number, w: number, h: number, fill: string, alpha = 1): void {
+    this.ctx.globalAlpha = alpha;
+    this.ctx.fillStyle = fill;
+    this.ctx.fillRect(x, y, w, h);
+    this.ctx.globalAlpha = 1;
+  }
+
+  dot(x: number, y: number, r: number, fill: string, alpha = 1, ring?: string): void {
+    const { ctx } = this;
+    ctx.globalAlpha = alpha;
+    ctx.fillStyle = fill;
+    ctx.beginPath();
+    ctx.arc(x, y, r, 0, 2 * Math.PI);
+    ctx.fill();
+    if (ring) {
+      ctx.strokeStyle = ring;
+      ctx.lineWidth = 1.5;
+      ctx.stroke();
+    }
+    ctx.globalAlpha = 1;
+  }
+
+  triangle(x: number, y: number, size: number, fill: string): void {
+    const { ctx } = this;
+    ctx.fillStyle = fill;
+    ctx.beginPath();
+    ctx.moveTo(x - size, y);
+    ctx.lineTo(x + size, y);
+    ctx.lineTo(x, y - size * 1.7);
+    ctx.fill();
+  }
+
+  text(x: number, y: number, text: string, { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text): void {
+    const { ctx } = this;
+    ctx.font = `${weight} ${size}px ${FONT}`;
+    ctx.fillStyle = color;
+    ctx.textAlign = anchor === "middle" ? "center" : anchor;
+    ctx.textBaseline = "alphabetic";
+    let shown = text;
+    if (most) while (shown.length > 2 && ctx.measureText(shown).width > most) shown = `${shown.slice(0, -2).trimEnd()}…`;
+    ctx.save();
+    ctx.translate(x, y);
+    if (turn) ctx.rotate(-Math.PI / 2);
+    ctx.fillText(shown, 0, 0);
+    ctx.restore();
+  }
+
+  within(x: number, y: number, w: number, h: number, draw: () => void): void {
+    this.ctx.save();
+    this.ctx.beginPath();
+    this.ctx.rect(x, y, w, h);
+    this.ctx.clip();
+    draw();
+    this.ctx.restore();
+  }
+}
+
+export class SvgPen implements Pen {
+  #parts: string[] = [];
+  #clips = 0;
+  readonly #name = `c${Math.random().toString(36).slice(2, 8)}`; // of clips, unlike those of another picture in the same file
+
+  line(x: ArrayLike<number>, y: ArrayLike<number>, { color, width = 1.5, dash = [], alpha = 1 }: Stroke): void {
+    let d = "";
+    let down = false;
+    for (let i = 0; i < x.length; i++) {
+      if (Number.isNaN(y[i])) down = false;
+      else {
+        d += `${down ? "L" : "M"}${n(x[i])} ${n(y[i])}`;
+        down = true;
+      }
+    }
+    if (!d) return;
+    const more = (dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "") + (alpha < 1 ? ` stroke-opacity="${n(alpha)}"` : "");
+    this.#parts.push(`<path d="${d}" fill="none" stroke="${escape(color)}" stroke-width="${width}" stroke-linejoin="round"${more}/>`);
+  }
+
+  band(x: ArrayLike<number>, low: ArrayLike<number>, high: ArrayLike<number>, color: string, alpha: number): void {
+    for (const [from, to] of pieces(low, high)) {
+      const points: string[] = [];
+      for (let i = from; i < to; i++) points.push(`${n(x[i])},${n(high[i])}`);
+      for (let i = to - 1; i >= from; i--) points.push(`${n(x[i])},${n(low[i])}`);
+      this.#parts.push(`<polygon points="${points.join(" ")}" fill="${escape(color)}" fill-opacity="${n(alpha)}"/>`);
+    }
+  }
+
+  rect(x: number, y: number, w: number, h: number, fill: string, alpha = 1): void {
+    this.#parts.push(`<rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}/>`);
+  }
+
+  dot(x: number, y: number, r: number, fill: string, alpha = 1, ring?: string): void {
+    const edge = ring ? ` stroke="${escape(ring)}" stroke-width="1.5"` : "";
+    this.#parts.push(`<circle cx="${n(x)}" cy="${n(y)}" r="${n(r)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}${edge}/>`);
+  }
+
+  triangle(x: number, y: number, size: number, fill: string): void {
+    this.#parts.push(`<path d="M${n(x - size)} ${n(y)}L${n(x + size)} ${n(y)}L${n(x)} ${n(y - size * 1.7)}Z" fill="${escape(fill)}"/>`);
+  }
+
+  text(x: number, y: number, text: string, { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text): void {
+    // Nothing measures text in a file: a letter is a little over half as wide as it is high.
+    const room = most ? Math.max(2, Math.floor(most / (size * 0.56))) : Infinity;
+    const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
+    const turned = turn ? ` transform="rotate(-90 ${n(x)} ${n(y)})"` : "";
+    this.#parts.push(`<text x="${n(x)}" y="${n(y)}" font-size="${size}" font-weight="${weight}" fill="${escape(color)}" text-anchor="${anchor}"${turned}>${escape(shown)}</text>`);
+  }
+
+  within(x: number, y: number, w: number, h: number, draw: () => void): void {
+    const id = `${this.#name}-${this.#clips++}`;
+    this.#parts.push(`<clipPath id="${id}"><rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"/></clipPath><g clip-path="url(#${id})">`);
+    draw();
+    this.#parts.push("</g>");
+  }
+
+  /** The picture as a file. */
+  done(width: number, height: number, ground: string, title: string): string {
+    return (
+      `<svg xmlns="http://www.w3.org/2000/svg" width="${n(width)}" height="${n(height)}" viewBox="0 0 ${n(width)} ${n(height)}" role="img" font-family="${escape(FONT)}">` +
+      `<title>${escape(title)}</title><rect width="100%" height="100%" fill="${escape(ground)}"/>${this.#parts.join("")}</svg>`
+    );
+  }
+}
+
+/** Text that is safe in XML and HTML, also within quotes. */
+export function escape(text: string): string {
+  const safe: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd").replace(/[&<>"']/g, (one) => safe[one]);
+}
+
+const n = (value: number): string => String(Math.round(value * 100) / 100);
+
+/** Stretches in which both edges are numbers. */
+function* pieces(low: ArrayLike<number>, high: ArrayLike<number>): Generator<[number, number]> {
+  let from = -1;
+  for (let i = 0; i <= low.length; i++) {
+    const there = i < low.length && !Number.isNaN(low[i]) && !Number.isNaN(high[i]);
+    if (there && from < 0) from = i;
+    if (!there && from >= 0) {
+      yield [from, i];
+      from = -1;
+    }
+  }
+}
