@@ -225,7 +225,7 @@ class Blobs:
             os.makedirs(os.path.dirname(away), mode=0o700, exist_ok=True)
             os.rename(path, away)
             if os.lstat(away).st_mtime > time.time() - young_s:
-                os.rename(away, path)
+                _put_back(away, path)
                 return False
             os.unlink(away)
         except OSError:
@@ -237,7 +237,7 @@ class Blobs:
         going = os.path.join(self.root, _GOING)
         for digest in filter(is_digest, _names(going)):
             with contextlib.suppress(OSError):
-                os.rename(os.path.join(going, digest), self.path(digest))
+                _put_back(os.path.join(going, digest), self.path(digest))
         for folder, patience in ((_NEW, 6), (_PARTS, 144)):  # a cut link may take a day to be mended
             for name in _names(os.path.join(self.root, folder)):
                 path = os.path.join(self.root, folder, name)
@@ -349,6 +349,18 @@ def _copy(source: int, target: int, size: int) -> None:
     while done < size and (data := os.pread(source, min(_PIECE, size - done), done)):
         _write(target, data)
         done += len(data)
+
+
+def _put_back(away: str, path: str) -> None:
+    """Move a file back, unless somebody has put another there meanwhile: that one is the younger."""
+    try:
+        os.link(away, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links
+        os.rename(away, path)
+        return
+    os.unlink(away)
 
 
 def _unlink(path: str) -> None:

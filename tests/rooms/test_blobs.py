@@ -132,17 +132,32 @@ def test_a_blob_that_was_saved_of_late_is_not_removed(blobs):
     assert blobs.size(digest) is None
 
 
-def careless(blobs, digest):
-    """Remove a blob that was old a moment ago, as `remove` must not."""
-    if (found := [one for one in blobs.all() if one.digest == digest]) and found[0].saved < time.time() - 60:
-        time.sleep(0.003)
-        os.unlink(blobs.path(digest))
+class Careless:
+    """Removes a blob that was old a moment ago, as `remove` must not; it lets another save it in between."""
+
+    def __init__(self):
+        self.looked, self.saved, self.removed = (threading.Event() for _ in range(3))
+
+    def __call__(self, blobs, digest):
+        if not self.removed.is_set() and any(found.saved < time.time() - 60 for found in blobs.all()):
+            self.looked.set()
+            self.saved.wait(30)
+            os.unlink(blobs.path(digest))
+            self.removed.set()
+
+    def between(self, blobs):
+        self.looked.wait(30)
+        blobs.keep(DATA)
+        self.saved.set()
+        self.removed.wait(30)
 
 
-def contend(blobs, remove, rounds):
+DATA = b"contended"
+
+
+def contend(blobs, remove, save, rounds):
     """Save the same old bytes again and again while another removes what is old; return how often they were lost."""
-    data = b"contended"
-    digest, _ = blobs.keep(data)
+    digest, _ = blobs.keep(DATA)
     over = threading.Event()
 
     def sweep():
@@ -157,14 +172,11 @@ def contend(blobs, remove, rounds):
         for _ in range(rounds):
             with contextlib.suppress(OSError):
                 os.utime(blobs.path(digest), (0, 0))  # as if saved long ago
-            time.sleep(0.002)
-            blobs.keep(data)
+            save(blobs)
             patience = time.monotonic() + 2  # it may be away for a blink, on its way back
-            while blobs.size(digest) is None and time.monotonic() < patience:
+            while (here := blobs.size(digest)) is None and time.monotonic() < patience:
                 time.sleep(0.001)
-            lost += blobs.size(digest) is None
-            if lost and remove is careless:
-                break
+            lost += here is None
     finally:
         over.set()
         sweeper.join()
@@ -173,8 +185,9 @@ def contend(blobs, remove, rounds):
 
 def test_saving_and_removing_at_once_never_lose_what_was_saved(blobs):
     """Whoever has saved bytes finds them afterwards, though another removes what is old; a careless one is caught."""
-    assert contend(blobs, lambda blobs, digest: blobs.remove(digest), 300) == 0
-    assert contend(blobs, careless, 300) > 0
+    assert contend(blobs, lambda blobs, digest: blobs.remove(digest), lambda blobs: blobs.keep(DATA), 300) == 0
+    careless = Careless()
+    assert contend(blobs, careless, careless.between, 1) == 1
 
 
 def test_what_a_dead_hub_was_about_to_remove_comes_back_and_old_leftovers_go(blobs):
