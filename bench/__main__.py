@@ -12,11 +12,14 @@ from bench import report
 PARTS = {
     "log": ("log", "rounds"),
     "logging": ("logging_calls", "rounds"),
+    "save": ("save", "rounds"),
     "ingest": ("ingest", "rounds"),
     "disk": ("disk", ""),
     "reads": ("reads", "rounds"),
+    "compare": ("compare", "rounds"),
     "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
+    "capture": ("capture", "rounds"),
     "workload": ("workload", "pairs"),
     "run": ("run", "rounds"),
     "fork": ("fork", "processes of each kind"),
@@ -34,6 +37,7 @@ PARTS = {
     "console": ("console", "rounds"),
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
     "sinks": ("sinks", "rounds"),
+    "web": ("web", "rounds of each question"),
 }
 
 

@@ -16,6 +16,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("VEDETTE_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("VEDETTE_CAPTURE_ENABLE", "false")  # a program for each run: those who want it say so
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ def loaded(code, unwanted, **environ):
 def test_all_is_sorted_and_complete():
     """`__all__` is the surface as it is agreed on, sorted."""
     assert vedette.__all__ == [
-        "Progress", "Usage", "ask", "finish", "get", "init", "log", "mark", "metric", "monitored", "runs",
-        "series", "track",
+        "Progress", "Usage", "ask", "compare", "diff", "finish", "get", "init", "log", "mark", "metric", "monitored",
+        "runs", "save", "series", "track", "use",
     ]  # fmt: skip
     assert vedette.__all__ == sorted(vedette.__all__)
 

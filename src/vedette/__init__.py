@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from vedette.app import get, runs
+    from vedette.app import compare, diff, get, runs
     from vedette.client.ask import ask
     from vedette.client.attrs import Attrs
     from vedette.client.current import finish, init, log, mark, metric, save, series, use
@@ -31,7 +31,7 @@ _HOMES = {
     "vedette.client.progress": ("Progress", "track"),
     "vedette.client.usage": ("Usage",),
     "vedette.monitor.around": ("monitored",),
-    "vedette.app": ("get", "runs"),
+    "vedette.app": ("compare", "diff", "get", "runs"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -39,6 +39,8 @@ __all__ = [
     "Progress",
     "Usage",
     "ask",
+    "compare",
+    "diff",
     "finish",
     "get",
     "init",

@@ -1,24 +1,29 @@
-"""Reading a home from another process: `vedette.runs`, `vedette.get`, and what the command line stands on.
+"""Reading a home from another process: `vedette.runs`, `get`, `diff`, `compare`, and what the commands stand on.
 
 A reader asks the hub to seal first, so that it sees all that was logged until now; where no hub can be had it
 reads what is there, and says so.
 """
 
+import hashlib
 import os
 import select
 import socket
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from vedette import settings, wire
-from vedette.errors import FormatError, HubError, NotFoundError, TakeInError
+from vedette.blobs import Blobs
+from vedette.errors import FormatError, HubError, NotFoundError, TakeInError, VedetteError
 from vedette.home import Home
 from vedette.model import Command, new_id
 from vedette.query import runs as query_runs
 from vedette.query import usage
+from vedette.query.compare import Comparison
+from vedette.query.compare import compare as query_compare
+from vedette.query.explain import Explanation, explain
 from vedette.query.runs import RunView
 from vedette.segment import file_size
 from vedette.store.sqlite import open_reader
@@ -28,6 +33,7 @@ _START_PATIENCE_S = 10.0
 _HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
 _DIAL_AGAIN_S = 0.5
 _ANSWER_EXPIRES_S = 60
+_MOST_READ = 64 << 20  # of what is kept by digest
 _ANSWER_PATIENCE_S = 60.0  # it may have much to seal
 
 
@@ -55,6 +61,43 @@ def get(run: str, home: str | None = None) -> RunView:
     """Return the run with this id, unique prefix of an id, or name."""
     chosen = settings.load({"home": home})
     return query_runs.view(_open(chosen), run, lost_after_s=chosen.lost_after_s)
+
+
+def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> Explanation:
+    """Return how run `b` differs from run `a`, with the most likely causes first; each is a RunView, id or name."""
+    chosen = settings.load({"home": home})
+    views = _views([a, b], chosen)
+    return explain(views[0], views[1], blob_reader(Home.of(chosen)))
+
+
+def compare(runs: Sequence[str | RunView], home: str | None = None) -> Comparison:
+    """Return runs beside each other: which keys differ, and their metrics; each is a RunView, id or name."""
+    words = [runs] if isinstance(runs, str | RunView) else list(runs)
+    return query_compare(_views(words, settings.load({"home": home})))
+
+
+def blob_reader(home: Home) -> Callable[[str], bytes | None]:
+    """Return what reads the bytes of a digest, or None where they are not here, or are no longer what they were."""
+    blobs = Blobs(home)
+
+    def read(digest: str) -> bytes | None:
+        try:
+            with blobs.open(digest) as file:
+                data = file.read(_MOST_READ)
+        except (OSError, VedetteError):
+            return None
+        return data if hashlib.sha256(data).hexdigest() == digest else None
+
+    return read
+
+
+def _views(runs: Sequence[str | RunView], chosen: settings.Settings) -> list[RunView]:
+    """Return runs; those that are named are looked up in one look at the home."""
+    if all(isinstance(run, RunView) for run in runs):
+        return [run for run in runs if isinstance(run, RunView)]
+    store = _open(chosen)
+    lost_after_s = chosen.lost_after_s
+    return [run if isinstance(run, RunView) else query_runs.view(store, run, lost_after_s=lost_after_s) for run in runs]
 
 
 def _open(chosen: settings.Settings) -> SqliteReader:

@@ -5,7 +5,7 @@ import msgspec
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # to be shown; SVG is a program, and is none of them
 TEXTS = ("text/plain", "application/json")
 OTHER = "application/octet-stream"
-HEAD_BYTES = 1 << 20  # of a blob that are looked at
+HEAD_BYTES = 1 << 16  # of a blob that are looked at
 
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -13,7 +13,9 @@ _SIGNS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_IN_NO_TEXT = bytes(range(7)) + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"  # escapes of colours may be
+_IN_NO_TEXT = (
+    bytes(range(9)) + b"\x0b" + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"
+)  # escapes of colours may be
 
 
 def media_of(head: bytes, *, whole: bool = True) -> str:

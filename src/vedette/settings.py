@@ -76,6 +76,17 @@ class Logs(Struct, frozen=True, forbid_unknown_fields=True):
     output: bool = True  # lines of stdout and stderr
 
 
+class Capture(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is taken down of what a run is made of, by a program beside it."""
+
+    enable: bool = True
+    code: bool = True  # the files of the working tree, or of the script's directory
+    max_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 64 << 20  # of all files of a run's code
+    max_file_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 4 << 20  # of one of them
+    max_files: Annotated[int, Meta(ge=0, le=1 << 20)] = 10_000
+    env: str = ""  # more variables than those of the list, with commas between; * at the end for any that begin so
+
+
 class Console(Struct, frozen=True, forbid_unknown_fields=True):
     """The live view in the terminal of a run's main process."""
 
@@ -95,6 +106,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     keep: Keep = Keep()
     usage: Usage = Usage()
     logs: Logs = Logs()
+    capture: Capture = Capture()
     console: Console = Console()
 
 

@@ -522,6 +522,32 @@ def test_what_a_series_comes_to(store, values, low, high, last):
     assert repr([float(value) for value in values]) == repr([float(value) for value in points.value])
 
 
+def test_files(store):
+    """Files come back by their keys, of a span with its parts or of all, some at a time, each once."""
+    said = [
+        Blob("r1", T, "b", "d1", 1, "text/plain"),
+        Blob("r1/1/p", T + 1, "a", "d2", 2),
+        Blob("r10", T, "a", "d3", 3),
+        Blob("r1", T + 2, "b", "d4", 4),
+    ]
+    store.keep([facts(*said)])
+    store.keep([facts(*said)])
+    rows = store.blobs("r1")
+    assert [(row.span, row.name, row.digest, row.size, row.media, row.t, row.n) for row in rows] == [
+        ("r1", "b", "d1", 1, "text/plain", T, 1),
+        ("r1", "b", "d4", 4, "", T + 2, 4),
+        ("r1/1/p", "a", "d2", 2, "", T + 1, 2),
+    ]
+    everything = store.blobs()
+    assert [row.digest for row in everything] == ["d1", "d4", "d2", "d3"]
+    paged, after = [], None
+    while some := store.blobs(after=after, limit=1):
+        paged += some
+        after = some[-1].key
+    assert paged == everything
+    assert store.blobs("r2") == []
+
+
 def test_last_values(store):
     """The last value of each series without tags comes by span and name, NaN as NaN; of some spans or of all."""
     store.keep([samples([1.0, 2.0]), samples([math.nan], name="acc", first=3), samples([5], span="r2", first=4)])

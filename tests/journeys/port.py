@@ -26,7 +26,7 @@ FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
     | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
 )  # fmt: skip
-FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done
+FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done | wire.AskBlobs | wire.Piece
 
 _numbers = itertools.count()
 

@@ -32,6 +32,8 @@ NUMBERS = st.floats(allow_nan=False) | INTS | st.booleans()
 SAMPLES = st.builds(
     Sample, TIMES, INTS, st.dictionaries(TEXT, NUMBERS, max_size=5), TEXT, st.dictionaries(TEXT, TEXT, max_size=3)
 )
+DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
+SIZES = st.integers(0, 1 << 60)
 MESSAGES = (
     st.builds(wire.Hello, INTS, TEXT)
     | st.builds(wire.Seal, TEXT)
@@ -46,6 +48,9 @@ MESSAGES = (
     )
     | st.builds(wire.Change, st.lists(TEXT), st.lists(TEXT), st.lists(TEXT), st.booleans())
     | st.builds(wire.Refused, TEXT)
+    | st.builds(wire.AskBlobs, st.dictionaries(DIGESTS, SIZES, max_size=3))
+    | st.builds(wire.Piece, DIGESTS, SIZES, SIZES, st.binary(min_size=1, max_size=50))
+    | st.builds(wire.HasBlobs, st.dictionaries(DIGESTS, SIZES, max_size=3), st.dictionaries(DIGESTS, TEXT, max_size=3))
 )
 
 

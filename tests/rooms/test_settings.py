@@ -54,6 +54,8 @@ def test_names_are_all_there_is():
         "limits.name_chars": 500,
         "limits.series_per_run": 100_000,
         "limits.points_per_s": 0,
+        "limits.blob_bytes": 4 << 30,
+        "limits.blobs_bytes": 64 << 30,
         "keep.age_d": 0.0,
         "keep.runs": 0,
         "keep.size_bytes": 0,
@@ -63,6 +65,12 @@ def test_names_are_all_there_is():
         "logs.enable": True,
         "logs.level": 20,
         "logs.output": True,
+        "capture.enable": True,
+        "capture.code": True,
+        "capture.max_bytes": 64 << 20,
+        "capture.max_file_bytes": 4 << 20,
+        "capture.max_files": 10_000,
+        "capture.env": "",
         "console.mode": "auto",
     }
 

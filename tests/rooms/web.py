@@ -44,6 +44,7 @@ class Back:
         self.asked.append(("seal", run))
 
     def newest(self, prefix: str) -> list[Newest]:
+        self.asked.append(("newest", prefix))
         return []
 
     def follow(self) -> Iterator[Change]:

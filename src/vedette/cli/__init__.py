@@ -16,8 +16,8 @@ from vedette.version import __version__
 from vedette.views.text import clean
 
 COMMANDS = (
-    "run", "watch", "top", "ui", "monitor", "answer", "ls", "show", "points", "logs", "files", "usage", "sql", "stop",
-    "rm", "export", "sync", "hub", "doctor", "completion",
+    "run", "watch", "top", "ui", "monitor", "answer", "ls", "show", "points", "logs", "files", "usage", "diff",
+    "compare", "sql", "edit", "reproduce", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
 )  # fmt: skip
 
 

@@ -5,8 +5,9 @@ examples:
   vedette ls --where "config.lr > 0.1 and state = failed"
   vedette ls --json | jq '.[].id'
 
---where knows state, name, id, cause, project, experiment, notes, script, start, end, duration, config.KEY,
-summary.KEY, tag.NAME and metric.NAME (the last value); operators = != < <= > >= ~ (contains) in (a, b), and, or, not.
+--where knows state, name, id, cause, project, experiment, notes, script, start, end, duration, star, description, host,
+python, os, cwd, capture, config.KEY, summary.KEY, tag.NAME, metric.NAME (the last value), git.KEY, code.KEY, cpu.KEY,
+gpu.KEY, env.NAME and packages.KEY; operators = != < <= > >= ~ (contains) in (a, b), and, or, not.
 """
 
 import argparse
@@ -74,9 +75,14 @@ def run(args: argparse.Namespace) -> int:
             [view.id, view.name, view.project, view.state, part, moment(view.start_t), duration(view.duration_s),
              shown + more, view.cause or silence(view)]
         )  # fmt: skip
+    if any(view.attrs.get("star") for view in found):
+        headers.insert(2, "STAR")
+        for view, row in zip(found, rows, strict=True):
+            row.insert(2, "*" if view.attrs.get("star") else "")
     if not any(bars.values()):
+        at = headers.index("PART")
         headers.remove("PART")
-        rows = [[*row[:4], *row[5:]] for row in rows]
+        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
     table(
         headers,
         rows,
@@ -127,6 +133,8 @@ def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:
         "heard_t": view.heard_t,
         "tags": view.tags,
         "notes": view.attrs.get("notes"),
+        "star": bool(view.attrs.get("star")),
+        "description": view.attrs.get("description"),
         "config": view.config,
         "summary": dict(summary) | {k[8:]: v for k, v in view.attrs.items() if k.startswith("summary.")},
     }

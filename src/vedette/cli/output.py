@@ -5,7 +5,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from vedette.home import Home
@@ -41,10 +41,12 @@ def table(
     right: Sequence[str] = (),
     shrink: Sequence[str] = (),
     drop: Sequence[str] = (),
+    dim: Container[int] = (),
 ) -> None:
     """Print a table: coloured and fitted to a terminal, else columns that line up, whole.
 
     On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order.
+    The rows whose places are in `dim` are dim.
     """
     headers = [clean(header, one_line=True) for header in headers]
     rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
@@ -73,9 +75,9 @@ def table(
             overflow="ellipsis" if shrink else "fold",
             width=width if shrink else None,
         )
-    for row in rows:
+    for place, row in enumerate(rows):
         shown = [cell for header, cell in zip(headers, row, strict=True) if header in widths]
-        drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in shown))
+        drawn.add_row(*(Text(cell, style="dim" if place in dim else _COLOURS.get(cell, "")) for cell in shown))
     with console.capture() as captured:
         console.print(drawn)
     print("\n".join(line for line in captured.get().splitlines() if Text.from_ansi(line).plain.strip()))

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vedette import masks
 from vedette.errors import NotFoundError, VedetteError
 from vedette.model import looks_like_run
 from vedette.settings import Settings
@@ -95,11 +96,11 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     try:
         begun = own(
             args.settings, resume=again, after=after, parent=os.environ.get("VEDETTE_RUN", ""),
-            script=os.path.basename(command[0]), project=args.project or DEFAULT_PROJECT, experiment=None,
+            command=command, project=args.project or DEFAULT_PROJECT, experiment=None,
             name=args.name, config=config, tags=args.tag, notes="",
         )  # fmt: skip
         journal = begun._journal  # noqa: SLF001 - the launcher speaks in the run's own voice
-        journal.set(journal.process, {"launches": True, "command": command[:100]})
+        journal.set(journal.process, {"launches": True, "command": masks.argv(command[:100])})
     except Exception as error:  # a fault of ours keeps nobody's command from running
         swallow(error, "the beginning of the run")
         return _unmonitored(command, args)

@@ -6,6 +6,9 @@ examples:
 """
 
 import argparse
+import shlex
+import shutil
+import sys
 import time
 from typing import Any
 
@@ -83,8 +86,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_head(view: RunView) -> None:
-    print(f"{clean(view.name, one_line=True)}  ({view.id})")
+    star = "* " if view.attrs.get("star") else ""
+    print(f"{star}{clean(view.name, one_line=True)}  ({view.id})")
     facts = {
+        "description": str(view.attrs.get("description") or ""),
         "project": view.project,
         "experiment": str(view.attrs.get("experiment") or ""),
         "state": view.state + (f": {view.cause}" if view.cause else f", {silence(view)}" if silence(view) else ""),
@@ -92,6 +97,8 @@ def _print_head(view: RunView) -> None:
         "took": duration(view.duration_s),
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
+        "command": _fitted(shlex.join(str(word) for word in view.attrs.get("argv") or [])),
+        "code": _code(view),
         "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
         "clocks": ", ".join(
             f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it said them"
@@ -103,6 +110,24 @@ def _print_head(view: RunView) -> None:
     for label, text in facts.items():
         if text:
             print(f"  {label:<12}{clean(text, one_line=True)}")
+
+
+def _fitted(text: str) -> str:
+    """Cut a text to what one line of a terminal shows; a pipe gets all of it."""
+    text = clean(text, one_line=True)
+    room = shutil.get_terminal_size().columns - 14
+    return text if len(text) <= room or not sys.stdout.isatty() else text[: max(0, room - 3)] + "..."
+
+
+def _code(view: RunView) -> str:
+    """Say which code it was, and whether all of it is on record."""
+    told = view.attrs
+    commit = f"{str(told.get('git.commit', ''))[:12]}{' and changes' if told.get('git.dirty') else ''}"
+    named = f"{commit} on {told['git.branch']}" if commit and told.get("git.branch") else commit
+    files = f"{told['code.files']} files" if told.get("code.digest") else ""
+    left = f"{told['code.left_out']} left out" if told.get("code.left_out") else ""
+    unsure = f"taken down {told['capture']}" if told.get("capture", "done") != "done" else ""
+    return ", ".join(filter(None, (named, files, left, unsure)))
 
 
 def _print_values(title: str, values: dict[str, Any]) -> None:

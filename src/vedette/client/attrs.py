@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
+from vedette import masks
 from vedette.client.guard import swallow
 from vedette.client.journal import Journal
 from vedette.client.values import plain
@@ -39,6 +40,6 @@ class Attrs(dict[str, Any]):
     def _write(self, changes: Mapping[str, Any]) -> None:
         try:
             if self._journal is not None and changes:
-                self._journal.set(self._journal.run, {self._prefix: plain(changes)})
+                self._journal.set(self._journal.run, {self._prefix: masks.values(plain(changes))})
         except Exception as error:
             swallow(error, f"run.{self._prefix}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette import settings
-from vedette.client import exits, guard, screen
+from vedette.client import capturing, exits, guard, screen
 from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, Run
 from vedette.client.series import Handle
@@ -114,15 +114,20 @@ def own(
     resume: str = "",
     after: int = 0,
     parent: str = "",
-    script: str | None = None,
+    command: list[str] | None = None,
     **told: Any,
 ) -> Run:
-    """Begin a run, or a new try of one, whose end is that of this process; the processes that it starts join it."""
+    """Begin a run, or a new try of one, whose end is that of this process; the processes that it starts join it.
+
+    `command`: what it is begun for, where that is another program.
+    """
+    script = None if command is None else os.path.basename(command[0])
     place = Home.of(chosen)
     if resume:
         run = Run._resume(place, chosen, resume, after=after, **told)
     else:
         run = Run._begin(place, chosen, parent=parent, script=script, **told)
+    capturing.begin(run._journal, chosen, command)
     _export(run, place)
     exits.watch(run)
     return run

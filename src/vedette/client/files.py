@@ -26,7 +26,7 @@ def name_of(source: Any, name: Any) -> str:
     if name is None:
         path = os.path.normpath(os.fsdecode(source))
         inside = not os.path.isabs(path) and path.split(os.sep)[0] != os.pardir
-        name = path if inside else os.path.basename(path)
+        name = path if inside else os.path.basename(path) or path
     text = sound(str(name))
     if not text or len(text) > _MOST_NAME:
         raise CannotBeKeptError(f"has a name of {len(text)} letters: one to {_MOST_NAME} are kept")

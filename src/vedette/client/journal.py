@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from vedette import kernel, wire
+from vedette import kernel, masks, wire
 from vedette.blobs import Blobs
 from vedette.client.guard import say_once, swallow
 from vedette.client.stacks import Stacks
@@ -159,7 +159,7 @@ class Journal:
             "pid": os.getpid(),
             "ppid": os.getppid(),
             "main": self.main,
-            "argv": [arg[:1000] for arg in getattr(sys, "orig_argv", sys.argv)[:100]],
+            "argv": [arg[:1000] for arg in masks.argv(getattr(sys, "orig_argv", sys.argv)[:100])],
             "cwd": _guess(os.getcwd),
             "user": _guess(getpass.getuser),
             "python": platform.python_version(),

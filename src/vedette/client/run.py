@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from zlib import crc32
 
-from vedette import wire
+from vedette import masks, wire
 from vedette.client import files, guard
 from vedette.client.attrs import Attrs
 from vedette.client.guard import guarded
@@ -76,7 +76,7 @@ class Run:
             "notes": notes,
             "script": os.path.basename(sys.argv[0] if sys.argv else "") if script is None else script,
             "tag": {text_of(tag): True for tag in tags},
-            "config": dict(run.config),
+            "config": masks.values(dict(run.config)),
         }
         journal.begin(run.id, "run", run.name, parent, "created", _said(attrs))
         journal.begin(journal.try_id, "try", "", run.id, "running", {"n": 1})
@@ -110,7 +110,7 @@ class Run:
             "experiment": experiment,
             "notes": notes,
             "tag": {text_of(tag): True for tag in tags},
-            "config": dict(resumed.config),
+            "config": masks.values(dict(resumed.config)),
         }
         journal.begin(run, "run", resumed.name, "", "", _said(attrs))
         journal.begin(journal.try_id, "try", "", run, "running", {"n": max(time_ns(), after + 1)})

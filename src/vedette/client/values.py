@@ -92,20 +92,60 @@ def _plain(value: Any, above: tuple[int, ...], budget: Budget) -> Value:
     if budget.take() and id(value) not in above and len(above) < _MOST_DEPTH:
         above = (*above, id(value))
         if isinstance(value, Mapping):
-            return {text_of(key): plain(inner, above, budget) for key, inner in value.items()}
+            return {text_of(key): _item(value, key, above, budget) for key in value}
+        if (names := _field_names(value)) is not None:
+            return {text_of(name): _part(value, name, above, budget) for name in names}
         if isinstance(value, list | tuple | set | frozenset):
             return [plain(inner, above, budget) for inner in value]
-        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-            fields = value.__dataclass_fields__
-            return {name: plain(getattr(value, name, None), above, budget) for name in fields}
-        if type(value).__name__ == "Namespace":
-            return {name: plain(inner, above, budget) for name, inner in vars(value).items()}
+        if type(value).__module__.partition(".")[0] == "omegaconf" and hasattr(value, "__len__"):
+            return [_item(value, at, above, budget) for at in range(len(value))]
     elif isinstance(value, Mapping | list | tuple | set | frozenset):
         return f"<{type(value).__name__}>"  # its text could be as large as what it holds
     try:
         return to_number(value)
     except Exception:
         return text_of(value)
+
+
+_NAMESPACES = ("Namespace", "SimpleNamespace")
+_FIELDS = ("__dataclass_fields__", "model_fields", "__pydantic_fields__", "__fields__", "__struct_fields__", "_fields")
+
+
+def _field_names(value: Any) -> list[str] | None:
+    """Return the names of what a value is made of, None when it is nothing of the kind.
+
+    A dataclass, a model of pydantic, a struct of msgspec, a named tuple, a class by attrs, a namespace: all of them are
+    told by what they have, and nothing is imported for it.
+    """
+    kind = type(value)
+    if isinstance(value, type):
+        return None
+    for field in _FIELDS:
+        names = getattr(kind, field, None)
+        if isinstance(names, dict | tuple) and all(isinstance(name, str) for name in names):
+            return list(names)
+    by_attrs = getattr(kind, "__attrs_attrs__", None)
+    if isinstance(by_attrs, tuple):
+        return [field.name for field in by_attrs]
+    if kind.__name__ in _NAMESPACES:
+        return list(vars(value))
+    return None
+
+
+def _part(value: Any, name: str, above: tuple[int, ...], budget: Budget) -> Value:
+    try:
+        return plain(getattr(value, name, None), above, budget)
+    except Exception as error:  # whatever a property raises
+        return f"<{type(error).__name__}>"
+
+
+def _item(value: Any, key: Any, above: tuple[int, ...], budget: Budget) -> Value:
+    """Return one item of a container; one that cannot be had (`???` of omegaconf) spoils no other."""
+    try:
+        inner = value[key]
+    except Exception as error:
+        return f"<{type(error).__name__}>"
+    return plain(inner, above, budget)
 
 
 def as_config(value: Any) -> dict[str, Value]:

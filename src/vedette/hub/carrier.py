@@ -40,12 +40,15 @@ class Carrier:
     async def carry(self, tell: Tell) -> None:
         """Send what waits, for as long as the connection stands; `tell` sends a message, and has its answer."""
         while True:
-            for digest, lists in self._outgoing.of(self._upstream):
-                if await self._send([digest], tell) and (
-                    not lists or await self._send(await asyncio.to_thread(self._blobs.listed, digest), tell)
-                ):
-                    self._outgoing.done(self._upstream, digest)
-            self._outgoing.give_up_old(self._upstream)
+            try:
+                for digest, lists in self._outgoing.of(self._upstream):
+                    if await self._send([digest], tell) and (
+                        not lists or await self._send(await asyncio.to_thread(self._blobs.listed, digest), tell)
+                    ):
+                        self._outgoing.done(self._upstream, digest)
+                self._outgoing.give_up_old(self._upstream)
+            except Exception as error:  # whatever it is, what is logged is shipped on
+                self.refused = f"{type(error).__name__}: {error}"
             await asyncio.sleep(_LOOK_S)
 
     async def _send(self, digests: list[str], tell: Tell) -> bool:

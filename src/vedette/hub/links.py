@@ -101,10 +101,13 @@ class Links:
 
     async def _take(self, message: wire.AskBlobs | wire.Piece, link: Link) -> None:
         """Take in a piece of a blob, or say how much of blobs is here."""
-        if isinstance(message, wire.Piece):
-            link.send(await self._pieces.take(message, link.relay))
-        else:
-            link.send(await self._pieces.have(message, link.relay))
+        try:
+            if isinstance(message, wire.Piece):
+                link.send(await self._pieces.take(message, link.relay))
+            else:
+                link.send(await self._pieces.have(message, link.relay))
+        except OSError:  # a full disk, say: the relay is not told that anything is here, and comes again
+            link.send(wire.HasBlobs())
 
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""

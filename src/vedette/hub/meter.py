@@ -14,6 +14,7 @@ import time
 import msgspec
 from msgspec import Struct
 
+from vedette import masks
 from vedette.home import Home
 from vedette.hub.machine import Machine
 from vedette.hub.own import Own
@@ -191,7 +192,7 @@ class Meter:
                 "pid": process.pid,
                 "ppid": process.ppid,
                 "host": host(),
-                "argv": [word[:_MOST_CHARS] for word in words[:_MOST_WORDS]],
+                "argv": [word[:_MOST_CHARS] for word in masks.argv(words[:_MOST_WORDS])],
             }
             state = "" if known.name else "running"
             opened = Span(known.span, self._t, state, "", HUB, "process", process.name, _try(target), attrs)

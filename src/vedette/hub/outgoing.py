@@ -34,7 +34,7 @@ class Outgoing:
                         self._waiting.setdefault(upstream, {})[digest] = file.read(1) == _LISTING
 
     def note(self, upstream: str, facts: list[tuple[int, Fact]]) -> None:
-        """Take down the blobs that facts name which go to a hub; raise OSError when that cannot be done."""
+        """Take down the blobs that facts name which go to a hub."""
         for _, fact in facts:
             if isinstance(fact, Blob) and is_digest(fact.digest):
                 self._add(upstream, fact.digest, listing=fact.name == MANIFEST)
@@ -43,13 +43,14 @@ class Outgoing:
         waiting = self._waiting.setdefault(upstream, {})
         if digest in waiting:
             return
-        folder = self._folder(upstream)
-        if not os.path.exists(os.path.join(folder, _ADDRESS)):
-            for made in (self._blobs.root, self._root, folder):
-                os.makedirs(made, mode=0o700, exist_ok=True)
-            _write(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token: for its owner alone
-        _write(os.path.join(folder, digest), _LISTING if listing else b"")
         waiting[digest] = listing
+        folder = self._folder(upstream)
+        with contextlib.suppress(OSError):  # on a full disk this hub alone knows: what is logged must go on
+            if not os.path.exists(os.path.join(folder, _ADDRESS)):
+                for made in (self._blobs.root, self._root, folder):
+                    os.makedirs(made, mode=0o700, exist_ok=True)
+                _write(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token: for its owner alone
+            _write(os.path.join(folder, digest), _LISTING if listing else b"")
 
     def upstreams(self) -> list[str]:
         """Return the hubs that something waits for."""

@@ -290,7 +290,7 @@ class Relay:
             if self._takes_blobs:
                 tasks.append(asyncio.ensure_future(self._carrier.carry(session.tell_aside)))
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)  # whatever becomes of blobs
         finally:
             for task in tasks:
                 task.cancel()

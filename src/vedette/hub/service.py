@@ -376,7 +376,7 @@ class _Service:
                 self._loop.call_soon_threadsafe(_answer, item.answer, failure)
             if not failure:
                 self._sweep()  # when everybody has an answer
-                self.keeper.stock.step(heard_all=not (more or self.taking_in.busy) and self.keeper.heard_all)
+                self._sweep_blobs(unheard=more)
             taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._door.publish, news))
             more = more or taking
             if more or not self.keeper.idle or self._sweeper.busy or self.keeper.stock.busy or asked or self._stays:
@@ -410,6 +410,9 @@ class _Service:
         self._sweeper.sweep(self.keeper.own.say, living)
         if was_busy and not self._sweeper.busy:
             self.keeper.stock.ask()
+
+    def _sweep_blobs(self, *, unheard: bool) -> None:
+        self.keeper.stock.step(lambda: not unheard and not self.taking_in.busy and self.keeper.heard_all)
 
     def _turn_away(self) -> None:
         for item in self._take_asked():

@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vedette.blobs import MANIFEST, YOUNG_S, Blobs, Found
 from vedette.hub.outgoing import Outgoing
@@ -53,14 +53,16 @@ class Stock:
         """Have it swept soon: something that named blobs is gone, or may be."""
         self._due_at = 0.0
 
-    def step(self, *, heard_all: bool) -> None:
+    def step(self, heard_all: Callable[[], bool]) -> None:
         """Go on with a sweep, or begin one that is due; only while nobody's words wait, which may name a blob."""
-        if not heard_all:
-            self.busy, self._steps = False, iter(())  # from the beginning, then
+        if not self.busy and time.monotonic() < self._due_at:
+            return
+        if not heard_all():
+            if self.busy:
+                self.ask()  # from the beginning, then
+            self.busy = False
             return
         if not self.busy:
-            if time.monotonic() < self._due_at:
-                return
             self.busy, self._due_at = True, time.monotonic() + _EVERY_S
             self._steps = self._sweep()
         until = time.monotonic() + _SLICE_S

@@ -93,9 +93,10 @@ class Curves:
         spans = [(piece, *_reach(_axis(points, x))) for piece, points in far]
         low = min((low for _, low, _ in spans), default=0.0) if wanted.low is None else wanted.low
         high = max((high for _, _, high in spans), default=0.0) if wanted.high is None else wanted.high
-        seen = [(piece, a, b) for piece, a, b in spans if b >= low and a <= high]
+        seen = _with_neighbours(spans, low, high)
         pixel = (high - low) / max(1, wanted.width)
-        near = {piece.id for piece, a, b in seen if (b - a) / _PARTS > pixel}
+        # One that is cut by an edge is read whole: its extremes may lie on the other side.
+        near = {piece.id for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high}
         if sum(piece.count for piece, _, _ in seen) <= room:
             near = {piece.id for piece, _, _ in seen}
         coarse = {piece.id: points for piece, points in far}
@@ -120,16 +121,33 @@ class Curves:
 
 def _thin(points: Points) -> Points:
     """Return a chunk from afar; what is no finite number stays, up to a limit."""
+    if len(points) <= PER_PIXEL * _PARTS:
+        return points
     value = points.value.astype(np.float64, copy=False)
-    kept = pick(np.arange(len(points)), value, _PARTS)
-    strange = odd(value)[:_MOST_ODD]
+    strange = odd(value)
+    low = high = value
     if len(strange):
-        kept = np.union1d(kept, strange)
+        low, high = (np.where(np.isfinite(value), value, far) for far in (np.inf, -np.inf))
+    size = len(points) // _PARTS
+    rest = np.arange(_PARTS * size, len(points))  # fewer than there are parts: all of them stay
+    starts = np.arange(_PARTS) * size
+    lowest = starts + low[: _PARTS * size].reshape(_PARTS, size).argmin(axis=1)
+    highest = starts + high[: _PARTS * size].reshape(_PARTS, size).argmax(axis=1)
+    kept = np.unique(np.concatenate((starts, starts + size - 1, lowest, highest, rest, strange[:_MOST_ODD])))
     return Points(points.step[kept], points.t[kept], points.value[kept])
 
 
 def _axis(points: Points, x: str) -> Array:
     return points.t / 1e6 if x == "time" else points.step.astype(np.float64)
+
+
+def _with_neighbours(
+    spans: list[tuple[Piece, float, float]], low: float, high: float
+) -> list[tuple[Piece, float, float]]:
+    """Return the chunks that reach into a range, and the nearest on each side of it."""
+    before = max((span for span in spans if span[2] < low), key=lambda span: span[2], default=None)
+    after = min((span for span in spans if span[1] > high), key=lambda span: span[1], default=None)
+    return [span for span in spans if (span[2] >= low and span[1] <= high) or span is before or span is after]
 
 
 def _reach(along: Array) -> tuple[float, float]:
@@ -156,26 +174,21 @@ def _curve(x: Array, y: NDArray[Any], wanted: Range, count: int, last_t: int, *,
     if len(x) and np.any(x[1:] < x[:-1]):
         order = np.argsort(x, kind="stable")
         x, y = x[order], y[order]
-    fits = np.isfinite(x)
-    if wanted.low is not None:
-        fits &= x >= wanted.low
-    if wanted.high is not None:
-        fits &= x <= wanted.high
-    if not fits.all():
-        first, last = _edges(fits)  # a neighbour on each side: a line goes on beyond the screen
-        x, y = x[first:last], y[first:last]
-        sound = np.isfinite(x)
+    sound = np.isfinite(x)
+    if not sound.all():
         x, y = x[sound], y[sound]
-    strange = odd(y)
-    places = x[strange[:_MOST_ODD]]
-    kept = pick(x, y, wanted.width)
-    if len(kept) < len(x):
-        x, y, exact = x[kept], y[kept], False
-    return Curve(x, y, places, count, exact, last_t, since)
+    first, last = _inside(x, wanted)
+    # A neighbour on each side, where there is one: a line goes on beyond the screen.
+    before, after = range(max(0, first - 1), first), range(last, min(len(x), last + 1))
+    kept = pick(x[first:last], y[first:last], wanted.width) + first
+    exact = exact and len(kept) == last - first
+    kept = np.array([*before, *kept, *after], dtype=np.int64)
+    strange = odd(y[first:last])[:_MOST_ODD] + first
+    return Curve(x[kept], y[kept], x[strange], count, exact, last_t, since)
 
 
-def _edges(fits: NDArray[np.bool_]) -> tuple[int, int]:
-    inside = np.flatnonzero(fits)
-    if not len(inside):
-        return 0, 0
-    return max(0, int(inside[0]) - 1), min(len(fits), int(inside[-1]) + 2)
+def _inside(x: Array, wanted: Range) -> tuple[int, int]:
+    """Return where the range begins and ends in an x that climbs."""
+    first = 0 if wanted.low is None else int(np.searchsorted(x, wanted.low, "left"))
+    last = len(x) if wanted.high is None else int(np.searchsorted(x, wanted.high, "right"))
+    return first, max(first, last)

@@ -1,4 +1,4 @@
-"""Fewer points that look the same: of each pixel the first, the lowest, the highest and the last, so that every spike stays."""
+"""Fewer points that look the same: of each pixel the first, lowest, highest and last, so that every spike stays."""
 
 from typing import Any
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from vedette.errors import NotFoundError
 from vedette.model import PURGED, new_id
 from vedette.query.overview import Known, RunLine, Trails, condition, forget, lines_of
 from vedette.query.runs import Family, RunView
@@ -135,6 +136,13 @@ class Listing:
                 store, rows, metric=metric, fresh=fresh, trails=self.trails, known=known,
                 lost_after_s=self._lost_after_s,
             )  # fmt: skip
+
+    def look_at(self, store: Reader, runs: Sequence[str]) -> tuple[list[RunView], list[RunLine]]:
+        """Return each of these runs; raise NotFoundError when one is gone."""
+        views, lines = self.look(store, runs)
+        if len(views) < len(runs):
+            raise NotFoundError("a run was removed for good just now")
+        return views, lines
 
     def columns(self, store: Reader, project: str = "") -> list[tuple[str, int]]:
         """Return what the newest runs can be listed by, and how many have it: config, summary, tags, metrics."""

@@ -2,12 +2,14 @@
 
 import difflib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import PURGED, Value, above
 from vedette.query import logs, series, table
 from vedette.query.files import File, files
+from vedette.query.notebook import Grid, html
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
@@ -290,6 +292,10 @@ class RunView:
         """Return all its points as one long DataFrame, with the same columns."""
         return table.to_pandas(self._store, [self.id])
 
+    def to_polars(self) -> Any:
+        """Return all its points as one long DataFrame of polars, with the same columns."""
+        return table.to_polars(self._store, [self.id])
+
     def logs(self, **kwargs: Any) -> list[EventRow]:
         """Return what happened in it; takes grep=, level=, kind=, search= and last=."""
         return logs.lines(self._store, self.id, **kwargs)
@@ -329,6 +335,39 @@ class RunView:
 
     def __repr__(self) -> str:
         return f"<vedette run {self.name} ({self.id}): {self.state}>"
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("project", self.project),
+            ("state", self.state + (f": {self.cause}" if self.cause else "")),
+            ("took", None if self.duration_s is None else f"{self.duration_s:.1f} s"),
+            ("tags", ", ".join(self.tags)),
+            ("notes", self.attrs.get("notes")),
+        ]
+        config = [[key[7:], value] for key, value in self.attrs.items() if key.startswith("config.")]
+        series = [[_label(row), row.count, row.last, row.min, row.max, row.last_step] for row in self.series()]
+        grids = [
+            Grid("config", ["key", "value"], config),
+            Grid("series", ["name", "points", "last", "min", "max", "last step"], series),
+        ]
+        return html(f"{self.name} ({self.id})", facts, grids)
+
+
+def series_of(views: Sequence[RunView]) -> dict[str, list[SeriesRow]]:
+    """Return the series of many runs, by their ids, in one read of each store."""
+    stores: dict[int, tuple[Reader, list[str]]] = {}
+    for view in views:
+        store = view._store  # noqa: SLF001 - it is this module's own
+        stores.setdefault(id(store), (store, []))[1].append(view.id)
+    found: dict[str, list[SeriesRow]] = {}
+    for store, runs in stores.values():
+        for row in store.series(runs):
+            found.setdefault(row.span, []).append(row)
+    return found
+
+
+def _label(row: SeriesRow) -> str:
+    return row.name + "".join(f" {key}={value}" for key, value in row.tags.items())
 
 
 def _nested(attrs: dict[str, Value], prefix: str) -> dict[str, Value]:

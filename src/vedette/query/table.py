@@ -62,6 +62,31 @@ def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
     return pd.DataFrame({"run": [], "name": [], "tags": [], "step": [], "t": [], "value": []})
 
 
+def to_polars(store: Reader, runs: Sequence[str]) -> Any:
+    """Return the table as a DataFrame of polars; raise MissingError when that is not installed."""
+    try:
+        import polars as pl  # noqa: PLC0415 - whoever does not ask for it need not have it
+    except ImportError:
+        raise MissingError("this needs polars, which is not installed: pip install 'vedette[polars]'") from None
+    kinds: Any = {
+        "run": pl.String, "name": pl.String, "tags": pl.String, "step": pl.Int64,
+        "t": pl.Datetime("ns", "UTC"), "value": pl.Float64,
+    }  # fmt: skip
+    frames = [pl.DataFrame(schema=kinds)]
+    for piece in pieces(store, runs):
+        points = piece.points
+        columns = {"step": points.step, "t": points.t, "value": points.value.astype(float)}
+        same = [
+            pl.lit(text).alias(name)
+            for name, text in zip(("run", "name", "tags"), (piece.run, piece.name, piece.tags), strict=True)
+        ]
+        frame = pl.DataFrame(columns).with_columns(
+            *same, pl.col("t").cast(pl.Datetime("ns")).dt.replace_time_zone("UTC")
+        )
+        frames.append(frame.select(list(kinds)))
+    return pl.concat(frames)
+
+
 def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> int:
     """Write the table as a Parquet file, a row group at a time; return how many rows.
 

@@ -5,7 +5,9 @@
     operator    = "=" "==" "!=" "<" "<=" ">" ">=" "~" (contains)
     value       = number | true | false | null | word | "text" | 'text'
     field       = state, name, id, cause, project, experiment, notes, script, start, end, duration,
-                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value)
+                  star, description, host, python, os, cwd, capture,
+                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value), git.KEY, code.KEY, cpu.KEY, gpu.KEY,
+                  env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
 A condition on something that a run does not have never holds.
@@ -21,9 +23,11 @@ from vedette.store import Both, Compare, Either, Not, Where
 
 FIELDS = (
     "state", "name", "id", "cause", "project", "experiment", "notes", "script", "start", "end", "duration", "parent",
+    "description", "host", "python", "os", "cwd", "capture",
 )  # fmt: skip
+_FLAGS = ("star",)
 _TIMES = ("start", "end", "duration")  # the other fields are text
-FAMILIES = ("config.", "summary.", "tag.", "metric.")
+FAMILIES = ("config.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.")
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<mark>[(),])"""
@@ -139,11 +143,12 @@ class _Parser:
 
 
 def _field(name: str) -> str:
-    if name in FIELDS or name.startswith(FAMILIES):
+    if name in FIELDS or name in _FLAGS or name.startswith(FAMILIES):
         return name
-    near = difflib.get_close_matches(name, FIELDS, 1)
+    known = (*FIELDS, *_FLAGS)
+    near = difflib.get_close_matches(name, known, 1)
     hint = near[0] if near else f"config.{name}"
-    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(FIELDS)}, config.KEY, "
+    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(known)}, config.KEY, "
                      "summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from vedette import kernel, settings, wire
+from vedette import kernel, masks, settings, wire
 from vedette.errors import SettingError, VedetteError
 from vedette.home import Home
 from vedette.model import Fact, Origin, Sample, Span, Value, new_id
@@ -155,4 +155,4 @@ def _argv(pid: int) -> list[str]:
         return []
     finally:
         os.close(fd)
-    return [word[:1000] for word in words[:-1][:100]]
+    return [word[:1000] for word in masks.argv(words[:-1][:100])]

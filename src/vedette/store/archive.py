@@ -89,7 +89,7 @@ def unpack(
             raise FormatError(f"{archive_path} is not as long as it says: it was cut short, or something was added")
         digest = hashlib.blake2b(digest_size=32)
         done = 0
-        while done < size and (block := file.read(_BLOCK)):
+        while done < size and (block := file.read(min(_BLOCK, size - done))):
             digest.update(block)
             into.write(block)
             done += len(block)

@@ -105,15 +105,15 @@ CREATE TRIGGER events_removed AFTER DELETE ON events BEGIN
   INSERT INTO events_text (events_text, rowid, text) VALUES ('delete', old.id, old.text);
 END;
 
-CREATE TABLE blobs (        -- files by digest
+CREATE TABLE blobs (        -- files by digest; the key's columns come first, or the checks of SQLite 3.40 see NULLs
   span     TEXT NOT NULL,
   name     TEXT NOT NULL,
+  origin   TEXT NOT NULL,
+  n        INTEGER NOT NULL,
   digest   TEXT NOT NULL,
   size     INTEGER NOT NULL,
   media    TEXT NOT NULL,
   t        INTEGER NOT NULL,
-  origin   TEXT NOT NULL,
-  n        INTEGER NOT NULL,
   PRIMARY KEY (span, name, origin, n)
 ) WITHOUT ROWID;
 

@@ -224,7 +224,8 @@ class SqliteStore(SqliteReader):
                 events.append((fact.span, fact.t, fact.kind, fact.level, fact.text, to_json(fact.attrs), number, n))
             elif isinstance(fact, Blob):
                 self.connection.execute(
-                    "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT OR IGNORE INTO blobs (span, name, digest, size, media, t, origin, n)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (fact.span, fact.name, fact.digest, fact.size, fact.media, fact.t, origin, n),
                 )
         self.connection.executemany(

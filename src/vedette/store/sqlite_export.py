@@ -100,7 +100,8 @@ class _Copy:
         for table, order in _PLAIN.items():
             key = "id" if table == "spans" else "span"
             rows = ask(f"SELECT * FROM {table} WHERE {key} IN (SELECT id FROM wanted) ORDER BY {order}")
-            put(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows.description))})", rows)
+            names = [column[0] for column in rows.description]
+            put(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", rows)
         self._copy_origins()
         rows = ask(
             "SELECT events.span, t, kind, level, text, attrs, speakers.number, n FROM events"

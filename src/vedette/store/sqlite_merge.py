@@ -200,7 +200,8 @@ def _blobs(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: 
         with store._transaction():
             checked = [_checked(row, _BLOB) for row in some]
             store.connection.executemany(
-                "INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO blobs (span, name, digest, size, media, t, origin, n)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [row for row in checked if not _hangs_below(row[0], purged)],
             )
         yield taken

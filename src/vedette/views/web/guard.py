@@ -171,7 +171,8 @@ def _welcome(scope: Scope, cookie: str, token: str, *, crossing: bool) -> Respon
     """Put the token into a cookie, and lead to the same page without it."""
     rest = [pair for pair in parse_qsl(scope["query_string"].decode("ascii"), keep_blank_values=True) if
             pair[0] != "token"]  # fmt: skip
-    target = quote(scope["path"]) + (f"?{urlencode(rest)}" if rest else "")
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()  # as it came: what is written %2F stays so
+    target = quote(raw, safe="/%~:@!$&'()*+,;=") + (f"?{urlencode(rest)}" if rest else "")
     answer: Response
     if crossing:
         # Who comes from another site is not sent a strict cookie along a redirect; from a page of ours he is.

@@ -27,6 +27,7 @@ _NEWEST_S = 2.0  # how often the hub is asked for what waits, while somebody wat
 _AGAIN_S = 1.0
 _MOST_BEHIND = 8  # words that a viewer may leave unread
 _MOST_VIEWERS = 1000
+_MOST_TRAILS = 5000  # series whose points are gathered while they wait
 _MOST_RUNS = 500  # in one word; more is everything
 
 
@@ -216,7 +217,9 @@ class Live:
         before = {(point.span, point.name): point.t for point in self._listing.fresh}
         fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
         self._listing.fresh = points
-        self._listing.trails.take(points)
+        runs = [point for point in points if "/" not in point.span and not point.tags][:_MOST_TRAILS]
+        self._listing.trails.watch((point.span, point.name) for point in runs)
+        self._listing.trails.take(runs)
         if fresh:
             self._pass_on(Change([], [], sorted(fresh)), {span.partition("/")[0] for span in fresh})
 

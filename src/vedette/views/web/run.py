@@ -31,7 +31,7 @@ _MOST_MARKS = 2000
 def run(room: Room, store: Reader, asked: Asked) -> OneRun:
     """Return one run."""
     found = find(store, asked.path["run"])
-    views, lines = room.listing.look(store, [found.id])
+    views, lines = room.listing.look_at(store, [found.id])
     view, line = views[0], lines[0]
     attrs = view.attrs
     return OneRun(

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from vedette.views.web import about, edits, files, logs, openapi, run, runs, series, share, usage
+from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.back import Back
 from vedette.views.web.guard import App, Guard, Scope
 from vedette.views.web.live import live
@@ -64,6 +64,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/api/runs/{run}/files", files.files, "The files of a run", gives=files.Files),
     Route("GET", "/api/runs/{run}/code", files.code, "The code that was run", gives=files.Code),
+    Route("GET", "/api/compare", compare.compare, "Runs beside each other",
+          {"runs": Takes("ids, with commas between them")}),
+    Route("GET", "/api/explain", compare.explain, "Why one run differs from another",
+          {"a": Takes("the run to compare with"), "b": Takes("the run to explain")}),
     Route(
         "GET", "/api/blobs/{digest}", files.blob, "The bytes of a file, by their digest",
         {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
@@ -90,9 +94,13 @@ def build(
     page: str = "",
 ) -> App:  # fmt: skip
     """Return the whole as an ASGI app; `page`: where the built page lies, if not in the package."""
-    room = Room(back, token, read_only=read_only, project=project)
+    return around(Room(back, token, read_only=read_only, project=project), names, page)
+
+
+def around(room: Room, names: Iterable[str] = (), page: str = "") -> App:
+    """Return the app of a room: the guard, and what is behind it."""
     room.described = openapi.describe(ROUTES)
-    guarded = Guard(Inside(room, Pages(page) if page else Pages()), token, names, is_page=is_page)
+    guarded = Guard(Inside(room, Pages(page) if page else Pages()), room.token, names, is_page=is_page)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -1,0 +1,157 @@
+"""The program that takes down what a run is made of: `python -P -m vedette.capture FD`, begun by `client/capturing.py`.
+
+It is nobody's child, lowers its own priority, and says each part as soon as it is known, the code first: files change.
+A part that fails is named in the run's attribute `capture`; the others are not touched by it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from vedette import manifest, masks
+from vedette.capture import environment, git, machine, packages
+from vedette.capture.cleaning import clean_diff
+from vedette.capture.package import pack
+from vedette.capture.tree import choose
+from vedette.capture.voice import Voice
+from vedette.client.capturing import Brief
+from vedette.home import Home
+from vedette.model import Value
+
+_MOST_S = 600  # after that something hangs: it ends, and the run says that it was not done
+_MOST_DIFF = 8 << 20
+
+
+class Program:
+    """One run, taken down."""
+
+    def __init__(self, brief: Brief) -> None:
+        self._brief = brief
+        self._home = Home(brief.home)
+        self._voice = Voice(self._home, brief.settings, brief.run)
+        self._secrets = masks.known(os.environ)
+        self._caps = brief.settings.capture
+        self._root = ""
+        self._failed: list[str] = []
+
+    def run(self) -> None:
+        """Take down each part, and say how it went."""
+        if self._caps.code:
+            self._try("code", self._code)
+        self._try("git", self._git)
+        self._try("machine", lambda: self._voice.set(machine.describe()))
+        self._try("environment", self._environment)
+        self._try("packages", self._packages)
+        self._try("gpus", self._gpus)
+        self._voice.set({"capture": f"in part; {'; '.join(self._failed)}"[:1000] if self._failed else "done"})
+        self._voice.close()
+
+    def _try(self, what: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self._failed.append(f"{what}: {type(error).__name__}: {masks.text(str(error))}"[:300])
+
+    def _code(self) -> None:
+        brief = self._brief
+        script = brief.script or _script(brief.argv, brief.cwd)
+        files = choose(script, brief.cwd, (self._home.root, self._home.asked))
+        self._root = files.root
+        package = pack(files, script, self._voice.blobs, self._caps, self._secrets, brief.t)
+        about: dict[str, Value] = {
+            "root": _sound(files.root), "files": len(package.entries), "bytes": package.bytes,
+            "left_out": sum(files.left_out.values()),
+        }  # fmt: skip
+        if files.left_out:
+            about |= {"left_out_by": files.left_out, "left_out_names": files.some}
+        if package.masked:
+            about |= {"masked": sum(package.masked.values()), "masked_names": list(package.masked)[:20]}
+        if package.changed:
+            about["changed"] = package.changed
+        if script:
+            about["script"] = _sound(os.path.relpath(script, files.root))
+        about["digest"] = self._voice.keep(manifest.NAME, package.manifest, "application/json")
+        self._voice.set({"code": about})
+
+    def _git(self) -> None:
+        folder = os.path.dirname(self._brief.script) if self._brief.script else self._root or self._brief.cwd
+        root = git.find(folder)
+        if not root:
+            return
+        found = git.state(root)
+        about: dict[str, Value] = {"root": _sound(root), "dirty": found.dirty}
+        about |= {"commit": found.commit} if found.commit else {}
+        about |= {"branch": masks.text(found.branch)} if found.branch else {}
+        about |= {"remote": masks.text(found.remote)} if found.remote else {}
+        if found.diff:
+            cut = len(found.diff) > _MOST_DIFF
+            diff, masked = clean_diff(found.diff[:_MOST_DIFF].decode("utf-8", "surrogateescape"), self._secrets)
+            self._voice.keep("git.diff", diff.encode("utf-8", "surrogateescape"), "text/plain")
+            about |= {"diff_cut": True} if cut else {}
+            about |= {"diff_masked": masked} if masked else {}
+        self._voice.set({"git": about})
+
+    def _environment(self) -> None:
+        found = environment.allowed(more=self._caps.env)
+        if found:
+            self._voice.set({"env": found})
+
+    def _packages(self) -> None:
+        brief = self._brief
+        version, path = brief.python, brief.sys_path
+        if brief.launched:
+            python = packages.python_of(brief.argv, brief.cwd)
+            version, path = packages.ask(python, brief.cwd) if python else ("", [])
+            if version:
+                self._voice.set({"python": version})
+        if not path:
+            return
+        found = packages.installed(path)
+        digest = self._voice.keep("packages.json", msgspec.json.encode(found.versions), "application/json")
+        if found.direct:
+            self._voice.keep("packages.direct.json", msgspec.json.encode(found.direct), "application/json")
+        self._voice.set({"packages": {"digest": digest, "count": len(found.versions)}})
+
+    def _gpus(self) -> None:
+        if found := machine.gpus():
+            self._voice.set(found)
+
+
+def _script(argv: list[str], cwd: str) -> str:
+    """Return the first file that a command names: what is run, unless it is a program of the system's."""
+    for word in argv if argv and "/" in argv[0] else argv[1:]:
+        path = os.path.normpath(os.path.join(cwd, word))
+        if not word.startswith("-") and os.path.isfile(path) and not path.startswith(("/usr/", "/bin/", "/opt/")):
+            if os.path.basename(path).startswith("python") or "/site-packages/" in path or _in_environment(path):
+                continue
+            return path
+    return ""
+
+
+def _in_environment(path: str) -> bool:
+    return os.path.exists(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
+
+
+def _sound(text: str) -> str:
+    return masks.text(text.encode(errors="replace").decode())
+
+
+def main(fd: int) -> None:
+    """Read what is to be done, and do it."""
+    with open(fd, "rb") as file:
+        brief: Any = msgspec.msgpack.decode(file.read(), type=Brief)
+    os.chdir("/")
+    os.nice(10)
+    signal.alarm(_MOST_S)
+    Program(brief).run()
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    finally:
+        os._exit(0)  # a driver that hangs in its thread keeps nobody

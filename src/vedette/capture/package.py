@@ -1,0 +1,97 @@
+"""The code of a run as a package: each file a blob, cleaned of secrets, and a manifest that names them all."""
+
+import os
+import stat
+
+from msgspec import Struct
+
+from vedette import manifest
+from vedette.blobs import Blobs
+from vedette.capture.cleaning import clean, is_secret_file
+from vedette.capture.tree import Files
+from vedette.errors import BlobError
+from vedette.manifest import Entry
+from vedette.settings import Capture
+
+_SOURCES = tuple(
+    ".py .pyi .pyx .ipynb .sh .bash .toml .cfg .ini .yaml .yml .json .txt .md .rst .c .h .cc .cpp .hpp .cu .cuh .rs .go"
+    " .jl .r .lua .java .js .ts .sql .html .css".split()
+)
+
+
+class Package(Struct, frozen=True):
+    """What became of the files."""
+
+    entries: list[Entry]
+    manifest: bytes
+    bytes: int
+    masked: dict[str, int]  # secrets that were taken out, by path
+    changed: int  # files that are younger than the run
+
+
+def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[str], since_ns: int) -> Package:
+    """Keep files within the caps, the script and sources first; what is left out is counted in `files`."""
+    first = os.path.relpath(script, files.root) if script else ""
+    entries: list[Entry] = []
+    masked: dict[str, int] = {}
+    total = changed = 0
+    for path in sorted(files.paths, key=lambda path: (path != first, not path.lower().endswith(_SOURCES), path)):
+        if len(entries) >= caps.max_files:
+            files.leave("many", path)
+            continue
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            files.leave("name", path)
+            continue
+        if is_secret_file(path):
+            files.leave("secret", path)
+            continue
+        read = _read(files, path, min(caps.max_file_bytes, caps.max_bytes), caps.max_bytes - total)
+        if read is None:
+            continue
+        data, status = read
+        data, count = _clean(data, path, secrets)
+        try:
+            digest, size = blobs.keep(data)
+        except BlobError:
+            files.leave("limit", path)
+            continue
+        total += size
+        masked |= {path: count} if count else {}
+        changed += status.st_mtime_ns > since_ns
+        entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777))
+    return Package(entries, manifest.write(entries), total, masked, changed)
+
+
+def _read(files: Files, path: str, most: int, left: int) -> tuple[bytes, os.stat_result] | None:
+    whole = os.path.join(files.root, path)
+    try:
+        fd = os.open(whole, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
+    except OSError:
+        if not os.path.lexists(whole):
+            return None  # git knows it, and it was removed
+        files.leave("link" if os.path.islink(whole) else "unreadable", path)
+        return None
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            files.leave("special", path)
+        elif status.st_size > most:
+            files.leave("large", path)
+        elif status.st_size > left:
+            files.leave("total", path)
+        else:
+            try:
+                return file.read(most), status
+            except OSError:
+                files.leave("unreadable", path)
+    return None
+
+
+def _clean(data: bytes, path: str, secrets: list[str]) -> tuple[bytes, int]:
+    if b"\0" in data[:8192]:
+        return data, 0
+    source = data.decode("utf-8", "surrogateescape")
+    cleaned, count = clean(source, path, secrets)
+    return (cleaned.encode("utf-8", "surrogateescape"), count) if count else (data, 0)

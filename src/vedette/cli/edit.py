@@ -1,0 +1,110 @@
+"""say something of a run afterwards: its name, description, notes, star and tags
+examples:
+  vedette edit brisk-otter-417 --star --tag best --description "the one for the paper"
+  vedette edit 2pg66 --untag best --no-star
+  vedette edit 2pg66 --name baseline --notes "lr was too high"
+
+An empty text takes a description or notes away again. `vedette show` has them, and `--where "star and tag.best"`
+finds such runs.
+"""
+
+import argparse
+
+from vedette import wire
+from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.errors import VedetteError
+from vedette.home import Home
+from vedette.model import Value
+from vedette.query.runs import RunView
+from vedette.query.runs import view as find_view
+from vedette.views.text import clean
+
+_MOST_NAME, _MOST_TEXT, _MOST_TAG = 200, 100_000, 200
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", nargs="+", help="an id, the beginning of one, or a name; or several").completer = (  # type: ignore[attr-defined]
+        complete_runs
+    )
+    parser.add_argument("--name", help="its new name")
+    parser.add_argument("--description", metavar="TEXT", help="what it is, in a line or some")
+    parser.add_argument("--notes", metavar="TEXT", help="its notes, in place of those that it has")
+    parser.add_argument("--star", action=argparse.BooleanOptionalAction, help="mark it, or take the mark away")
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="T", help="give it a tag; may come more than once"
+    )
+    parser.add_argument(
+        "--untag", action="append", default=[], metavar="T", help="take a tag away; may come more than once"
+    ).completer = _complete_tags  # type: ignore[attr-defined]
+    parser.add_argument("--json", action="store_true", help="as a JSON list of what the runs are now")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tell the hub."""
+    from vedette.app import ask
+
+    attrs = _attrs(args)
+    store = open_home(args.settings)
+    runs = {found.id: found for found in (find_view(store, text) for text in args.RUN)}
+    store.close()
+    ask(Home.of(args.settings), wire.Edit(list(runs), attrs))
+    store = open_home(args.settings)
+    edited = [find_view(store, id_) for id_ in runs]
+    if args.json:
+        print_json([_as_dict(one) for one in edited])
+    else:
+        for one in edited:
+            print(f"{one.id}  {clean(_line(one), one_line=True)}")
+    store.close()
+    return 0
+
+
+def _attrs(args: argparse.Namespace) -> dict[str, Value]:
+    attrs: dict[str, Value] = {}
+    if args.name is not None:
+        if not args.name.strip() or len(args.name) > _MOST_NAME:
+            raise VedetteError(f"a name has from 1 to {_MOST_NAME} letters")
+        attrs["name"] = args.name.strip()
+    for key in ("description", "notes"):
+        if (text := getattr(args, key)) is not None:
+            if len(text) > _MOST_TEXT:
+                raise VedetteError(f"--{key} takes at most {_MOST_TEXT} letters")
+            attrs[key] = text
+    if args.star is not None:
+        attrs["star"] = args.star
+    if both := set(args.tag) & set(args.untag):
+        raise VedetteError(f"{min(both)!r} is both to be given and to be taken away")
+    tags = dict.fromkeys(args.tag, True) | dict.fromkeys(args.untag, False)
+    if any(not tag or len(tag) > _MOST_TAG for tag in tags):
+        raise VedetteError(f"a tag has from 1 to {_MOST_TAG} letters")
+    if tags:
+        attrs["tag"] = tags
+    if not attrs:
+        raise VedetteError("what is to be changed? --name, --description, --notes, --star, --no-star, --tag or --untag")
+    return attrs
+
+
+def _line(view: RunView) -> str:
+    tags = f"  [{', '.join(view.tags)}]" if view.tags else ""
+    text = str(view.attrs.get("description") or "")
+    return f"{'* ' if view.attrs.get('star') else ''}{view.name}{tags}{'  ' + text if text else ''}"
+
+
+def _as_dict(view: RunView) -> dict[str, object]:
+    return {
+        "id": view.id, "name": view.name, "star": bool(view.attrs.get("star")), "tags": view.tags,
+        "description": view.attrs.get("description") or "", "notes": view.attrs.get("notes") or "",
+    }  # fmt: skip
+
+
+def _complete_tags(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    try:
+        from vedette.query.runs import view
+        from vedette.settings import load
+        from vedette.store.sqlite import open_reader
+
+        store = open_reader(Home.of(load({"home": parsed_args.home})).store)
+        return [tag for text in parsed_args.RUN for tag in view(store, text).tags if tag.startswith(prefix)]
+    except Exception:
+        return []

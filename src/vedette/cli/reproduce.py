@@ -1,0 +1,159 @@
+"""write what a run was made of into a directory: its code, packages, environment, and the command to run it again
+examples:
+  vedette reproduce brisk-otter-417 --dir again
+  vedette reproduce 2pg66 --dir again --run
+  vedette reproduce 2pg66 --dir again --force --json
+
+The directory gets code/, requirements.txt, env.sh, config.json, git.diff, run.sh and README.md. Nothing is run unless
+--run says so, and then by the Python that runs vedette; what is missing is said, and stands in README.md.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from vedette import manifest
+from vedette.blobs import Blobs
+from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.errors import FormatError, NotFoundError, VedetteError
+from vedette.fold import flatten
+from vedette.home import Home
+from vedette.manifest import Entry
+from vedette.query.recipe import recipe
+from vedette.query.runs import view as find_view
+from vedette.views.text import clean
+
+_MOST_BYTES = 64 << 20  # of what is read whole
+_MOST_SAID = 20
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Say what it takes."""
+    parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
+    parser.add_argument("--dir", required=True, metavar="D", help="where to write it: a directory, new or empty")
+    parser.add_argument("--run", action="store_true", dest="again", help="run it there, too")
+    parser.add_argument("--force", action="store_true", help="even into a directory that is not empty")
+    parser.add_argument("--json", action="store_true", help="what was written and what is missing, as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write it; run it if that is asked for, and return its exit code."""
+    store = open_home(args.settings)
+    view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
+    target = os.path.abspath(args.dir)
+    _check(target, force=args.force)
+    blobs = Blobs(Home.of(args.settings))
+    kept = {file.name: file.digest for file in view.files()}
+    entries = manifest.read(_bytes(blobs, kept[manifest.NAME])) if manifest.NAME in kept else []
+    packages, direct = (_names(blobs, kept.get(name)) for name in ("packages.json", "packages.direct.json"))
+    made = recipe(
+        view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
+    )
+    gone = _write_code(blobs, entries, target)
+    _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
+    if "git.diff" in kept:
+        with contextlib.suppress(VedetteError):
+            _place(target, "git.diff", _bytes(blobs, kept["git.diff"]), 0o644)
+    missing = made.missing + [f"the bytes of {path} are not in this home" for path in gone]
+    store.close()
+    if args.json:
+        print_json({"run": view.id, "dir": target, "files": len(entries) - len(gone), "missing": missing})
+    else:
+        _tell(target, len(entries) - len(gone), missing, args)
+    if not args.again:
+        return 0
+    if "run.sh" not in made.texts or not entries:
+        raise VedetteError("it cannot be run again: its code or its command is missing")
+    sys.stdout.flush()
+    environ = {"PYTHON": sys.executable, **os.environ}
+    return _exit_code(subprocess.run(["/bin/sh", os.path.join(target, "run.sh")], env=environ, check=False).returncode)
+
+
+def _check(target: str, *, force: bool) -> None:
+    if os.path.lexists(target) and not os.path.isdir(target):
+        raise VedetteError(f"{target} is no directory")
+    try:
+        if os.path.isdir(target) and os.listdir(target) and not force:
+            raise VedetteError(f"{target} is not empty: name another directory, or give --force to write into it")
+        os.makedirs(target, exist_ok=True)
+    except OSError as error:
+        raise VedetteError(f"{target} cannot be written to: {error.strerror}") from None
+
+
+def _bytes(blobs: Blobs, digest: str) -> bytes:
+    """Return the bytes of a blob, which are those of its digest."""
+    with blobs.open(digest) as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES or hashlib.sha256(data).hexdigest() != digest:
+        raise FormatError(f"the bytes of {digest[:12]} are not what they were: the home is damaged")
+    return data
+
+
+def _names(blobs: Blobs, digest: str | None) -> dict[str, str]:
+    if digest is None:
+        return {}
+    try:
+        found: Any = json.loads(_bytes(blobs, digest))
+    except (ValueError, VedetteError):
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _write_code(blobs: Blobs, entries: list[Entry], target: str) -> list[str]:
+    """Write the files; return the paths of those whose bytes cannot be had."""
+    gone = []
+    for entry in entries:
+        try:
+            data = _bytes(blobs, entry.digest)
+        except (NotFoundError, FormatError):
+            gone.append(entry.path)
+            continue
+        _place(target, f"code/{entry.path}", data, entry.mode & 0o777 | 0o600)
+    return gone
+
+
+def _write_texts(target: str, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        _place(target, name, text.encode("utf-8", "surrogateescape"), 0o755 if name == "run.sh" else 0o644)
+
+
+def _place(target: str, path: str, data: bytes, mode: int) -> None:
+    """Write a file below a directory; no link that lies there leads it elsewhere."""
+    *folders, name = path.split("/")
+    at = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o755, dir_fd=at)
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = below
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=at)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=at)
+        with open(fd, "wb") as file:
+            file.write(data)
+            os.fchmod(fd, mode)
+    except OSError as error:
+        raise VedetteError(f"{os.path.join(target, path)} cannot be written: {error.strerror}") from None
+    finally:
+        os.close(at)
+
+
+def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace) -> None:
+    print(f"{count} files of code, and what is needed to run them, are in {clean(target, one_line=True)}")
+    for one in missing[:_MOST_SAID]:
+        print(f"  missing: {clean(one, one_line=True)}")
+    if len(missing) > _MOST_SAID:
+        print(f"  and {len(missing) - _MOST_SAID} more: see README.md")
+    if not args.again:
+        print(f"`sh {clean(os.path.join(args.dir, 'run.sh'), one_line=True)}` runs it again")
+
+
+def _exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code

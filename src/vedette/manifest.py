@@ -1,0 +1,54 @@
+"""The manifest of a code package: bytes <-> the files that it names, none of which lies outside of it."""
+
+import msgspec
+from msgspec import Struct
+
+from vedette.errors import FormatError
+
+NAME = "code.manifest"  # as a file of its run
+_HEX = frozenset("0123456789abcdef")
+_MOST_PATH = 4096
+
+
+class Entry(Struct, frozen=True):
+    """One file of the package; its bytes are a blob."""
+
+    path: str
+    digest: str
+    size: int
+    mode: int = 0o644
+
+
+def write(entries: list[Entry]) -> bytes:
+    """Return a manifest: the same for the same files, in whatever order they come."""
+    return msgspec.json.encode(sorted(entries, key=lambda entry: entry.path))
+
+
+def read(data: bytes) -> list[Entry]:
+    """Read a manifest; raise FormatError when it is none, or names a file that could lie outside of the package."""
+    try:
+        entries = msgspec.json.decode(data, type=list[Entry])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise FormatError(f"the manifest of the code cannot be read: {error}") from None
+    known = set()
+    for entry in entries:
+        if why := _wrong(entry):
+            raise FormatError(f"the manifest of the code names {entry.path[:200]!r}, {why}")
+        known.add(entry.path)
+    folders = {path[:at] for path in known for at in range(len(path)) if path[at] == "/"}
+    if len(known) < len(entries) or known & folders:
+        raise FormatError("the manifest of the code names one path twice")
+    return entries
+
+
+def _wrong(entry: Entry) -> str:
+    parts = entry.path.split("/")
+    if not 0 < len(entry.path) <= _MOST_PATH or "\0" in entry.path:
+        return "which is no path"
+    if any(part in ("", ".", "..") for part in parts):
+        return "which leads out of the package"
+    if any(part.lower() == ".git" for part in parts):
+        return "which is git's own"
+    if len(entry.digest) != 64 or not _HEX.issuperset(entry.digest):
+        return "without a digest"
+    return ""

@@ -1,0 +1,217 @@
+"""Any number of runs beside each other: what they were told, in which of that they differ, and their metrics."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from vedette.errors import MissingError, NotFoundError
+from vedette.model import Value
+from vedette.query.diff import shown, token
+from vedette.query.notebook import Grid, html
+from vedette.query.runs import RunView, series_of
+from vedette.query.silence import LOST
+from vedette.store import SeriesRow
+
+_MOST_VALUES = 100  # distinct ones of a property: more are no facets
+_NOT_KEYS = ("summary.", "vedette.")
+_NOT_COMPARED = {"removed", "name", "description", "notes", "star", "capture"}
+
+
+class Key(Struct, frozen=True):
+    """A key, with one value for each run; None also where a run has none, whose place `missing` then has."""
+
+    key: str
+    differs: bool
+    values: list[Value]
+    missing: list[int]
+    types: list[str]  # of the values that there are: number, text, true or false, none, list, dict
+
+
+class Metric(Struct, frozen=True):
+    """A metric, how many of the runs have it, and its last value in each."""
+
+    name: str
+    runs: int
+    last: list[float | int | None]
+
+
+class Property(Struct, frozen=True):
+    """Something in which runs differ, and its distinct values, numbers first and in order."""
+
+    key: str
+    values: list[Value]
+
+
+class Comparison(Struct, frozen=True):
+    """Runs beside each other; every list of values is in the order of `runs`."""
+
+    runs: list[RunView]
+    keys: list[Key]
+    metrics: list[Metric]
+    properties: list[Property]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, such as JSON takes; times are milliseconds since 1970."""
+        return {
+            "runs": [brief(view) for view in self.runs],
+            "keys": [
+                {"key": one.key, "differs": one.differs, "values": one.values, "missing": one.missing,
+                 "types": one.types}
+                for one in self.keys
+            ],
+            "metrics": [{"name": one.name, "runs": one.runs, "last": one.last} for one in self.metrics],
+            "properties": [{"key": one.key, "values": one.values} for one in self.properties],
+        }  # fmt: skip
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each run, and a column for each key and each metric's last value."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - whoever does not ask for it need not have it
+        except ImportError:
+            raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
+        return pd.DataFrame(self._columns(), index=pd.Index([view.id for view in self.runs], name="run"))
+
+    def to_polars(self) -> Any:
+        """Return the same as a DataFrame of polars, with a column `run`."""
+        try:
+            import polars as pl  # noqa: PLC0415 - whoever does not ask for it need not have it
+        except ImportError:
+            raise MissingError("this needs polars, which is not installed: pip install 'vedette[polars]'") from None
+        mixed = {one.key for one in self.keys if len(set(one.types) - {"none"}) > 1}
+        columns = {
+            name: [None if value is None else shown(value) for value in values]
+            if name in mixed or any(isinstance(value, dict | list) for value in values)
+            else values
+            for name, values in self._columns().items()
+        }
+        return pl.DataFrame({"run": [view.id for view in self.runs], **columns}, strict=False)
+
+    def _columns(self) -> dict[str, list[Value]]:
+        found: dict[str, list[Value]] = {"name": [view.name for view in self.runs]}
+        found["state"] = [view.state for view in self.runs]
+        found |= {key.key: key.values for key in self.keys}  # noqa: PD011 - no DataFrame
+        return found | {f"metric.{one.name}": one.last for one in self.metrics}
+
+    def _repr_html_(self) -> str:
+        headers = ["", *(view.name for view in self.runs)]
+        ordered = sorted(self.keys, key=lambda one: not one.differs)
+        keys = Grid(
+            "", headers, [[one.key, *cells(one)] for one in ordered],
+            frozenset(place for place, one in enumerate(ordered) if not one.differs),
+        )  # fmt: skip
+        metrics = Grid("last values", headers, [[one.name, *one.last] for one in self.metrics])
+        return html(f"{len(self.runs)} runs", [], [keys, metrics])
+
+    def __repr__(self) -> str:
+        return f"<vedette comparison of {len(self.runs)} runs: {sum(one.differs for one in self.keys)} keys differ>"
+
+
+def compare(views: Sequence[RunView]) -> Comparison:
+    """Put runs beside each other; raise NotFoundError when there are none."""
+    if not views:
+        raise NotFoundError("there is no run to compare")
+    runs = list({view.id: view for view in views}.values())
+    keys = _keys([_compared(view.attrs) for view in runs])
+    own = {
+        "state": [view.state for view in runs],
+        "name": [view.name for view in runs],
+        "tags": [", ".join(view.tags) for view in runs],
+    }
+    told = [*keys, *(_key(name, values, []) for name, values in own.items())]
+    properties = [Property(one.key, _distinct(one)) for one in told if one.differs]
+    return Comparison(
+        runs, keys, _metrics(runs, series_of(runs)), [one for one in properties if len(one.values) <= _MOST_VALUES]
+    )
+
+
+def brief(view: RunView) -> dict[str, Any]:
+    """Return a run in a row of plain values; times are milliseconds since 1970."""
+    return {
+        "id": view.id,
+        "name": view.name,
+        "project": view.project,
+        "experiment": view.attrs.get("experiment"),
+        "state": view.state,
+        "cause": view.cause,
+        "alive": view.end_t is None and view.state != LOST,
+        "start_t": None if view.start_t is None else view.start_t / 1e6,
+        "end_t": None if view.end_t is None else view.end_t / 1e6,
+        "duration_s": view.duration_s,
+        "tags": view.tags,
+        "star": bool(view.attrs.get("star")),
+        "description": view.attrs.get("description") or "",
+    }
+
+
+def cells(key: Key) -> list[str]:
+    """Return a key's values as they are shown, nothing where a run has none."""
+    gone = set(key.missing)
+    told = [
+        " ".join(map(str, one)) if key.key == "argv" and isinstance(one, list) else one
+        for one in key.values  # noqa: PD011 - no DataFrame
+    ]
+    return ["" if place in gone else shown(value) for place, value in enumerate(told)]
+
+
+def _compared(attrs: Mapping[str, Value]) -> dict[str, Value]:
+    return {
+        key: value
+        for key, value in attrs.items()
+        if key not in _NOT_COMPARED and not key.startswith(_NOT_KEYS) and not key.startswith("tag.")
+    }
+
+
+def _keys(attrs: Sequence[Mapping[str, Value]]) -> list[Key]:
+    """Return every key of any run: those of the config first, then the rest, each in its order of appearance."""
+    names = dict.fromkeys(name for one in attrs for name in one)
+    ordered = sorted(names, key=lambda name: not name.startswith("config."))
+    found = []
+    for name in ordered:
+        missing = [place for place, one in enumerate(attrs) if name not in one]
+        found.append(_key(name, [one.get(name) for one in attrs], missing))
+    return found
+
+
+def _key(name: str, values: list[Value], missing: list[int]) -> Key:
+    gone = set(missing)
+    there = [value for place, value in enumerate(values) if place not in gone] if gone else values
+    first = token(there[0]) if there else None
+    differs = bool(missing) or any(token(value) != first for value in there)
+    return Key(name, differs, values, missing, sorted({_type(value) for value in there}))
+
+
+def _type(value: Value) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else "list" if isinstance(value, list) else "dict"
+
+
+def _distinct(key: Key) -> list[Value]:
+    """Return a key's distinct values; None stands for runs that have none, too."""
+    found = list({token(value): value for value in key.values}.values())  # noqa: PD011 - no DataFrame
+    return sorted(found, key=_order)
+
+
+def _order(value: Value) -> tuple[int, float, str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value) if value == value else 0.0, ""  # noqa: PLR0124 - a NaN has no place
+    return (2 if value is None else 1), 0.0, shown(value)
+
+
+def _metrics(runs: Sequence[RunView], series: Mapping[str, Iterable[SeriesRow]]) -> list[Metric]:
+    lasts: dict[str, dict[int, float | int | None]] = {}
+    for place, view in enumerate(runs):
+        for row in series.get(view.id, ()):
+            known = lasts.setdefault(row.name, {})
+            if place not in known or not row.tags:
+                known[place] = row.last if not row.tags else None
+    count = len(runs)
+    return [
+        Metric(name, len(known), [known.get(place) for place in range(count)])
+        for name, known in sorted(lasts.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]

@@ -1,0 +1,206 @@
+"""What came out of two runs: where each metric first diverged, last and best values, speed, use of resources, ends."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from vedette.query.runs import RunView
+from vedette.store import Points, SeriesRow
+
+_NOISE = 1e-6  # of a value: what float32 and another order of summing come to
+_MOST_METRICS = 1000
+_BIN_NS = 10**9
+_USES = ("cpu_percent", "memory_bytes", "gpu_memory_bytes", "read_bytes_per_s", "written_bytes_per_s")
+_LOW = re.compile(
+    r"loss|err|perplexity|ppl|(?:^|[_/.])(?:wer|cer|mse|mae|rmse|nll|fid|time|latency)|_s$", re.IGNORECASE
+)
+_HIGH = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|r2|precision|recall|map|psnr|ssim", re.IGNORECASE)
+
+
+class MetricPair(Struct, frozen=True):
+    """A metric that both runs have; `first_step` is None where they never differ at a step that both have."""
+
+    name: str
+    tags: dict[str, str]
+    first_step: int | None
+    first_t: int | None  # when the first run was there, in nanoseconds
+    equal_before: int  # points at common steps that were the same before
+    common: int
+    a_last: float | None
+    b_last: float | None
+    delta: float | None
+    a_best: float | None  # None where nobody knows which way is better
+    b_best: float | None
+    a_steps: int | None  # the last step
+    b_steps: int | None
+    telling: bool = False  # values before that moved: being the same means something
+
+
+class Speed(Struct, frozen=True):
+    """Steps in a second, by the series that has most points."""
+
+    metric: str
+    a: float | None
+    b: float | None
+    ratio: float | None  # how many times as fast the second is
+
+
+class UsePair(Struct, frozen=True):
+    """A resource, over all processes of each run."""
+
+    name: str
+    a_mean: float | None
+    b_mean: float | None
+    a_max: float | None
+    b_max: float | None
+
+
+class Outcome(Struct, frozen=True):
+    """What came out."""
+
+    metrics: list[MetricPair]
+    only_a: list[str]
+    only_b: list[str]
+    speed: Speed
+    usage: list[UsePair]
+    left_out: int = 0  # metrics more than were looked into
+
+    @property
+    def diverged(self) -> list[MetricPair]:
+        """Metrics that differ somewhere, the earliest first."""
+        return [one for one in self.metrics if one.first_step is not None]
+
+
+def outcome(a: RunView, b: RunView) -> Outcome:
+    """Compare what two runs logged and used."""
+    series = _by_name(a), _by_name(b)
+    common = [key for key in series[0] if key in series[1]]
+    points = {key: (_points(a, series[0][key]), _points(b, series[1][key])) for key in common[:_MOST_METRICS]}
+    metrics = [_pair(series[0][key], *both) for key, both in points.items()]
+    metrics.sort(key=lambda one: (one.first_step is None, one.first_step or 0, one.name, sorted(one.tags.items())))
+    only = [sorted({name for name, _ in one} - {name for name, _ in other}) for one, other in (series, series[::-1])]
+    left_out = max(0, len(common) - _MOST_METRICS)
+    return Outcome(metrics, only[0], only[1], _speed(points), _usage(a, b), left_out)
+
+
+def diverge(a: Points, b: Points) -> tuple[int | None, int, int, bool]:
+    """Return where two curves differ by more than float noise: place in the first, equal before, common, telling.
+
+    Only steps that both have are looked at; of a step that one has twice, the later point counts.
+    """
+    steps, at_a, at_b = _common(a.step, b.step)
+    x, y = a.value[at_a].astype(np.float64), b.value[at_b].astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        close = np.abs(x - y) <= _NOISE * np.maximum(np.abs(x), np.abs(y))
+    same = (close & np.isfinite(x) & np.isfinite(y)) | (x == y) | (np.isnan(x) & np.isnan(y))
+    wrong = np.flatnonzero(~same)
+    before = int(wrong[0]) if len(wrong) else len(steps)
+    telling = len(np.unique(x[: min(before, 1000)])) >= 3
+    return (int(at_a[wrong[0]]) if len(wrong) else None), before, len(steps), telling
+
+
+def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    last_a, last_b = _lasts(a), _lasts(b)
+    if np.array_equal(a[last_a], b[last_b]):
+        return a[last_a], last_a, last_b
+    steps, at_a, at_b = np.intersect1d(a[last_a], b[last_b], assume_unique=True, return_indices=True)
+    return steps, last_a[at_a], last_b[at_b]
+
+
+def _lasts(steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the places of the last point of each step; points come by step."""
+    return np.flatnonzero(np.append(steps[1:] != steps[:-1], True)) if len(steps) else np.empty(0, dtype=np.int64)
+
+
+def _by_name(view: RunView) -> dict[tuple[str, tuple[tuple[str, str], ...]], SeriesRow]:
+    found = {(row.name, tuple(sorted(row.tags.items()))): row for row in view.series()}
+    return dict(sorted(found.items()))
+
+
+def _points(view: RunView, row: SeriesRow) -> Points:
+    return view.history(row.name, row.tags)
+
+
+def _pair(row: SeriesRow, a: Points, b: Points) -> MetricPair:
+    at, before, common, telling = diverge(a, b)
+    a_last, b_last = _last(a), _last(b)
+    return MetricPair(
+        name=row.name,
+        tags=row.tags,
+        first_step=None if at is None else int(a.step[at]),
+        first_t=None if at is None else int(a.t[at]),
+        equal_before=before,
+        common=common,
+        a_last=a_last,
+        b_last=b_last,
+        delta=None if a_last is None or b_last is None else b_last - a_last,
+        a_best=_best(row.name, a),
+        b_best=_best(row.name, b),
+        a_steps=int(a.step[-1]) if len(a) else None,
+        b_steps=int(b.step[-1]) if len(b) else None,
+        telling=telling,
+    )
+
+
+def _last(points: Points) -> float | None:
+    return float(points.value[-1]) if len(points) else None
+
+
+def _best(name: str, points: Points) -> float | None:
+    finite = points.value[np.isfinite(points.value)]
+    if not len(finite):
+        return None
+    if _LOW.search(name):
+        return float(finite.min())
+    return float(finite.max()) if _HIGH.search(name) else None
+
+
+def _speed(points: Mapping[Any, tuple[Points, Points]]) -> Speed:
+    most = max(points, key=lambda key: (min(map(len, points[key])), key), default=None)
+    if most is None:
+        return Speed("", None, None, None)
+    a, b = (_rate(one) for one in points[most])
+    return Speed(most[0], a, b, b / a if a and b else None)
+
+
+def _rate(points: Points) -> float | None:
+    """Return steps in a second, without the pauses: times between points of more than twenty times the median."""
+    if len(points) < 2:
+        return None
+    order = np.argsort(points.t, kind="stable")
+    took, went = np.diff(points.t[order]) / 1e9, np.diff(points.step[order])
+    forward = (went > 0) & (took > 0)
+    if not forward.any():
+        return None
+    forward &= took <= 20 * np.median(took[forward])
+    return float(went[forward].sum() / took[forward].sum())
+
+
+def _usage(a: RunView, b: RunView) -> list[UsePair]:
+    used = [_totals(view) for view in (a, b)]
+    none = None, None
+    found = []
+    for name in _USES:
+        if name in used[0] or name in used[1]:
+            (a_mean, a_max), (b_mean, b_max) = (one.get(name, none) for one in used)
+            found.append(UsePair(name, a_mean, b_mean, a_max, b_max))
+    return found
+
+
+def _totals(view: RunView) -> dict[str, tuple[float, float]]:
+    """Return mean and most of each resource, added up over processes second by second."""
+    sums: dict[str, dict[int, float]] = {}
+    for use in view.usage():
+        for name, (t, value) in use.series.items():
+            if name not in _USES or not len(t):
+                continue
+            seconds, at = np.unique(t // _BIN_NS, return_inverse=True)
+            means = np.bincount(at, weights=value) / np.bincount(at)
+            total = sums.setdefault(name, {})
+            for second, mean in zip(seconds.tolist(), means.tolist(), strict=True):
+                total[second] = total.get(second, 0.0) + mean
+    return {name: (sum(total.values()) / len(total), max(total.values())) for name, total in sums.items()}

@@ -1,0 +1,177 @@
+"""How to run a run again: its command, environment and packages as files, and what is missing for it."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from vedette.masks import MASK
+from vedette.model import Value
+
+_PLACES = ("SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMI_", "TORCHELASTIC_")  # a job's place in a cluster, no other's
+_PLACE_NAMES = frozenset(
+    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR MASTER_PORT VIRTUAL_ENV"
+    " CONDA_DEFAULT_ENV LD_PRELOAD".split()
+)
+
+
+class Recipe(Struct, frozen=True):
+    """The texts that are written beside the code, by their names, and what a reader must know is missing."""
+
+    texts: dict[str, str]
+    missing: list[str]
+
+
+def recipe(
+    run: str,
+    name: str,
+    attrs: Mapping[str, Value],
+    config: Mapping[str, Value],
+    paths: Sequence[str],
+    packages: Mapping[str, str],
+    direct: Mapping[str, str],
+) -> Recipe:
+    """Make the texts of a run from what is on record of it; `paths` are the files of its code."""
+    missing = _missing(attrs, paths, packages)
+    argv = [str(word) for word in attrs.get("argv") or []]
+    texts = {}
+    if argv:
+        texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths))
+        if any(MASK in word for word in argv):
+            missing.append(f"a secret in the command: it stands as {MASK} in run.sh, put it in")
+    if packages:
+        texts["requirements.txt"] = _requirements(attrs, packages, direct)
+        missing += [f"{one} was not from an index but from {url}" for one, url in list(direct.items())[:20]]
+    texts["env.sh"] = _environment(attrs)
+    texts["README.md"] = _readme(run, name, attrs, config, missing)
+    return Recipe(texts, missing)
+
+
+def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping[str, str]) -> list[str]:
+    missing = []
+    capture = str(attrs.get("capture") or "")
+    if not capture:
+        missing.append("nothing was taken down of it: `capture.enable` was off, or it did not begin by `init`")
+    elif capture == "begun":
+        missing.append("taking it down was begun and never finished")
+    elif capture != "done":
+        missing.append(f"it was taken down {capture}")
+    if capture and not paths:
+        missing.append("its code")
+    if capture and not packages:
+        missing.append("its packages")
+    if not attrs.get("argv"):
+        missing.append("its command")
+    elif attrs.get("argv_cut"):
+        missing.append("the end of its command, which was too long to keep")
+    if count := attrs.get("code.left_out"):
+        reasons = {key.removeprefix("code.left_out_by."): n for key, n in attrs.items() if "code.left_out_by." in key}
+        why = ", ".join(f"{n} {_WHY.get(key, key)}" for key, n in sorted(reasons.items()))
+        some = ", ".join(str(one) for one in attrs.get("code.left_out_names") or [])
+        missing.append(f"{count} of its files: {why} ({some})")
+    if count := attrs.get("code.masked"):
+        some = ", ".join(str(one) for one in attrs.get("code.masked_names") or [])
+        missing.append(f"{count} secrets in its code, which stand as {MASK} there ({some})")
+    if count := attrs.get("code.changed"):
+        missing.append(f"{count} of its files were changed after it began: they are as they were then")
+    return missing
+
+
+_WHY = {
+    "large": "larger than capture.max_file_bytes", "total": "beyond capture.max_bytes",
+    "many": "beyond capture.max_files", "link": "symbolic links", "unreadable": "that could not be read",
+    "name": "with a name that is no UTF-8", "secret": "made to hold secrets", "binary": "binary and untracked",
+    "special": "that are no plain files", "limit": "beyond limits.blobs_bytes",
+}  # fmt: skip
+
+
+def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[str]) -> str:
+    root, cwd = str(attrs.get("code.root") or ""), str(attrs.get("cwd") or "")
+    inside = bool(root) and (cwd == root or cwd.startswith(root.rstrip("/") + "/"))
+    below = os.path.relpath(cwd, root) if inside else "."
+    words = [_word(word, root, cwd, below, paths, inside=inside) for word in argv]
+    quoted = [shlex.quote(word) for word in words]
+    if os.path.basename(argv[0]).startswith("python"):
+        quoted[0] = '"${PYTHON:-python3}"'
+    place = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
+    return (
+        f"#!/bin/sh\n# Runs again what was run as {' '.join(title.split())}; PYTHON says by which Python.\nset -e\n"
+        'here=$(cd "$(dirname "$0")" && pwd)\n'
+        f'. "$here"/env.sh\ncd {place}\nexec {" ".join(quoted)} "$@"\n'
+    )
+
+
+def _word(word: str, root: str, cwd: str, below: str, paths: set[str], *, inside: bool) -> str:
+    """Have a word that names a file of the code name it where it is now."""
+    if not root or not word or (inside and not word.startswith("/")):
+        return word
+    path = os.path.relpath(os.path.normpath(os.path.join(cwd, word)), root)
+    return os.path.relpath(path, below) if path in paths else word
+
+
+def _requirements(attrs: Mapping[str, Value], packages: Mapping[str, str], direct: Mapping[str, str]) -> str:
+    lines = [f"# Python {attrs.get('python', '')}".rstrip()]
+    for name, version in sorted(packages.items(), key=lambda item: item[0].lower()):
+        if not _is_word(name) or not _is_word(version):
+            continue
+        url = direct.get(name, "")
+        lines.append(f"# {name}=={version}  from {' '.join(url.split())}" if url else f"{name}=={version}")
+    return "\n".join(lines) + "\n"
+
+
+def _is_word(text: str) -> bool:
+    return bool(text) and all(char.isalnum() or char in "._-+!" for char in text)
+
+
+def _environment(attrs: Mapping[str, Value]) -> str:
+    lines = ["# What the environment had, of the list of what is recorded; a job's place in a cluster is its own."]
+    for key, value in sorted(attrs.items()):
+        name = key.removeprefix("env.")
+        if not key.startswith("env.") or not name.isascii() or not name.isidentifier():
+            continue
+        text = str(value)
+        own = name in _PLACE_NAMES or name.startswith(_PLACES) or MASK in text
+        line = f"export {name}={shlex.quote(text)}"
+        lines.append("# " + line.replace("\n", " ") if own else line)
+    return "\n".join(lines) + "\n"
+
+
+def _readme(
+    run: str, name: str, attrs: Mapping[str, Value], config: Mapping[str, Value], missing: Sequence[str]
+) -> str:
+    told: dict[str, Any] = {
+        "run": f"{name} ({run})",
+        "project": attrs.get("project"),
+        "command": shlex.join(str(word) for word in attrs.get("argv") or []),
+        "in": attrs.get("cwd"),
+        "commit": attrs.get("git.commit"),
+        "branch": attrs.get("git.branch"),
+        "remote": attrs.get("git.remote"),
+        "changed since the commit": "yes" if attrs.get("git.dirty") else "",
+        "Python": attrs.get("python"),
+        "system": attrs.get("os"),
+        "host": attrs.get("host"),
+        "processor": " x ".join(str(attrs[key]) for key in ("cpu.count", "cpu.model") if attrs.get(key)),
+        "memory": f"{int(attrs['memory_bytes']) / 2**30:.1f} GiB" if attrs.get("memory_bytes") else "",
+        "GPUs": ", ".join(str(one) for one in attrs.get("gpu.names") or []),
+        "driver": attrs.get("gpu.driver"),
+    }
+    lines = [f"# {' '.join(name.split())}", "", "Written by `vedette reproduce`.", ""]
+    lines += [f"- {key}: {' '.join(str(value).split())}" for key, value in told.items() if value]
+    lines += [
+        "",
+        "## To run it again",
+        "",
+        "```sh",
+        "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt",
+    ]
+    lines += ['PYTHON="$PWD/.venv/bin/python" sh run.sh', "```", ""]
+    lines += ["`code/` is the code, `git.diff` what was changed since the commit, `env.sh` the environment,"]
+    lines += ["`config.json` the config as it was recorded.", ""]
+    if missing:
+        lines += ["## What is missing", "", *(f"- {' '.join(one.split())}" for one in missing), ""]
+    if config:
+        lines += ["## Its config", "", *(f"- {key}: {value}" for key, value in sorted(config.items())), ""]
+    return "\n".join(lines)

@@ -1,0 +1,379 @@
+"""What a run is made of: which files of a tree are its code, what git says, packages, environment, machine."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from vedette import manifest
+from vedette.blobs import Blobs
+from vedette.capture import environment, git, machine, packages
+from vedette.capture.package import pack
+from vedette.capture.tree import choose
+from vedette.settings import Capture
+
+LATER = 1 << 62
+
+
+def call_git(folder, *args):
+    """Call git in a repository of one's own."""
+    who = ("-c", "user.name=ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main")
+    allow = ("-c", "protocol.file.allow=always")
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    subprocess.run(["git", *who, *allow, *args], cwd=folder, check=True, capture_output=True, env=environ)
+
+
+def write(folder, names):
+    """Write files, by their names."""
+    for name, text in names.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+@pytest.fixture
+def repo(tmp_path):
+    """A repository with one commit."""
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    call_git(folder, "init", "-q")
+    write(folder, {"train.py": "x = 1\n", "pkg/model.py": "y = 2\n", ".gitignore": "*.log\nignored/\n"})
+    call_git(folder, "add", ".")
+    call_git(folder, "commit", "-qm", "first")
+    return folder
+
+
+@pytest.fixture
+def taken(tmp_path):
+    """Take the code of a script or directory down; return its paths, the files, and the package."""
+
+    def take(script="", cwd="", caps=None, secrets=(), since=LATER):
+        files = choose(str(script) if script else "", str(cwd or os.path.dirname(script)))
+        blobs = Blobs(str(tmp_path / "home"))
+        package = pack(files, str(script), blobs, caps or Capture(), list(secrets), since)
+        entries = manifest.read(package.manifest)
+        return [entry.path for entry in entries], files, package
+
+    return take
+
+
+def test_a_working_tree(repo, taken):
+    """Tracked and untracked files are the code, changes and all; ignored ones are not, nor what was removed."""
+    write(repo, {"train.py": "x = 3\n", "new.py": "z\n", "run.log": "no", "ignored/a.py": "no", "a.pt": "no"})
+    (repo / "pkg" / "model.py").unlink()
+    paths, files, package = taken(repo / "train.py")
+
+    assert paths == [".gitignore", "new.py", "train.py"]
+    assert files.root == str(repo)
+    assert files.left_out == {"binary": 1}
+    kept = {entry.path: Blobs(str(repo.parent / "home")).open(entry.digest).read() for entry in package.entries}
+    assert kept["train.py"] == b"x = 3\n"
+
+
+def test_our_own_ignore_file(repo, taken):
+    """`.vedetteignore` leaves out even what git tracks, in any directory of the tree."""
+    write(repo, {".vedetteignore": "*.csv\n", "a.csv": "1", "pkg/.vedetteignore": "model.py\n"})
+
+    assert taken(repo / "train.py")[0] == [".gitignore", ".vedetteignore", "pkg/.vedetteignore", "train.py"]
+
+
+def test_submodules_and_other_repositories(repo, taken, tmp_path):
+    """Files of submodules, and of repositories that lie in the tree, belong to it."""
+    other = tmp_path / "other"
+    other.mkdir()
+    call_git(other, "init", "-q")
+    write(other, {"lib.py": "1"})
+    call_git(other, "add", ".")
+    call_git(other, "commit", "-qm", "first")
+    call_git(repo, "submodule", "add", "-q", str(other), "vendor")
+    write(repo, {"vendor/extra.py": "2"})
+    call_git(tmp_path, "clone", "-q", str(other), str(repo / "inner"))
+
+    assert {"vendor/lib.py", "vendor/extra.py", "inner/lib.py"} <= set(taken(repo / "train.py")[0])
+
+
+def test_a_repository_without_a_commit(tmp_path, taken):
+    """Before the first commit there is code, and no commit."""
+    call_git(tmp_path, "init", "-q", "repo")
+    write(tmp_path / "repo", {"train.py": "1"})
+
+    assert taken(tmp_path / "repo" / "train.py")[0] == ["train.py"]
+    found = git.state(str(tmp_path / "repo"))
+    assert (found.commit, found.dirty, found.diff) == ("", True, b"")
+
+
+def test_without_git(tmp_path, taken):
+    """Where there is no git it is the script's directory, by the same ignore files, without junk."""
+    write(
+        tmp_path / "work",
+        {
+            "train.py": "1", "pkg/a.py": "1", "pkg/.gitignore": "b.py\n", "pkg/b.py": "no", ".gitignore": "*.tmp\n",
+            "x.tmp": "no", "node_modules/x.js": "no", "__pycache__/a.pyc": "no", "venv/pyvenv.cfg": "",
+            "venv/a.py": "no", "checkpoints/a.py": "no", "model.ckpt": "no",
+        },
+    )  # fmt: skip
+    paths, files, _ = taken(tmp_path / "work" / "train.py")
+
+    assert paths == [".gitignore", "pkg/.gitignore", "pkg/a.py", "train.py"]
+    assert not files.by_git
+    assert files.left_out == {"binary": 1}
+
+
+def test_a_directory_without_a_script(tmp_path, taken):
+    """An interactive session has the code of its working directory; an empty one has none."""
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "work", {"a.py": "1"})
+
+    assert taken(cwd=tmp_path / "work")[0] == ["a.py"]
+    assert taken(cwd=tmp_path / "empty")[0] == []
+
+
+def test_a_home_is_not_walked(tmp_path, taken, monkeypatch):
+    """A script that lies in one's home directory does not bring along everything that lies there."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    write(tmp_path / "me", {"train.py": "1", "photos/secret.txt": "no", "other.py": "1"})
+
+    assert taken(tmp_path / "me" / "train.py")[0] == ["other.py", "train.py"]
+
+
+def test_caps(repo, taken):
+    """A file that is too large, and those past the total or the number are left out, and counted; the script stays."""
+    write(repo, {"data/large.txt": "x" * 2000, **{f"many/{n:03}.txt": "x" * 100 for n in range(50)}})
+    paths, files, package = taken(repo / "train.py", caps=Capture(max_file_bytes=1000, max_bytes=2000, max_files=30))
+
+    assert "train.py" in paths
+    assert package.bytes <= 2000
+    assert files.left_out["large"] == 1
+    assert sum(files.left_out.values()) == 54 - len(paths)
+    assert taken(repo / "train.py", caps=Capture(max_files=3))[1].left_out["many"] == 51
+
+
+def test_fifty_thousand_files(tmp_path, taken):
+    """A tree with far too many files is cut at the cap, with the script and sources in what is kept."""
+    folder = tmp_path / "work"
+    for n in range(50):
+        (folder / f"{n:02}").mkdir(parents=True)
+        for m in range(1000):
+            (folder / f"{n:02}" / f"{m}.dat").touch()
+    write(folder, {"zz/train.py": "1", "zz/model.py": "2"})
+    paths, files, _ = taken(folder / "zz" / "train.py", cwd=folder, caps=Capture(max_files=200))
+
+    assert len(paths) == 200
+    assert {"zz/train.py", "zz/model.py"} <= set(paths)
+    assert files.left_out == {"many": 50_002 - 200}
+
+
+def test_links_are_not_followed(repo, taken, tmp_path):
+    """Neither a link to a file elsewhere, nor a loop, nor a dangling one is followed; they are counted."""
+    (tmp_path / "elsewhere.py").write_text("no")
+    (repo / "link.py").symlink_to(tmp_path / "elsewhere.py")
+    (repo / "loop").symlink_to(repo)
+    (repo / "nowhere").symlink_to("nothing")
+    paths, files, _ = taken(repo / "train.py")
+
+    assert paths == [".gitignore", "pkg/model.py", "train.py"]
+    assert files.left_out == {"link": 3}
+
+
+def test_links_where_there_is_no_git(tmp_path, taken):
+    """The same holds for a walk."""
+    write(tmp_path / "work", {"train.py": "1"})
+    (tmp_path / "work" / "loop").symlink_to(tmp_path)
+    paths, files, _ = taken(tmp_path / "work" / "train.py")
+
+    assert (paths, files.left_out) == (["train.py"], {"link": 1})
+
+
+def test_what_cannot_be_read(repo, taken):
+    """A pipe is not waited for, nor anything else that is no plain file."""
+    os.mkfifo(repo / "pipe")
+    paths, files, _ = taken(repo / "train.py")
+
+    assert "pipe" not in paths
+    assert files.left_out.get("special", 0) <= 1  # git does not list it
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_may_not_be_read(repo, taken):
+    """A file that may not be read is counted."""
+    (repo / "new.py").touch(mode=0)
+
+    assert taken(repo / "train.py")[1].left_out == {"unreadable": 1}
+
+
+def test_weird_names(repo, taken):
+    """Any name that is text is kept as it is; one that is none is counted."""
+    names = ["a b.py", "a\nb.py", "é.py", "'q\".py", "-rf", "a\\b.py", "#x.py", "日本.py"]
+    write(repo, dict.fromkeys(names, "1"))
+    with open(os.path.join(os.fsencode(repo), b"\xff.py"), "w") as file:
+        file.write("1")
+    paths, files, _ = taken(repo / "train.py")
+
+    assert set(names) <= set(paths)
+    assert files.left_out == {"name": 1}
+
+
+def test_modes(repo, taken):
+    """What was executable is so again."""
+    write(repo, {"job.sh": "#!/bin/sh\n"})
+    (repo / "job.sh").chmod(0o755)
+    package = taken(repo / "train.py")[2]
+
+    assert {entry.path: entry.mode for entry in package.entries}["job.sh"] == 0o755
+
+
+def test_the_same_code_is_kept_once(repo, taken, tmp_path):
+    """The same code has the same digest, and takes no more space the second time."""
+    first = taken(repo / "train.py")[2]
+    before = sorted(found.digest for found in Blobs(str(tmp_path / "home")).all())
+    second = taken(repo / "train.py")[2]
+
+    assert first.manifest == second.manifest
+    assert sorted(found.digest for found in Blobs(str(tmp_path / "home")).all()) == before
+
+
+def test_secrets_in_code(repo, taken, tmp_path):
+    """Files that hold secrets are left out, and what surely is a secret in others is masked; both are counted."""
+    write(repo, {".env": "A=hunter2", "login.py": 'token = "abcd1234efgh5678"\nother = "known-to-us-1"\n'})
+    paths, files, package = taken(repo / "train.py", secrets=["known-to-us-1"])
+    everything = b"".join(
+        Blobs(str(tmp_path / "home")).open(found.digest).read() for found in Blobs(str(tmp_path / "home")).all()
+    )
+
+    assert ".env" not in paths
+    assert files.left_out == {"secret": 1}
+    assert package.masked == {"login.py": 2}
+    assert b"hunter2" not in everything
+    assert b"abcd1234" not in everything
+    assert b"known-to-us" not in everything
+
+
+def test_files_that_changed_meanwhile(repo, taken):
+    """A file that is younger than the run is counted: the run may have read another."""
+    assert taken(repo / "train.py", since=0)[2].changed == 3
+    assert taken(repo / "train.py")[2].changed == 0
+
+
+def test_what_git_says(repo):
+    """Commit, branch, remote, and the changes since."""
+    call_git(repo, "remote", "add", "origin", "https://ada:hunter2@example.org/x.git")
+    clean = git.state(str(repo))
+    write(repo, {"train.py": "x = 5\n"})
+    dirty = git.state(str(repo))
+
+    assert (clean.branch, clean.dirty, clean.diff) == ("main", False, b"")
+    assert len(clean.commit) == 40
+    assert clean.remote == "https://ada:hunter2@example.org/x.git"  # who records it masks it
+    assert dirty.dirty
+    assert b"+x = 5\n" in dirty.diff
+
+
+def test_git_is_not_disturbed(repo):
+    """Nothing is locked or written in the repository, and a program that its config names for diffs is not run."""
+    call_git(repo, "config", "diff.external", "touch /nowhere/at-all; false")
+    write(repo, {"train.py": "x = 5\n"})
+    (repo / ".git" / "index.lock").touch()
+    before = {path: path.stat().st_mtime_ns for path in (repo / ".git").rglob("*")}
+
+    assert b"+x = 5\n" in git.state(str(repo)).diff
+    assert {path: path.stat().st_mtime_ns for path in (repo / ".git").rglob("*")} == before
+
+
+def test_no_git_at_all(tmp_path):
+    """Where there is no repository, git says nothing."""
+    assert git.find(str(tmp_path)) == ""
+
+
+def test_the_environment():
+    """Only what is on the list is recorded, what was asked for besides, and secrets of either are masked."""
+    environ = {
+        "CUDA_VISIBLE_DEVICES": "0", "RANK": "1", "HOME": "/x", "AWS_SECRET_ACCESS_KEY": "no", "NCCL_TOKEN": "hunter2",
+        "MY_SEED": "1", "OTHER": "2", "TF_VAR_password": "no",
+    }  # fmt: skip
+
+    assert environment.allowed(environ) == {"CUDA_VISIBLE_DEVICES": "0", "NCCL_TOKEN": "***", "RANK": "1"}
+    assert environment.allowed(environ, "MY_*, OTHER").keys() - environment.allowed(environ).keys() == {
+        "MY_SEED",
+        "OTHER",
+    }
+
+
+def test_packages():
+    """The packages of a path are found by their metadata, with their versions."""
+    found = packages.installed(sys.path)
+
+    assert found.versions["msgspec"]
+    assert "pytest" in found.versions
+
+
+def test_spoilt_metadata(tmp_path):
+    """Metadata that cannot be read says nothing of the other packages."""
+    write(
+        tmp_path,
+        {
+            "a-1.dist-info/METADATA": "Name: a\nVersion: 1.0\n",
+            "b-1.dist-info/METADATA": b"\xff\xfe\x00",
+            "c-1.dist-info/METADATA": "Name: c\nVersion: 2.0\n",
+            "c-1.dist-info/direct_url.json": '{"url": "https://u:hunter2@example.org/c",'
+            ' "vcs_info": {"vcs": "git", "commit_id": "ab"}}',
+        },
+    )
+    found = packages.installed([str(tmp_path), str(tmp_path / "nowhere")])
+
+    assert found.versions == {"a": "1.0", "c": "2.0"}
+    assert found.direct == {"c": "git+https://u:***@example.org/c@ab"}
+
+
+def test_the_python_of_a_command(tmp_path):
+    """A command's Python is itself, or that of its first line; of others there is none."""
+    script = tmp_path / "tool"
+    script.write_text(f"#!{sys.executable}\n")
+    script.chmod(0o755)
+
+    assert packages.python_of([sys.executable, "x.py"], "/") == sys.executable
+    assert packages.python_of([str(script)], "/") == sys.executable
+    assert packages.python_of(["sh", "x.sh"], "/") == ""
+    assert packages.ask(sys.executable, "/")[0].startswith("3.")
+    assert packages.ask("/nowhere/python", "/") == ("", [])
+
+
+def test_the_machine():
+    """System, host, processor and memory are told; what is not known is left out."""
+    found = machine.describe()
+
+    assert found["cpu"]["count"] >= 1
+    assert found["memory_bytes"] > 1 << 20
+    assert "memory_bytes" not in machine.describe("/nowhere")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../a", "a/../b", "a//b", "", "./a", ".git/config", "a/.GIT/b", "a\0b", "a/", "x" * 5000]
+)
+def test_no_manifest_leads_out(path):
+    """A manifest that names a file outside of its package, or one of git's own, is refused whole."""
+    from vedette.errors import FormatError
+
+    data = manifest.write([manifest.Entry(path, "0" * 64, 1)])
+    with pytest.raises(FormatError):
+        manifest.read(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'[{"path": "a"}]', b"\xff", b"[" * 100_000])
+def test_bad_manifests(data):
+    """What is no manifest is refused in a sentence."""
+    from vedette.errors import FormatError
+
+    with pytest.raises(FormatError):
+        manifest.read(data)
+
+
+def test_a_path_twice():
+    """Nor may a path be there twice, or be a file and a directory."""
+    from vedette.errors import FormatError
+
+    for other in ("a", "a/b"):
+        with pytest.raises(FormatError, match="twice"):
+            manifest.read(manifest.write([manifest.Entry("a", "0" * 64, 1), manifest.Entry(other, "0" * 64, 1)]))
+    assert stat.S_IMODE(manifest.Entry("a", "", 1).mode) == 0o644

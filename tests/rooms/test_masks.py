@@ -1,0 +1,127 @@
+"""Secrets: told by the name they go by or by their form, and nothing else is. A new case is a line in cases/masks."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from vedette import masks
+from vedette.capture.cleaning import clean, clean_diff, is_secret_file
+
+CASES = Path(__file__).parent / "cases" / "masks"
+
+
+def lines(name):
+    """Return the cases of a file."""
+    return [line for line in (CASES / name).read_text().splitlines() if line and not line.startswith("#")]
+
+
+def pairs(name):
+    """Return what goes in and what is to come out."""
+    return [tuple(line.split(" => ")) for line in lines(name)]
+
+
+@pytest.mark.parametrize("line", lines("keys.txt"))
+def test_keys(line):
+    """A key says whether what goes by it is a secret."""
+    kind, key = line.split()
+
+    assert masks.is_secret(key) == (kind == "secret")
+
+
+@pytest.mark.parametrize(("given", "kept"), pairs("texts.txt"))
+def test_texts(given, kept):
+    """What is secret inside a text is masked, and masking twice changes nothing."""
+    assert masks.text(given) == kept
+    assert masks.text(kept) == kept
+
+
+@pytest.mark.parametrize(("given", "kept"), pairs("argv.txt"))
+def test_command_lines(given, kept):
+    """A command line keeps its words but for the secrets."""
+    assert masks.argv(shlex.split(given)) == shlex.split(kept)
+
+
+@pytest.mark.parametrize(("given", "kept"), pairs("code.txt"))
+def test_code(given, kept):
+    """Literals that surely are secrets are masked in code, and code that only speaks of them stays."""
+    cleaned, count = clean(f"import os\n{given}\nx = 1\n", "train.py")
+
+    assert cleaned == f"import os\n{kept}\nx = 1\n"
+    assert count == kept.count(masks.MASK)
+
+
+def test_values():
+    """A whole config is masked: by key at any depth, in lists and pairs, and nothing that tells nothing."""
+    config = {
+        "lr": 0.1,
+        "api_key": "abc",
+        "auth": {"user": "ada", "password": 1234, "on": True},
+        "data": {"url": "https://a:b@c/d", "opener": [{"token": "x"}, ["api_key", "y"], "--token", "z"]},
+        "use_auth_token": True,
+        "token": None,
+        "password": "",
+        "max_tokens": 512,
+        "tokens": [1, 2],
+    }
+
+    assert masks.values(config) == {
+        "lr": 0.1,
+        "api_key": "***",
+        "auth": {"user": "***", "password": "***", "on": True},
+        "data": {"url": "https://a:***@c/d", "opener": [{"token": "***"}, ["api_key", "***"], "--token", "***"]},
+        "use_auth_token": True,
+        "token": None,
+        "password": "",
+        "max_tokens": 512,
+        "tokens": [1, 2],
+    }
+
+
+def test_what_stands_in_the_environment_is_known():
+    """A secret of the environment is hidden wherever it comes up in code, whatever it is called there."""
+    secrets = masks.known({"HF_TOKEN": "qwertz-123456", "LANG": "en_GB.UTF-8", "API_KEY": "short"})
+
+    assert secrets == ["qwertz-123456"]
+    assert clean('x = "qwertz-123456"', "a.py", secrets) == ('x = "***"', 1)
+
+
+@pytest.mark.parametrize(
+    "name", [".env", "a/.env.local", "id_rsa", "x.pem", "credentials.json", "secrets.yaml", ".netrc", "k/server.key"]
+)
+def test_files_that_hold_secrets(name):
+    """A file that is there to hold secrets is known by its name."""
+    assert is_secret_file(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["train.py", ".env.example", "tokenizer.json", "tokens.py", "secrets.py", "env.py", "keys"]
+)
+def test_files_that_hold_none(name):
+    """And any other is not."""
+    assert not is_secret_file(name)
+
+
+def test_a_diff():
+    """Of a diff the files that hold secrets are left out whole, and lines are masked as in code."""
+    diff = (
+        "diff --git a/.env b/.env\n--- a/.env\n+++ b/.env\n@@ -0,0 +1 @@\n+FOO=hunter2\n"
+        'diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x = 1\n+api_key = "abcd1234efgh"\n'
+        "diff --git a/c.yaml b/c.yaml\n--- a/c.yaml\n+++ b/c.yaml\n@@ -1 +1 @@\n+api_key: abcd1234efgh\n+lr: 0.1\n"
+    )
+    cleaned, count = clean_diff(diff)
+
+    assert "hunter2" not in cleaned
+    assert "abcd1234" not in cleaned
+    assert count == 3
+    assert "-x = 1\n" in cleaned
+    assert "+lr: 0.1\n" in cleaned
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a=", "a://", "a@", "?a=b", '"a":', "x: ", "password = ", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_no_text_takes_long(piece):
+    """However a text is made up, it is looked at in time that grows with its length alone."""
+    masks.text(piece * (200_000 // len(piece)))
+    clean(piece * (200_000 // len(piece)), "a.yaml")

@@ -1,0 +1,203 @@
+"""Blobs in pieces: what another hub sends, put together; and what is still to be sent."""
+
+import asyncio
+import collections
+import hashlib
+import os
+
+import pytest
+
+from vedette import wire
+from vedette.blobs import Blobs
+from vedette.hub.carrier import Carrier
+from vedette.hub.outgoing import Outgoing
+from vedette.hub.pieces import Pieces
+from vedette.hub.stock import Stock
+from vedette.model import Blob
+from vedette.settings import Limits
+
+DATA = bytes(range(256)) * 20
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+def names(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+class There:
+    """The hub that takes blobs, and how to talk to it."""
+
+    def __init__(self, root, **limits):
+        self.blobs = Blobs(str(root), Limits(**limits))
+        self.refused = collections.Counter()
+        self.sent = []
+        self._pieces = None
+
+    async def tell(self, message, sender="far"):
+        self._pieces = self._pieces or Pieces(self.blobs, self.refused)
+        self.sent.append(message)
+        message = wire.unpack_message(wire.encode(message))
+        take = self._pieces.take if isinstance(message, wire.Piece) else self._pieces.have
+        return await take(message, sender)
+
+    def say(self, *messages, sender="far"):
+        async def talk():
+            self._pieces = None
+            return [await self.tell(message, sender) for message in messages]
+
+        return asyncio.run(talk())
+
+
+def piece(place, stop, data=DATA, size=None, digest=DIGEST):
+    return wire.Piece(digest, len(DATA) if size is None else size, place, data[place:stop])
+
+
+def test_pieces_become_a_blob_when_the_last_one_is_there(tmp_path):
+    """A blob is seen once it is whole; a piece that comes twice or too early changes nothing."""
+    there = There(tmp_path)
+    end = len(DATA)
+    answers = there.say(
+        wire.AskBlobs({DIGEST: end}), piece(100, 200), piece(0, 1000), piece(0, 1000), piece(1000, 2000)
+    )
+    assert [answer.places[DIGEST] for answer in answers] == [0, 0, 1000, 1000, 2000]
+    assert there.blobs.size(DIGEST) is None
+    assert list(there.blobs.all()) == []
+    [asked, last, again] = there.say(wire.AskBlobs({DIGEST: end}), piece(2000, end), wire.AskBlobs({DIGEST: end}))
+    assert [answer.places[DIGEST] for answer in (asked, last, again)] == [2000, end, end]
+    assert there.blobs.verify(DIGEST)
+    assert names(os.path.join(there.blobs.root, "parts")) == []
+
+
+def test_bytes_that_are_not_those_of_the_digest_are_never_seen(tmp_path):
+    """Wrong bytes, too many of them, and a wrong size are refused and counted, and leave nothing."""
+    there = There(tmp_path)
+    wrong = bytes(len(DATA))
+    [answer] = there.say(piece(0, len(DATA), wrong))
+    assert answer.refused[DIGEST]
+    [answer] = there.say(piece(0, len(DATA), DATA, size=10))
+    assert answer.refused[DIGEST]
+    [answer] = there.say(wire.AskBlobs({DIGEST: 0}))
+    assert answer.refused[DIGEST]
+    assert there.refused["blob"] == 2
+    assert there.blobs.size(DIGEST) is None
+    assert names(os.path.join(there.blobs.root, "parts")) == []
+
+
+def test_the_limits_hold_for_what_others_send(tmp_path):
+    """Neither one blob nor all together get larger than the limits, also those that are not whole yet."""
+    there = There(tmp_path, blob_bytes=6000, blobs_bytes=8000)
+    [one, other] = there.say(wire.AskBlobs({DIGEST: 7000}), wire.AskBlobs({DIGEST: len(DATA)}))
+    assert one.refused
+    assert other.places == {DIGEST: 0}
+    there.say(piece(0, 5000))
+    [answer] = there.say(piece(0, 5000), sender="another")
+    assert answer.refused
+    assert there.refused == {"limits.blob_bytes": 1, "limits.blobs_bytes": 1}
+    [answer] = there.say(wire.Piece(DIGEST, 1 << 50, 5000, b"x" * 1000))
+    assert answer.refused
+
+
+@pytest.mark.parametrize("bad", ["../" + "a" * 61, "A" * 64, "a" * 63, "a" * 64 + "\n", "a" * 32 + "\0" + "a" * 31])
+def test_no_digest_of_a_message_becomes_another_path(bad):
+    """What is no digest is no message."""
+    for message in (wire.Piece(bad, 1, 0, b"x"), wire.AskBlobs({bad: 1}), wire.HasBlobs({bad: 1})):
+        with pytest.raises(wire.FormatError):
+            wire.unpack_message(wire.encode(message))
+
+
+def carry(outgoing, blobs, there, upstream="up", until=lambda: True):
+    """Have a carrier send until a condition holds."""
+
+    async def run():
+        there._pieces = None
+        carrier = Carrier(outgoing, blobs, upstream)
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
+        while not until():  # noqa: ASYNC110 - it is a file that appears
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return carrier
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_only_what_is_lacking_is_sent_and_a_new_hub_goes_on(tmp_path):
+    """What waits is found again by a new hub; what is there already is not sent, a manifest brings what it lists."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    big = os.urandom(3 << 20)
+    facts = []
+    for name, data in (("known", b"known"), ("big", big), ("empty", b"")):
+        digest, size = here.keep(data)
+        facts.append((len(facts), Blob("r", 1, name, digest, size)))
+    listed, _ = here.keep(b"print(1)")
+    digest, size = here.keep(f'[{{"path": "../../x", "digest": "{listed}", "size": 8, "mode": 0}}]'.encode())
+    facts += [(9, Blob("r", 1, "code.manifest", digest, size)), (10, Blob("r", 1, "bad", "../../x", 1))]
+    there.blobs.keep(b"known")
+    Outgoing(here).note("vedette://token@up:1", facts)
+
+    outgoing = Outgoing(here)
+    assert outgoing.upstreams() == ["vedette://token@up:1"]
+    assert not outgoing.idle
+    carry(outgoing, here, there, "vedette://token@up:1", lambda: not outgoing.all())
+    assert {found.digest for found in there.blobs.all()} == {found.digest for found in here.all()}
+    sent = [message for message in there.sent if isinstance(message, wire.Piece)]
+    assert sum(len(message.data) for message in sent) == len(big) + size + 8
+    assert Outgoing(here).idle
+    assert Outgoing(here).upstreams() == []
+
+
+def test_bytes_that_have_not_come_here_yet_are_waited_for(tmp_path):
+    """A hub in the middle knows of a blob before it has it, and sends it on when it has come."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "later", DIGEST, len(DATA)))])
+    assert outgoing.idle
+    carry(outgoing, here, there)
+    assert outgoing.of("up") == [(DIGEST, False)]
+    here.keep(DATA)
+    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.blobs.verify(DIGEST)
+
+
+def test_what_is_refused_is_not_sent_again(tmp_path):
+    """A blob that the other hub does not take is given up, with a word."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there", blob_bytes=10)
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", here.keep(DATA)[0], len(DATA)))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert "over the limit of 10" in carrier.refused
+    assert [type(message) for message in there.sent] == [wire.AskBlobs]
+
+
+def swept(blobs, store, outgoing, *, heard_all=True):
+    """Sweep to the end; return what is left."""
+    stock = Stock(blobs, store, outgoing)
+    stock.ask()
+    stock.step(lambda: heard_all)
+    while stock.busy:
+        stock.step(lambda: heard_all)
+    return {found.digest for found in blobs.all()}
+
+
+def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make):
+    """Only old blobs go that neither the store, nor a manifest, nor the list of what goes out names."""
+    blobs = Blobs(str(tmp_path))
+    outgoing = Outgoing(blobs)
+    kept = {name: blobs.keep(name.encode())[0] for name in ("named", "listed", "leaving", "listed there", "orphan")}
+    for name, lists in (("mine", "listed"), ("theirs", "listed there")):
+        kept[name] = blobs.keep(f'[{{"digest": "{kept[lists]}", "path": "{name}"}}]'.encode())[0]
+    make.run("r1")
+    make.facts("r1", Blob("r1", 1, "a", kept["named"], 5), Blob("r1", 1, "code.manifest", kept["mine"], 1))
+    make.facts("r1", Blob("r1", 1, "bad", "../../etc/passwd", 5))
+    outgoing.note(
+        "up", [(1, Blob("r", 1, "a", kept["leaving"], 5)), (2, Blob("r", 1, "code.manifest", kept["theirs"], 1))]
+    )
+    assert swept(blobs, store, outgoing) == set(kept.values())  # all are young
+    for digest in kept.values():
+        os.utime(blobs.path(digest), (0, 0))
+    assert swept(blobs, store, outgoing, heard_all=False) == set(kept.values())
+    assert swept(blobs, store, outgoing) == set(kept.values()) - {kept["orphan"]}
+    assert blobs.total() == sum(found.size for found in blobs.all())
+    outgoing.forget("up")
+    assert swept(blobs, store, outgoing) == {kept[name] for name in ("named", "listed", "mine")}

@@ -1,0 +1,311 @@
+"""What the API answers, over a store with made-up runs."""
+
+import hashlib
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.rooms import web
+from tests.rooms.conftest import BORN, SECOND
+from vedette.model import Blob, Event, Span
+from vedette.views.web import openapi
+from vedette.views.web.server import ROUTES
+from vedette.wire import Change
+
+XSS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "javascript:alert(1)",
+    "</title><svg/onload=alert(1)>",
+]
+
+
+def _path(store):
+    return store.connection.execute("PRAGMA database_list").fetchone()[2]
+
+
+@pytest.fixture
+def back(make, store, tmp_path):
+    blobs = {}
+    for data in (b"\x89PNG\r\n\x1a\n" + b"0" * 20, b"<html><script>alert(1)</script>", b"\x00\x01\x02bin", b"<svg/>"):
+        digest = hashlib.sha256(data).hexdigest()
+        (tmp_path / digest).write_bytes(data)
+        blobs[digest] = str(tmp_path / digest)
+    for number in range(30):
+        make.run(
+            f"run{number:02d}", f"name-{number}", "failed" if number % 3 == 0 else "done",
+            start_t=BORN + number * SECOND, project="a" if number < 20 else "b",
+            **{"config.lr": number / 10, "config.opt.name": "sgd", "tag.best": True},
+        )  # fmt: skip
+        make.points(f"run{number:02d}", "loss", [1.0, float(number)])
+    return web.Back(_path(store), blobs)
+
+
+@pytest.fixture
+def site(back):
+    with web.site(back) as found:
+        yield found
+
+
+def test_about(site):
+    """What is served is said: version, projects, whether a hub lives, and whether anything may be changed."""
+    about = site.get("/api/about")
+    assert (about["hub"], about["read_only"], about["projects"]) == (False, False, ["a", "b"])
+
+
+def test_a_home_without_a_store(tmp_path):
+    """Where nothing was ever logged the server says so, and what it serves at all."""
+    with web.site(web.Empty(str(tmp_path))) as site:
+        assert site.get("/api/about")["projects"] == []
+        status, _, body = site.ask("GET", "/api/runs")
+        assert status == 404
+        assert b"nothing has been logged" in body
+
+
+def test_runs_are_filtered_sorted_and_cut(site):
+    """The list takes the same `where` as the command line, any column to sort by, and a page of it."""
+    page = site.get("/api/runs?limit=5&columns=config.lr,metric.loss")
+    assert page["total"] == 30
+    assert page["ids"] == [f"run{n:02d}" for n in (29, 28, 27, 26, 25)]
+    assert page["rows"][0]["values"] == {"config.lr": 2.9, "metric.loss": 29.0}
+    assert {"name": "config.lr", "count": 30} in page["columns"]
+    assert {"name": "metric.loss", "count": 30} in page["columns"]
+    found = site.get("/api/runs?where=config.lr+%3E+2+and+state+%3D+failed&sort=config.lr")
+    assert found["ids"] == ["run21", "run24", "run27"]
+    assert site.get("/api/runs?sort=-metric.loss&limit=2&offset=1")["ids"] == ["run28", "run27"]
+    assert site.get("/api/runs?project=b&sort=name&limit=2")["ids"] == ["run20", "run21"]
+    assert site.get("/api/runs?where=name-7")["ids"] == ["run07"]
+    assert site.get("/api/runs?sort=config.nothing&limit=1")["total"] == 30
+
+
+def test_one_run(site, make):
+    """A run is told whole: config nested as it was given, series, tries, processes, marks."""
+    make.facts(
+        "run01", Span("run01/1", BORN + SECOND, "done", kind="try", parent="run01", attrs={"n": 1}),
+        Span("run01/1/o", BORN, "done", kind="process", name="train", parent="run01/1",
+             attrs={"pid": 7, "ppid": 1, "host": "camp", "argv": ["python", "train.py"]}),
+        Event("run01", BORN + 5 * SECOND, "mark", 20, "half time"),
+    )  # fmt: skip
+    run = site.get("/api/runs/run01")
+    assert run["config"] == {"lr": 0.1, "opt": {"name": "sgd"}}
+    assert run["start_t"] == (BORN + SECOND) / 1e6
+    assert [(one["name"], one["count"], one["last"]) for one in run["series"]] == [("loss", 2, 1.0)]
+    assert [one["argv"] for one in run["processes"]] == [["python", "train.py"]]
+    assert run["marks"] == [{"t": (BORN + 5 * SECOND) / 1e6, "text": "half time"}]
+    assert run["tags"] == ["best"]
+    assert run["tries"][0]["n"] == 1
+
+
+def test_only_what_changed_since_a_cursor(site, back, make):
+    """With the cursor of an earlier answer, the list tells only rows that may have changed, and the order of all."""
+    back.hub = True
+    cursor = _settled(site)
+    assert site.get(f"/api/runs?since={cursor}")["rows"] == []
+    make.facts("run05", Span("run05", BORN + 10**12, attrs={"description": "new"}))
+    back.tell(Change(spans=["run05"]))
+    found = _until(lambda: site.get(f"/api/runs?since={cursor}"), lambda page: page["rows"])
+    assert [(row["id"], row["description"]) for row in found["rows"]] == [("run05", "new")]
+    assert found["whole"] is False
+    assert len(found["ids"]) == 30
+    back.tell(Change(missed=True))
+    _until(lambda: site.get(f"/api/runs?since={cursor}"), lambda page: page["whole"])
+    assert site.get("/api/runs?since=nonsense-9")["whole"] is True
+    back.hub = False
+
+
+def _settled(site):
+    """Return a cursor of when the server listens to the hub: its first word is that something was missed."""
+    return _until(lambda: site.get("/api/runs")["cursor"], lambda now: int(now.partition("-")[2]) >= 2)
+
+
+def _until(ask, holds):
+    deadline = time.monotonic() + 60
+    while not holds(found := ask()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
+def test_lines_are_paged_searched_and_tailed(site, make):
+    """Lines come in pages: the newest, those before and after an id, by text, level and time."""
+    make.events("run00", *(f"line {n}" for n in range(25)))
+    make.events("run00", "an Error", level=40)
+    newest = site.get("/api/runs/run00/logs?limit=10")
+    assert [row["text"] for row in newest["rows"]][-2:] == ["line 24", "an Error"]
+    assert (newest["first"], newest["last"]) == (False, True)
+    before = site.get(f"/api/runs/run00/logs?limit=100&before={newest['rows'][0]['id']}")
+    assert [row["text"] for row in before["rows"]] == [f"line {n}" for n in range(16 + 1)][:17][: len(before["rows"])]
+    assert len(before["rows"]) == 16
+    assert (before["first"], before["last"]) == (True, False)
+    start = site.get("/api/runs/run00/logs?limit=3&after=0")
+    assert [row["text"] for row in start["rows"]] == ["line 0", "line 1", "line 2"]
+    tail = site.get(f"/api/runs/run00/logs?after={newest['rows'][-1]['id']}")
+    assert tail["rows"] == []
+    assert tail["last"] is True
+    assert [row["text"] for row in site.get("/api/runs/run00/logs?grep=ERROR")["rows"]] == ["an Error"]
+    assert len(site.get("/api/runs/run00/logs?level=error")["rows"]) == 1
+    assert site.get("/api/runs/run00/logs?grep=.*")["rows"] == []  # text, no pattern: nobody can ask for a slow one
+    density = site.get("/api/runs/run00/density?buckets=4")
+    assert sum(density["counts"]["info"]) == 25
+    assert sum(density["counts"]["error"]) == 1
+
+
+def test_bytes_are_shown_only_where_they_do_nothing(site, back):
+    """Images and text are shown in a sandbox, as what their bytes are; all else is to be kept, whatever its name."""
+    png, page, other, _svg = back._blobs
+    for digest, name, kind, shown in (
+        (png, "x.html", "image/png", "inline"),
+        (page, "x.html", "text/plain; charset=utf-8", "inline"),
+        (page, "x.png", "text/plain; charset=utf-8", "inline"),
+        (other, "x.png", "application/octet-stream", "attachment"),
+        (_svg, "x.svg", "text/plain; charset=utf-8", "inline"),
+    ):
+        status, headers, body = site.ask("GET", f"/api/blobs/{digest}?name={name}")
+        assert status == 200
+        assert hashlib.sha256(body).hexdigest() == digest
+        assert headers["content-type"] == kind
+        assert headers["content-disposition"].startswith(shown)
+        assert headers["content-security-policy"] == "sandbox; default-src 'none'"
+        assert headers["x-content-type-options"] == "nosniff"
+    for name in ("..%2F..%2Fa.txt", "a%0d%0aSet-Cookie:x", "..%5c..%5ca", "%22;x=", "%00", "\u202e"):
+        status, headers, _ = site.ask("GET", f"/api/blobs/{png}?name={name.encode().decode('latin-1')}")
+        assert status in (200, 400)
+        if status == 200:
+            assert re.fullmatch(r"inline; filename\*=UTF-8''[\w.%~-]+", headers["content-disposition"])
+            assert "set-cookie" not in headers
+
+
+def test_files_of_a_run(site, make, back):
+    """The files of a run are told by name, digest, size and media."""
+    digest = next(iter(back._blobs))
+    make.facts("run03", Blob("run03", BORN, "plot.png", digest, 28, "image/png"))
+    assert [(one["name"], one["digest"]) for one in site.get("/api/runs/run03/files")["files"]] == [
+        ("plot.png", digest)
+    ]
+    assert site.get("/api/runs/run03")["files"][0]["size"] == 28
+
+
+def test_the_code_of_a_run(make, store, tmp_path):
+    """The manifest and the diff of a run's code are read from its blobs."""
+    told = {
+        "code.manifest": json.dumps([{"path": "train.py", "digest": "ab" * 32, "size": 3, "mode": 420}]).encode(),
+        "git.diff": b"--- a\n+++ b\n",
+    }
+    blobs = {}
+    make.run("r", "r", **{"git.commit": "abc", "git.dirty": True})
+    for name, data in told.items():
+        digest = hashlib.sha256(data).hexdigest()
+        (tmp_path / name).write_bytes(data)
+        blobs[digest] = str(tmp_path / name)
+        make.facts("r", Blob("r", BORN, name, digest, len(data), ""))
+    with web.site(web.Back(_path(store), blobs)) as site:
+        code = site.get("/api/runs/r/code")
+    assert code["manifest"][0]["path"] == "train.py"
+    assert code["git"] == {"commit": "abc", "dirty": True}
+    assert code["diff"] == "--- a\n+++ b\n"
+
+
+def test_edits(site, back, make):
+    """Star, tags, description, notes and name are changed by POST; stopping and removing too, where they make sense."""
+    wish = {"star": True, "tags": {"good": True, "bad": False}, "description": "d", "notes": "n", "name": "new"}
+    assert site.post("/api/runs/run04/edit", wish) == {"id": "run04"}
+    attrs = {"description": "d", "notes": "n", "name": "new", "star": True, "tag.good": True, "tag.bad": False}
+    assert back.asked.pop() == ("edit", ["run04"], attrs)
+    for bad in ({}, {"name": " "}, {"stars": True}, {"name": "x" * 300}, {"tags": {"": True}}, {"star": "yes"}):
+        assert site.ask("POST", "/api/runs/run04/edit", bad)[0] == 400
+    assert site.ask("POST", "/api/runs/run04/stop", {})[0] == 409
+    make.run("alive", "alive", "running", heard_t=1 << 62)
+    assert site.ask("POST", "/api/runs/alive/remove", {})[0] == 409
+    site.post("/api/runs/alive/stop")
+    assert back.asked.pop() == ("stop", "alive")
+    site.post("/api/runs/run04/remove")
+    assert back.asked.pop() == ("edit", ["run04"], {"removed": True})
+    make.run("gone", "gone", removed=True)
+    site.post("/api/runs/gone/remove", {"undo": True})
+    assert back.asked.pop() == ("edit", ["gone"], {"removed": False})
+
+
+def test_what_users_wrote_is_never_markup(make, store):
+    """Texts that would be markup come back as JSON, with its type, from every route that tells them."""
+    for number, text in enumerate(XSS):
+        run = f"x{number}"
+        make.run(run, text, "failed", project=text, cause=text, notes=text, description=text, **{"config.a": text})
+        make.events(run, text)
+        make.points(run, text, [1.0])
+    with web.site(web.Back(_path(store))) as site:
+        for path in (
+            "/api/runs",
+            "/api/about",
+            *(f"/api/runs/x{n}{more}" for n in range(len(XSS)) for more in ("", "/logs")),
+        ):
+            status, headers, body = site.ask("GET", path)
+            assert status == 200
+            assert headers["content-type"] == "application/json"
+            assert headers["x-content-type-options"] == "nosniff"
+            json.loads(body)
+        status, headers, body = site.ask("GET", "/api/runs/%3Cscript%3Ealert(1)%3C%2Fscript%3Ezzz")
+        assert status == 404
+        assert headers["content-type"] == "application/json"
+
+
+def test_runs_are_compared_and_explained(site):
+    """Runs come beside each other, with what differs; two of them with the likeliest causes first."""
+    found = site.get("/api/compare?runs=run01,run02,run01")
+    assert [row["id"] for row in found["runs"]] == ["run01", "run02"]
+    assert {"key": "config.lr", "values": [0.1, 0.2]} in [
+        {"key": one["key"], "values": one["values"]} for one in found["keys"] if one["differs"]
+    ]
+    why = site.get("/api/explain?a=run01&b=run02")
+    assert (why["a"]["id"], why["b"]["id"]) == ("run01", "run02")
+    assert (why["causes"][0]["kind"], why["causes"][0]["key"]) == ("config", "config.lr")
+    for path in ("/api/compare", "/api/explain?a=run01", "/api/compare?runs=" + ",".join(["run01"] * 501)):
+        assert site.ask("GET", path)[0] == 400
+    assert site.ask("GET", "/api/explain?a=run01&b=nobody")[0] == 404
+
+
+def test_the_description_is_that_of_the_routes(site):
+    """The OpenAPI document has each route of the table, and no other; every reference in it leads somewhere."""
+    told = site.get("/api/openapi.json")
+    assert {(method.upper(), path) for path, found in told["paths"].items() for method in found} == {
+        (route.method, route.path) for route in ROUTES
+    }
+    assert told["openapi"].startswith("3.1")
+    for found in re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(told)):
+        assert found in told["components"]["schemas"]
+    for route in ROUTES:
+        named = {one["name"] for one in told["paths"][route.path][route.method.lower()]["parameters"]}
+        assert named == {*route.takes, *re.findall(r"{(\w+)}", route.path)}
+    assert openapi.describe(ROUTES) == told or json.loads(json.dumps(openapi.describe(ROUTES))) == told
+
+
+def test_every_route_is_in_the_documents():
+    """The page on the API names each route of the table, and no other; what can be asked for is named beside it."""
+    text = (Path(__file__).parents[2] / "docs" / "ui.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+ /api/[^`]*)` \| (.*) \|$", text, re.MULTILINE))
+    assert set(rows) == {f"{route.method} {route.path}" for route in ROUTES}
+
+
+def test_the_page_is_served_by_name(back, tmp_path):
+    """Pages get index.html, hashed assets are kept for long, links out of the directory are not followed."""
+    (tmp_path / "page" / "assets").mkdir(parents=True)
+    (tmp_path / "page" / "index.html").write_text("<!doctype html>page")
+    (tmp_path / "page" / "assets" / "main-AbCd1234.js").write_text("js")
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "page" / "assets" / "out.txt").symlink_to(tmp_path / "secret")
+    with web.site(back, page=str(tmp_path / "page")) as site:
+        for path in ("/", "/run/run01", "/run/run01/logs", "/compare?runs=a,b", "/explain"):
+            status, headers, body = site.ask("GET", path)
+            assert (status, body) == (200, b"<!doctype html>page")
+            assert headers["cache-control"] == "no-cache"
+        assert site.ask("GET", "/", headers={"If-None-Match": headers["etag"]})[0] == 304
+        status, headers, body = site.ask("GET", "/assets/main-AbCd1234.js")
+        assert (status, headers["content-type"]) == (200, "text/javascript; charset=utf-8")
+        assert "immutable" in headers["cache-control"]
+        for path in ("/assets/out.txt", "/assets/../../secret", "/assets/%2e%2e/%2e%2e/secret", "/secret", "/assets"):
+            assert site.ask("GET", path)[0] == 404
+        assert site.ask("POST", "/", {})[0] == 405
+    with web.site(back, page=str(tmp_path / "none")) as site:
+        assert b"scripts/install" in site.ask("GET", "/")[2]

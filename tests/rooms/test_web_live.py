@@ -1,0 +1,135 @@
+"""Live changes: told once, encoded once, few a second, and never waited for."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import time
+
+from tests.rooms import web
+from vedette.query.listing import Listing
+from vedette.views.web.live import Live
+from vedette.views.web.room import Room
+from vedette.views.web.server import around
+from vedette.wire import Change
+
+
+class Listener:
+    """A browser's ear."""
+
+    def __init__(self, site: web.Site, run: str = "") -> None:
+        self._peer = socket.create_connection(("127.0.0.1", site.port), timeout=60)
+        head = f"GET /api/live?run={run} HTTP/1.1\r\nHost: {site.host}\r\nAuthorization: Bearer {site.token}\r\n\r\n"
+        self._peer.sendall(head.encode())
+        self._file = self._peer.makefile("rb")
+        self.headers = b""
+        while (line := self._file.readline()) != b"\r\n":
+            self.headers += line
+
+    def word(self) -> tuple[str, dict]:
+        """Wait for the next event."""
+        event = ""
+        while True:
+            line = self._file.readline()
+            assert line, "it ended"
+            if line.startswith(b"event: "):
+                event = line[7:].strip().decode()
+            if line.startswith(b"data: "):
+                return event, json.loads(line[6:])
+
+    def until(self, holds) -> dict:
+        """Wait for an event of which something holds."""
+        while True:
+            _, told = self.word()
+            if holds(told):
+                return told
+
+    def close(self) -> None:
+        self._file.close()
+        self._peer.close()
+
+
+@contextlib.contextmanager
+def _site(store):
+    back = web.Back(store.connection.execute("PRAGMA database_list").fetchone()[2])
+    back.hub = True
+    room = Room(back, web.TOKEN)
+    with web.served(around(room)) as port:
+        yield web.Site(port), back, room
+        back.hub = False
+
+
+def test_a_change_is_told_to_those_it_concerns(store, make):
+    """A viewer of all runs hears of each; a viewer of one hears of that one alone."""
+    make.run("a")
+    with _site(store) as (site, back, _):
+        everything, one = Listener(site), Listener(site, "a")
+        assert b"text/event-stream" in one.headers
+        assert everything.word()[0] == one.word()[0] == "hello"
+        back.tell(Change(spans=["b/1"], events=["b"]))
+        assert everything.until(lambda told: "b" in told["runs"])["events"] is True
+        back.tell(Change(points=["a"]))
+        told = one.until(lambda told: told["runs"])
+        assert (told["runs"], told["points"], told["spans"]) == (["a"], ["a"], False)
+        everything.close()
+        one.close()
+
+
+def test_a_viewer_that_is_gone_is_forgotten(store, make):
+    """When a browser goes away its place is free at once, though nothing changes."""
+    make.run("a")
+    with _site(store) as (site, _, room):
+        listeners = [Listener(site) for _ in range(5)]
+        assert [one.word()[0] for one in listeners] == ["hello"] * 5
+        assert room.live.viewers == 5
+        for one in listeners:
+            one.close()
+        deadline = time.monotonic() + 60
+        while room.live.viewers:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_one_encoding_for_all_few_a_second_and_none_waited_for():
+    """What a hundred viewers are told is encoded once; many changes are one word; who does not read has missed some."""
+
+    async def scene():
+        live = Live(web.Back("/nowhere"), Listing())
+        live._loop = asyncio.get_running_loop()
+        reading = [live.watch("") for _ in range(100)]
+        idle = live.watch("")
+        for one in (*reading, idle):
+            await anext(one)
+        before = live.encoded
+        words = 0
+        for number in range(12):  # more than an idle one may leave unread
+            for span in range(50):
+                live._take(Change(spans=[f"r{number}-{span}"]))
+            told = {await anext(one) for one in reading}
+            assert len(told) == 1
+            news = json.loads(next(iter(told)).split(b"data: ")[1])
+            words += 1
+            if len(news["runs"]) < 50:  # the first comes at once, the others together
+                told = {await anext(one) for one in reading}
+                words += len(told)
+        assert live.encoded - before <= words + 2  # and "missed", for the idle one
+        first = await anext(idle)
+        assert b'"missed":true' in first
+        for one in (*reading, idle):
+            await one.aclose()
+        assert live.viewers == 0
+
+    asyncio.run(scene())
+
+
+def test_points_of_a_run_that_is_watched_are_brought_in(store, make):
+    """While somebody watches a run, the hub is asked for what waits of it; nobody watching, it is left alone."""
+    make.run("a")
+    with _site(store) as (site, back, _):
+        one = Listener(site, "a")
+        one.word()
+        deadline = time.monotonic() + 60
+        while ("newest", "a") not in back.asked:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        one.close()
