@@ -98,7 +98,7 @@ export function curvesCsv(table: Table, curves: Curve[], x: string): string {
 const STYLE = `body{font:13px/1.5 "Inter","Segoe UI",system-ui,sans-serif;color:#1c1e21;background:#fbfbfa;max-width:1500px;margin:0 auto;padding:28px 24px}
 h1{font-size:20px;margin:0}h2{font-size:14px;margin:30px 0 8px}p{color:#6e737a;margin:4px 0 20px}figure{margin:0;padding:12px;background:#fff;border:1px solid #ececea;border-radius:8px;overflow-x:auto}
 svg{max-width:100%;height:auto}.wide{overflow-x:auto;background:#fff;border:1px solid #ececea;border-radius:8px}table{border-collapse:collapse;font-size:12px;white-space:nowrap}
-th,td{padding:3px 10px;text-align:left;border-bottom:1px solid #ececea;max-width:280px;overflow:hidden;text-overflow:ellipsis}th{font-weight:600}th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
+th,td{padding:3px 10px;text-align:left;border-bottom:1px solid #ececea;max-width:150px;overflow:hidden;text-overflow:ellipsis}th{font-weight:600}th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
 .equal{opacity:.45}`;
 
 /** One page that needs nothing else: no script, nothing fetched. */

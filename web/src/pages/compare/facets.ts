@@ -69,7 +69,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
 
   const groups = new Map<string, Series[]>();
   const shown = [wish.rows, wish.cols, wish.hue, wish.dash].filter(Boolean);
-  const apart = wish.over === ALL_ELSE ? shown : [...new Set([...shown, ...table.differing().filter((key) => key.startsWith("config."))])].filter((key) => key !== wish.over && key !== "run");
+  const apart = wish.over === ALL_ELSE ? shown : [...new Set([...shown, ...table.of.keys.filter((one) => one.differs && one.key.startsWith("config.")).map((one) => one.key)])].filter((key) => key !== wish.over && key !== "run");
   for (const one of series) {
     const tags = wish.over === ALL_ELSE ? "" : JSON.stringify(one.tags);
     const key = wish.over ? JSON.stringify([one.name, tags, ...apart.map((property) => token(of(one, property)))]) : `${one.run}\n${one.name}\n${JSON.stringify(one.tags)}`;

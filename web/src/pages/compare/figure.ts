@@ -71,15 +71,27 @@ export function scales(figure: Figure, cell: Cell): { x: Scale; y: Scale } {
   };
 }
 
-/** Draw it; curves that are not lit step back while some are. */
-export function draw(pen: Pen, figure: Figure, ink: Ink, lit: ((curve: Curve) => boolean) | null = null): void {
+/** Draw it all. */
+export function draw(pen: Pen, figure: Figure, ink: Ink): void {
   for (const { y, text } of figure.rowHeads) pen.text(LEFT, y, text, { color: ink.ink, weight: 600, size: 12, most: figure.width - LEFT - 8 });
-  for (const cell of figure.cells) drawCell(pen, figure, cell, ink, lit);
+  for (const cell of figure.cells) {
+    drawAxes(pen, figure, cell, ink);
+    drawCurves(pen, figure, cell, cell.panel.curves, cell.panel.curves.length > 12 ? 1.1 : 1.4);
+  }
   pen.text(LEFT + (figure.width - LEFT) / 2, figure.height - 4, figure.xTitle, { color: ink.ink3, anchor: "middle" });
   if (figure.yTitle) pen.text(11, figure.height / 2 - 10, figure.yTitle, { color: ink.ink3, anchor: "middle", turn: true, most: figure.height - 30 });
 }
 
-function drawCell(pen: Pen, figure: Figure, cell: Cell, ink: Ink, lit: ((curve: Curve) => boolean) | null): void {
+/** Draw some curves above a veil over all others: what is below need not be drawn anew for each move of a pointer. */
+export function drawLit(pen: Pen, figure: Figure, ink: Ink, lit: (curve: Curve) => boolean): void {
+  for (const cell of figure.cells) {
+    if (cell.panel.curves.length === 0) continue;
+    pen.rect(cell.x, cell.y - 2, cell.w, cell.h + 2, ink.raised, 0.84);
+    drawCurves(pen, figure, cell, cell.panel.curves.filter(lit), 2);
+  }
+}
+
+function drawAxes(pen: Pen, figure: Figure, cell: Cell, ink: Ink): void {
   const { x, y, w, h, panel } = cell;
   const by = scales(figure, cell);
   if (cell.head) pen.text(x, y - 6, cell.head, { color: ink.ink2, weight: 550, size: 11.5, most: w });
@@ -98,25 +110,25 @@ function drawCell(pen: Pen, figure: Figure, cell: Cell, ink: Ink, lit: ((curve: 
     if (cell.bottom) pen.text(anchor === "end" ? Math.min(at + 8, x + w) : anchor === "start" ? Math.max(at - 4, x) : at, y + h + 14, tick.label, { color: ink.ink3, anchor, size: 10.5 });
   }
   pen.line([x, x + w], [y + h + 0.5, y + h + 0.5], { color: ink.line, width: 1 });
-  if (panel.curves.length === 0) {
-    pen.text(x + w / 2, y + h / 2, "no such runs", { color: ink.ink3, anchor: "middle" });
-    return;
-  }
+  if (panel.curves.length === 0) pen.text(x + w / 2, y + h / 2, "no such runs", { color: ink.ink3, anchor: "middle" });
+}
+
+function drawCurves(pen: Pen, figure: Figure, cell: Cell, curves: Curve[], width: number): void {
+  const { x, y, w, h } = cell;
+  const { alpha } = figure;
+  const by = scales(figure, cell);
   pen.within(x, y - 2, w, h + 4, () => {
-    const order = lit ? [...panel.curves].sort((a, b) => Number(lit(a)) - Number(lit(b))) : panel.curves;
-    for (const curve of order) {
-      const shown = !lit || lit(curve);
-      const alpha = figure.alpha * (shown ? 1 : 0.12);
+    for (const curve of curves) {
       const xs = pixels(curve.x, by.x);
       if (curve.low && curve.high) {
         const floor = (column: ArrayLike<number>): Float64Array => pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
         pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.2 * alpha);
       }
       if (curve.raw) pen.line(xs, pixels(curve.raw, by.y), { color: curve.color, width: 1, alpha: alpha * 0.2 });
-      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: lit && shown ? 2 : curve.low ? 1.8 : panel.curves.length > 12 ? 1.1 : 1.4, dash: curve.dash, alpha });
+      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: curve.low ? Math.max(1.8, width) : width, dash: curve.dash, alpha });
       if (curve.x.length === 1) pen.dot(xs[0], by.y.at(curve.y[0]), 3, curve.color, alpha);
     }
-    for (const curve of order) if (!lit || lit(curve)) for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
+    for (const curve of curves) for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
   });
 }
 
