@@ -96,10 +96,13 @@ def main(wanted: list[str]) -> int:
     os.makedirs(_OUT, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
         home = Home(root)
-        environ = {**os.environ, "VEDETTE_HOME": root}
-        for code in (_SWEEP, _FAIL, _LONG):
-            subprocess.run(_command(root, code), env=environ, check=False, stderr=subprocess.DEVNULL)
-        living = subprocess.Popen(_command(root, _LIVE), env=environ)
+        place = os.path.join(root, "cifar")
+        os.makedirs(place)
+        path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
+        how: dict[str, Any] = {"env": {**os.environ, "VEDETTE_HOME": root, "PATH": path}, "cwd": place}
+        for name, code in (("sweep", _SWEEP), ("wide", _FAIL), ("train", _LONG)):
+            subprocess.run(_command(place, name, code), check=False, stderr=subprocess.DEVNULL, **how)
+        living = subprocess.Popen(_command(place, "live", _LIVE), **how)
         try:
             runs = eventually(lambda: found if len(found := read_runs(home)) >= 39 else [], 60)
             time.sleep(15)
@@ -125,11 +128,11 @@ def main(wanted: list[str]) -> int:
     return 0
 
 
-def _command(root: str, code: str) -> list[str]:
-    path = os.path.join(root, f"script{len(os.listdir(root))}.py")
-    with open(path, "w") as file:
-        file.write(textwrap.dedent(code))
-    return [sys.executable, path]
+def _command(place: str, name: str, code: str) -> list[str]:
+    """Write a program, and return the command as one would type it: it is in the pictures."""
+    with open(os.path.join(place, f"{name}.py"), "w") as file:
+        file.write(textwrap.dedent(code).lstrip())
+    return ["python", f"{name}.py"]
 
 
 def _take(site: Any, name: str, path: str) -> None:
