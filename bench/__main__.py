@@ -38,6 +38,7 @@ PARTS = {
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
     "sinks": ("sinks", "rounds"),
     "web": ("web", "rounds of each question"),
+    "page": ("page", "rounds"),
 }
 
 

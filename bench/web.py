@@ -24,7 +24,7 @@ from vedette.store.sqlite import SqliteStore
 _POINTS = 10_000_000
 _VIEWERS = 100
 _RATE = 1000
-_T = 1_795_000_000 * 10**9
+_T = 1_780_000_000 * 10**9
 _BLOCK = 500_000
 _JOB = """
 import sys, time, vedette

@@ -22,6 +22,7 @@ export class Rows {
   #turn = 0;
   #looked = "";
   #asking: AbortController | null = null;
+  #filling: AbortController | null = null; // what fetches rows that are scrolled to
   #again = throttled(() => this.#refresh(), 700);
   #settling: ReturnType<typeof setTimeout> | undefined;
 
@@ -67,6 +68,7 @@ export class Rows {
   look(from: number, to: number): void {
     this.#from = Math.max(0, from);
     this.#to = to;
+    if (this.#filling) return; // one at a time: the server need not answer for what was only scrolled past
     const span = `${this.#from} ${to} ${this.#cursor}`;
     for (let i = this.#from; i < Math.min(to, this.total); i++)
       if (this.at(i) === undefined && span !== this.#looked) {
@@ -142,6 +144,7 @@ export class Rows {
     this.#asking?.abort();
     const asking = (this.#asking = new AbortController());
     const turn = ++this.#turn;
+    if (!anew) this.#filling = asking;
     try {
       const got = await get<Runs>("/api/runs", { ...this.#view, offset, limit }, asking.signal);
       if (turn !== this.#turn) return;
@@ -165,6 +168,8 @@ export class Rows {
       if (nothing) this.total = 0;
       this.problem = nothing ? "" : (error as Error).message;
       this.loaded = true;
+    } finally {
+      if (this.#filling === asking) this.#filling = null; // the version that has changed has it look again
     }
   }
 }
