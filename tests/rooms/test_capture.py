@@ -1,6 +1,9 @@
 """What a run is made of: which files of a tree are its code, what git says, packages, environment, machine."""
 
+import contextlib
 import os
+import select
+import signal
 import stat
 import subprocess
 import sys
@@ -284,6 +287,25 @@ def test_git_is_not_disturbed(repo):
 def test_no_git_at_all(tmp_path):
     """Where there is no repository, git says nothing."""
     assert git.find(str(tmp_path)) == ""
+
+
+def test_a_git_that_hangs_leaves_nothing_running(tmp_path, monkeypatch):
+    """A git that does not answer is given up, and whatever it waits for ends with it."""
+    (tmp_path / "bin").mkdir()
+    hanging, noted = tmp_path / "bin" / "git", tmp_path / "pid"
+    hanging.write_text(f"#!/bin/sh\nsleep 3600 &\necho $! > {noted}.new\nmv {noted}.new {noted}\nwait\n")
+    hanging.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "_PATIENCE_S", 10.0)
+    assert git.find(str(tmp_path)) == ""
+    with contextlib.suppress(ProcessLookupError):
+        fd = os.pidfd_open(int(noted.read_text()))
+        try:
+            assert select.select([fd], [], [], 60)[0]
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            os.close(fd)
 
 
 def test_the_environment():

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -127,6 +128,13 @@ def _until(ask, holds):
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
     return found
+
+
+@pytest.mark.parametrize("seq", ["\u00b2", "\u0663", "9" * 5000, "-1", ""])
+def test_a_cursor_that_is_none_gets_all_runs(site, seq):
+    """A cursor that was never handed out is none: all rows come."""
+    epoch = site.get("/api/runs")["cursor"].partition("-")[0]
+    assert site.get(f"/api/runs?since={quote(f'{epoch}-{seq}')}")["whole"] is True
 
 
 def test_lines_are_paged_searched_and_tailed(site, make):

@@ -135,6 +135,15 @@ def test_a_token_in_the_url_becomes_a_cookie(site):
     assert site.ask("GET", "/api/about", token="", headers={"Host": "localhost:1", **jar})[0] == 401  # another UI's
 
 
+@pytest.mark.parametrize("other", ['a={"b": 1}', "a b=c", "bare", "x[0]=1", "path=/", "=", "q=\xe9"])
+def test_cookies_of_other_programs_lock_nobody_out(site, other):
+    """Cookies know no ports: what other programs on this host have put beside ours does not hide it, however odd."""
+    ours = f"vedette_{site.port}={web.TOKEN}"
+    for jar in (f"{other}; {ours}", f"{ours}; {other}"):
+        assert site.ask("GET", "/api/about", token="", headers={"Cookie": jar})[0] == 200
+    assert site.ask("GET", "/api/about", token="", headers={"Cookie": f"{other}; x{ours}"})[0] == 401
+
+
 def test_who_comes_from_another_site_is_led_by_a_page(site):
     """A strict cookie is not sent along a redirect from another site: such a one is led by a page of ours."""
     came = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
@@ -263,6 +272,7 @@ def test_mistakes_are_said_in_one_sentence(site):
         ("/api/runs/r1/logs?after=1&before=2", 400), ("/api/nothing", 404), ("/api", 404), ("/nothing", 404),
         ("/api/runs?where=" + "x" * 20_000, 414), ("/api/runs/r1/usage?width=0", 400), ("/api/runs?where=%00", 400),
         ("/api/runs?offset=1e400", 400), ("/api/runs/r1/logs?from_t=nan", 400),
+        ("/api/runs/r1/logs?from_t=9.3e12", 400), ("/api/runs/r1/density?to_t=9007199254740991", 400),
     ):  # fmt: skip
         found, headers, body = site.ask("GET", path)
         assert found == status, path

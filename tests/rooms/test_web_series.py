@@ -79,6 +79,16 @@ def test_only_what_is_new(site, store):
     assert y[500:502].tolist() == [500.0, 5.0]
 
 
+def test_a_cursor_that_is_none_gets_everything(site, store):
+    """A cursor that was never handed out is none: all points come."""
+    _many(store, "r", np.arange(10.0))
+    wish = {"of": [{"run": "r", "name": "loss"}], "width": 800}
+    [number] = site.draw(**wish)[0]["cursor"]["counts"]
+    for t in (1e308, -1e308, 9.3e12, -1):
+        head, [(x, _)] = site.draw(**wish, since={"t": {number: t}, "counts": {number: 10}})
+        assert (head["series"][0]["since"], len(x)) == (False, 10)
+
+
 def test_over_another_metric(site, make):
     """A metric is drawn over another one, by the step at which both were logged."""
     make.run("r")

@@ -1,6 +1,7 @@
 """What git knows of a working tree, asked without changing or locking anything in it."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 
@@ -87,10 +88,16 @@ def _ask(folder: str, *args: str) -> bytes | None:
     environ |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command: Sequence[str] = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *args)
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S,
-            check=False,
+        git = subprocess.Popen(
+            command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, ValueError):
         return None
-    return done.stdout[:_MOST_LISTED] if done.returncode == 0 else None
+    try:
+        said, _ = git.communicate(timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(git.pid, signal.SIGKILL)  # with whatever it waits for: nothing is left running
+        git.communicate()
+        return None
+    return said[:_MOST_LISTED] if git.returncode == 0 else None

@@ -39,7 +39,7 @@ def save(journal: Journal, source: Any, name: str) -> str:
         digest, size = journal.blobs.keep(_sourced(source))
         with journal.blobs.open(digest) as file:
             head = file.read(HEAD_BYTES)
-    except (BlobError, OSError) as error:
+    except (BlobError, OSError, ValueError) as error:  # ValueError: a NUL in a path
         raise CannotBeKeptError(_why(error)) from None
     journal.blob(name, digest, size, media_of(head, whole=len(head) == size))
     return digest
@@ -49,7 +49,7 @@ def use(journal: Journal, source: Any, name: str) -> None:
     """Say which bytes an input has; those of a large one are read by a thread, and the call goes on."""
     try:
         fd = open_file(os.fsdecode(source), follow=True)
-    except (BlobError, OSError) as error:
+    except (BlobError, OSError, ValueError) as error:
         raise CannotBeKeptError(_why(error)) from None
     size = os.fstat(fd).st_size
     journal.set(journal.run, {f"data_bytes.{name}": size})

@@ -105,7 +105,7 @@ class Listing:
         """Return the runs that may have changed since a cursor; None: it is not known, so any."""
         epoch, _, seq = cursor.partition("-")
         with self._lock:
-            if epoch != self._epoch or not seq.isdigit() or int(seq) < self._floor or not self._told:
+            if epoch != self._epoch or not _is_number(seq) or int(seq) < self._floor or not self._told:
                 return None
             return {run for at, run in self._changes if at > int(seq)}
 
@@ -173,6 +173,10 @@ class Listing:
             while len(self._orders) > _MOST_ORDERS:
                 self._orders.popitem(last=False)
         return ids
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def _where(text: str, project: str) -> Where:

@@ -4,7 +4,7 @@ The store keeps and hands back. What it all means is asked in `query/`, never he
 """
 
 import bisect
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -353,6 +353,9 @@ class Reader(Protocol):
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
         """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
+
+    def heed(self, enough: Callable[[], bool]) -> None:
+        """Break off what is being read, by an error of the store's, as soon as this is true; it is asked often."""
 
     def close(self) -> None:
         """Let go of the store."""

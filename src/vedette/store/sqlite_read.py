@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,18 @@ from vedette.store import (
 )
 from vedette.store.sqlite_where import to_order, to_sql
 
+_STEPS = 10_000  # of SQLite's machine between two looks whether to go on: about a millisecond
+
 
 class SqliteReader:
     """The reading half of a SQLite store."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+
+    def heed(self, enough: Callable[[], bool]) -> None:
+        """Break off what is being read, by sqlite3.OperationalError, as soon as this is true; it is asked often."""
+        self.connection.set_progress_handler(lambda: int(enough()), _STEPS)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from vedette.views.web.back import Back
 
 _THREADS = 4
 _MOST_WAITING = 256
+_PATIENCE_S = 30.0
 
 Answer = TypeVar("Answer")
 
@@ -22,11 +24,17 @@ class BusyError(Exception):
     """So many questions wait that another would only wait longer."""
 
 
-class Desk:
-    """Answers questions, a few at a time."""
+class SlowError(Exception):
+    """A question was broken off: it took too long, or nobody waits for the answer any more."""
 
-    def __init__(self, back: Back) -> None:
+
+class Desk:
+    """Answers questions, a few at a time, none for ever: a few that never end would keep all others waiting."""
+
+    def __init__(self, back: Back, patience_s: float = _PATIENCE_S) -> None:
         self.back = back
+        self._patience_s = patience_s
+        self._closed = False
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, "vedette-web")
         self._mine = threading.local()
         self._waiting = 0
@@ -46,14 +54,19 @@ class Desk:
             self._waiting -= 1
 
     def close(self) -> None:
-        """Take no more questions."""
+        """Take no more questions, and break off what is being read: the process ends when its threads have."""
+        self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, act: Callable[[Reader], Answer]) -> Answer:
+        self._mine.until = time.monotonic() + self._patience_s
         reader = self._reader()
         try:
             return act(reader)
-        except sqlite3.Error:  # replaced or brought up to date meanwhile: a fresh look sees it as it is now
+        except sqlite3.Error:
+            if self._enough():
+                raise SlowError from None
+            # Replaced or brought up to date meanwhile: a fresh look sees it as it is now.
             self._forget()
             return act(self._reader())
 
@@ -61,7 +74,11 @@ class Desk:
         reader: Reader | None = getattr(self._mine, "reader", None)
         if reader is None:
             reader = self._mine.reader = self._open()
+            reader.heed(self._enough)
         return reader
+
+    def _enough(self) -> bool:
+        return self._closed or time.monotonic() > self._mine.until
 
     def _open(self) -> Reader:
         try:

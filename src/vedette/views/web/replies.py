@@ -17,7 +17,7 @@ from vedette.errors import (
     VedetteError,
     WhereError,
 )
-from vedette.views.web.desk import BusyError
+from vedette.views.web.desk import BusyError, SlowError
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (WhereError, 400), (SettingError, 400), (NotFoundError, 404), (AmbiguousError, 400), (HubError, 503),
@@ -46,6 +46,8 @@ def refuse(error: Exception) -> Response:
         return as_json({"error": str(error)}, error.status, error.headers)
     if isinstance(error, BusyError):
         return as_json({"error": "too many questions wait for an answer: ask again in a moment"}, 503)
+    if isinstance(error, SlowError):
+        return as_json({"error": "it takes too long to answer this: ask for less, or by a shorter condition"}, 503)
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return as_json({"error": str(error)}, status)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from vedette.views.web.replies import Refusal
 
 MOST_QUERY = 16 << 10  # bytes
+MOST_T = 9e12  # milliseconds: in the year 2255, and as nanoseconds they still are 64 bits
 Kind = Literal["text", "count", "number"]
 
 

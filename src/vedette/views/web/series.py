@@ -1,5 +1,6 @@
 """Points of series, as columns of float64 that a browser can draw without reading them one by one."""
 
+import hashlib
 import struct
 from typing import Any
 
@@ -11,7 +12,7 @@ from vedette.query.curves import Curve, Curves, Range
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.replies import Refusal
 from vedette.views.web.room import Room
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import MOST_T, Asked
 
 MEDIA = "application/octet-stream"
 _MOST_SERIES = 500
@@ -76,7 +77,8 @@ def series(room: Room, store: Reader, asked: Asked) -> Response:
     if not 1 <= wish.width <= _MOST_WIDTH:
         raise Refusal(400, f"width is {wish.width}: it is from 1 to {_MOST_WIDTH} pixels")
     rows = _rows(store, wish.of)
-    key = tuple((row.id, row.count) for row in rows), msgspec.json.encode(wish)
+    asked_for = msgspec.json.encode([wish, [(row.id, row.count) for row in rows]])
+    key = hashlib.sha256(asked_for).digest()  # a wish may be far longer than its answer, and keys are not counted
     body = room.kept.get(key, lambda: _encode(room.curves, store, rows, wish))
     return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
 
@@ -119,6 +121,8 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
 def _seen(since: Since | None, number: str) -> tuple[int, int]:
     if since is None or not isinstance(since.t, dict) or number not in since.counts or number not in since.t:
         return 0, -1
+    if not 0 <= since.t[number] <= MOST_T:
+        return 0, -1  # no cursor of ours
     return round(since.t[number] * 1e3) * 1000, since.counts[number]  # points are kept to the microsecond
 
 

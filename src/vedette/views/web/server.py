@@ -15,7 +15,7 @@ from vedette.views.web.live import live
 from vedette.views.web.pages import Pages, is_page
 from vedette.views.web.replies import Refusal, as_json, refuse
 from vedette.views.web.room import Room
-from vedette.views.web.routes import Asked, Found, Route, Takes, find, read_body, read_query
+from vedette.views.web.routes import MOST_T, Asked, Found, Route, Takes, find, read_body, read_query
 from vedette.views.web.shapes import About, OneRun, RunsPage
 
 _BODY_S = 30.0
@@ -30,8 +30,8 @@ _LIST = {
     "since": Takes("the cursor of an earlier answer: only rows that may have changed since"),
 }
 _TIMES = {
-    "from_t": Takes("not before this", "number"),
-    "to_t": Takes("not after this", "number"),
+    "from_t": Takes("not before this", "number", most=MOST_T),
+    "to_t": Takes("not after this", "number", most=MOST_T),
 }
 _LINES = {
     "after": Takes("only lines behind this one, by its id; 0: from the first on", "count"),
