@@ -73,7 +73,7 @@ def fill(kind: Any) -> Any:
         case msgspec.inspect.FloatType():
             return 0.5
         case msgspec.inspect.StrType():
-            return "abc"
+            return "abc".ljust(info.min_length or 0, "0")
         case msgspec.inspect.BytesType() | msgspec.inspect.ByteArrayType():
             return b"abc"
         case msgspec.inspect.NoneType():

@@ -241,7 +241,7 @@ def test_files_of_another_host_come_over_a_link_that_is_cut(lan):
     assert torn(there) == []
     eventually(lambda: not come(), 30)
     run = eventually(lambda: next((run for run in runs(here) if run.end_t and run.series()[0].count == 2000), None), 60)
-    assert {file.name for file in run.files()} == {"small", "empty", "big", "code.manifest"}
+    assert {file.name for file in run.files()} >= {"small", "empty", "big", "code.manifest"}
     outward = os.path.join(far.home, "blobs", "outward")
     eventually(lambda: [name for _, _, names in os.walk(outward) for name in names] == ["address"], 30)
 

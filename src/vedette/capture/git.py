@@ -36,7 +36,8 @@ def state(root: str) -> State:
     remotes = _line(root, "remote").split("\n")
     wanted = "origin" if "origin" in remotes else remotes[0]
     remote = _line(root, "config", "--get", f"remote.{wanted}.url") if wanted else ""
-    dirty = bool(_ask(root, "status", "--porcelain", "-z", "--ignore-submodules=none"))
+    ours = (":(top)", ":(top,exclude,glob)**/__pycache__/**")  # Python makes these while the program begins
+    dirty = bool(_ask(root, "status", "--porcelain", "-z", "--ignore-submodules=none", "--", *ours))
     diff = b""
     if commit and dirty:
         shown = (
