@@ -134,7 +134,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
         return part
     from playwright.sync_api import sync_playwright
 
-    rounds = times or (2 if quick else 7)
+    rounds = times or (2 if quick else 5)
     with (
         fresh_home(hub=True) as home,
         tempfile.TemporaryDirectory(prefix="vdb-", ignore_cleanup_errors=True) as folder,
@@ -150,6 +150,8 @@ def measure(*, quick: bool, times: int | None) -> Part:
         window = Window(browser)
         wait_written(writing)
         requests = _cold(part, window, rounds)
+        with served() as (_, port, token):
+            _scroll(part, window, f"http://127.0.0.1:{port}/?token={token}", 200 if quick else 600)
         peers = []
         for one in writing:
             url = stack.enter_context(served_peer(one))
@@ -159,7 +161,6 @@ def measure(*, quick: bool, times: int | None) -> Part:
                 part.note(f"{one.peer.name} is left out: {url}")
         with served() as (process, port, token):
             requests += _warm(part, window, (process.pid, f"http://127.0.0.1:{port}", token), peers, rounds)
-            _scroll(part, window, f"http://127.0.0.1:{port}/?token={token}", 200 if quick else 600)
     away = [url for url in requests if urlsplit(url).hostname not in ("127.0.0.1", None)]
     part.judge("requests of the page, and those to another machine", f"{len(requests)}, {len(away)}", "0", not away)
     _weigh(part)
