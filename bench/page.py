@@ -15,7 +15,7 @@ import numpy as np
 from tests.journeys.browser import _ARGUMENTS, CHROMIUM, PATIENCE_MS, why_not
 
 import bench
-from bench.page_peers import PEERS, Peer, served_peer, write_runs
+from bench.page_peers import PEERS, Peer, served_peer, wait_written, write_runs
 from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import quartiles, ratios
@@ -134,7 +134,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
         return part
     from playwright.sync_api import sync_playwright
 
-    rounds = times or (2 if quick else 7)
+    rounds = times or (2 if quick else 5)
     with (
         fresh_home(hub=True) as home,
         tempfile.TemporaryDirectory(prefix="vdb-", ignore_cleanup_errors=True) as folder,
@@ -145,6 +145,13 @@ def measure(*, quick: bool, times: int | None) -> Part:
         _fill(home)
         _fill_trends(home)
         _fill_long(home)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*_ARGUMENTS, _LOCAL])
+        stack.callback(browser.close)
+        window = Window(browser)
+        wait_written(writing)
+        requests = _cold(part, window, rounds)
+        with served() as (_, port, token):
+            _scroll(part, window, f"http://127.0.0.1:{port}/?token={token}", 200 if quick else 600)
         peers = []
         for one in writing:
             url = stack.enter_context(served_peer(one))
@@ -152,13 +159,8 @@ def measure(*, quick: bool, times: int | None) -> Part:
                 peers.append((one.peer, url))
             else:
                 part.note(f"{one.peer.name} is left out: {url}")
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*_ARGUMENTS, _LOCAL])
-        stack.callback(browser.close)
-        window = Window(browser)
-        requests = _cold(part, window, rounds)
         with served() as (process, port, token):
             requests += _warm(part, window, (process.pid, f"http://127.0.0.1:{port}", token), peers, rounds)
-            _scroll(part, window, f"http://127.0.0.1:{port}/?token={token}", 200 if quick else 600)
     away = [url for url in requests if urlsplit(url).hostname not in ("127.0.0.1", None)]
     part.judge("requests of the page, and those to another machine", f"{len(requests)}, {len(away)}", "0", not away)
     _weigh(part)
@@ -197,6 +199,8 @@ def _fill_trends(home: Home) -> None:
 def _cold(part: Part, window: Window, rounds: int) -> list[str]:
     """Look with a server that has answered nobody yet."""
     requests = []
+    with served() as (_, port, token):  # the browser has just been started, too
+        window.times(f"http://127.0.0.1:{port}/?token={token}", {"runs": _RUNS})
     for what, path, name, test in (
         ("Runs, 10,000 of them", "/", "runs", _RUNS),
         ("a chart of 10 M points", "/run/long/charts", "chart", _CHART),

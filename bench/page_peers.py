@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -87,19 +88,25 @@ def write_runs(peer: Peer, folder: str) -> Writing:
         return Writing(peer, place, subprocess.Popen(command, env=_environ(), stdout=log, stderr=log))
 
 
+def wait_written(writing: list[Writing]) -> None:
+    """Wait until all are written, so that nothing else takes time meanwhile; who cannot be is ended."""
+    for one in writing:
+        if one.process is not None:
+            try:
+                one.process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                one.process.kill()
+                one.process.wait()
+
+
 @contextlib.contextmanager
 def served_peer(writing: Writing) -> Iterator[str]:
-    """Serve its runs when they are written; hand out the address, or a sentence why there is none."""
+    """Serve its runs, which have been written; hand out the address, or a sentence why there is none."""
     peer, folder, writer = writing
     if writer is None:
         yield "it is not in .peers."
         return
-    try:
-        written = writer.wait(_PATIENCE_S) == 0
-    except subprocess.TimeoutExpired:
-        writer.kill()
-        written = False
-    if not written:
+    if writer.returncode != 0:
         yield "its runs could not be written."
         return
     with socket.socket() as free:
@@ -107,17 +114,19 @@ def served_peer(writing: Writing) -> Iterator[str]:
         port = free.getsockname()[1]
     program, *options = peer.command.format(folder=folder, port=port).split()
     with open(folder + ".log", "ab") as log:
-        process = subprocess.Popen([os.path.join(_BIN, program), *options], env=_environ(), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [os.path.join(_BIN, program), *options], env=_environ(), stdout=log, stderr=log, start_new_session=True
+        )
     try:
         url = f"http://127.0.0.1:{port}"
         yield url if _ready(process, url, peer) else "its server did not begin."
     finally:
         process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # MLflow has workers that it does not wait for
+        process.wait()
 
 
 def _environ() -> dict[str, str]:

@@ -18,6 +18,7 @@ export class Rows {
   #view: View = { where: "", project: "", sort: "-start_t", columns: "" };
   #from = 0;
   #to = 40;
+  #up = false; // which way it is scrolled
   #cursor = "";
   #turn = 0;
   #looked = "";
@@ -66,6 +67,7 @@ export class Rows {
 
   /** Say which rows are seen. */
   look(from: number, to: number): void {
+    this.#up = from < this.#from;
     this.#from = Math.max(0, from);
     this.#to = to;
     if (this.#filling) return; // one at a time: the server need not answer for what was only scrolled past
@@ -139,8 +141,9 @@ export class Rows {
   }
 
   async #fetch(anew: boolean): Promise<void> {
-    const offset = Math.max(0, this.#from - AHEAD);
-    const limit = Math.min(MOST, Math.max(60, this.#to + AHEAD - offset));
+    // Who scrolls goes on the same way: as much of it as one question may get, so that rows are seen on the way.
+    const offset = Math.max(0, !anew && this.#up ? this.#to + AHEAD - MOST : this.#from - AHEAD);
+    const limit = anew ? Math.min(MOST, Math.max(60, this.#to + AHEAD - offset)) : MOST;
     this.#asking?.abort();
     const asking = (this.#asking = new AbortController());
     const turn = ++this.#turn;
