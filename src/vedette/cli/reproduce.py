@@ -26,7 +26,7 @@ from vedette.home import Home
 from vedette.manifest import Entry
 from vedette.query.recipe import recipe
 from vedette.query.runs import view as find_view
-from vedette.views.text import clean
+from vedette.views.text import clean, counted
 
 _MOST_BYTES = 64 << 20  # of what is read whole
 _MOST_SAID = 20
@@ -146,7 +146,7 @@ def _place(target: str, path: str, data: bytes, mode: int) -> None:
 
 
 def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace) -> None:
-    print(f"{count} files of code, and what is needed to run them, are in {clean(target, one_line=True)}")
+    print(f"{counted(count, 'file')} of code, and what is needed to run it, in {clean(target, one_line=True)}")
     for one in missing[:_MOST_SAID]:
         print(f"  missing: {clean(one, one_line=True)}")
     if len(missing) > _MOST_SAID:
