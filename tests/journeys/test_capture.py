@@ -202,7 +202,7 @@ if __name__ == "__main__":
     assert run.attrs["argv"][1:] == ["train.py"]
 
 
-def test_off_takes_nothing_down(home, repo):
+def test_off_takes_nothing_down(home, repo, tmp_path):
     """Neither with VEDETTE_MODE=off, nor with capture.enable=false, is anything taken down."""
     execute(repo, "train.py", "1", "x", VEDETTE_MODE="off")
     assert os.listdir(home.root) == []
@@ -211,6 +211,11 @@ def test_off_takes_nothing_down(home, repo):
 
     assert "capture" not in run.attrs
     assert run.files() == []
+    done = call("reproduce", run.id, "--dir", str(tmp_path / "again"))
+    assert done.returncode == 0
+    assert "missing: its command" in done.stdout
+    assert "run.sh" not in done.stdout  # there is none
+    assert not (tmp_path / "again" / "run.sh").exists()
 
 
 def test_without_the_code(home, repo):

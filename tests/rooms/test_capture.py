@@ -15,6 +15,7 @@ from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
+from vedette.query.recipe import recipe
 from vedette.settings import Capture
 
 LATER = 1 << 62
@@ -368,6 +369,13 @@ def test_the_machine():
     assert found["cpu"]["count"] >= 1
     assert found["memory_bytes"] > 1 << 20
     assert "memory_bytes" not in machine.describe("/nowhere")
+
+
+def test_no_name_of_a_package_is_an_option():
+    """What a run says its packages are is a list of names, and none of them an option of pip's."""
+    found = {"numpy": "1.0", "-rhttps": "1", "--pre": "1", "a b": "1", "torch": "-e"}
+    text = recipe("r1", "one", {}, {}, [], found, {}).texts["requirements.txt"]
+    assert [line for line in text.splitlines() if not line.startswith("#")] == ["numpy==1.0"]
 
 
 @pytest.mark.parametrize(

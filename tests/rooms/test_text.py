@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from vedette.views.text import clean, duration, moment, number, size
+from vedette.views.text import clean, counted, duration, moment, number, size
 
 C0 = [chr(n) for n in range(0x20)]
 C1 = [chr(n) for n in range(0x80, 0xA0)]
@@ -214,3 +214,8 @@ def test_moments(monkeypatch):
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_so_many_of_something():
+    """One is one, and none and more are several."""
+    assert [counted(count, "file") for count in (0, 1, 2)] == ["0 files", "1 file", "2 files"]

@@ -218,6 +218,16 @@ def test_a_shared_link_reads_and_does_nothing_else(site, back):
     assert back.asked == []
 
 
+def test_an_owner_who_tries_a_shared_link_stays_one(site):
+    """A link that may only read takes nothing away from a browser that has the owner's token."""
+    link = share.sign(web.TOKEN, int(time.time()) + 3600)
+    for held, kept in ((web.TOKEN, web.TOKEN), ("wrong", link), (link, link)):
+        jar = {"Cookie": f"vedette_{site.port}={held}"}
+        status, headers, _ = site.ask("GET", f"/?token={link}", token="", headers=jar)
+        assert status == 303
+        assert headers["set-cookie"].startswith(f"vedette_{site.port}={kept};")
+
+
 def test_a_shared_link_cannot_be_made_up_or_made_longer():
     """What was signed is when it ends: another time, another key, or a time that is over is no link."""
     now = time.time()

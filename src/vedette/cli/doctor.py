@@ -248,7 +248,7 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
                    "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
     checks.append(("damaged", f"{lost.damaged} records", ""))
     checks.append(("swallowed", f"{lost.swallowed} calls", "please report what stderr said" if lost.swallowed else ""))
-    checks.append(("refused", f"{lost.refused} values that were no numbers", ""))
+    checks.append(("refused", f"{lost.refused} values that were no numbers, or files that could not be kept", ""))
     checks += [
         ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
         for limit, count in lost.limited.items()

@@ -26,7 +26,7 @@ from vedette.home import Home
 from vedette.manifest import Entry
 from vedette.query.recipe import recipe
 from vedette.query.runs import view as find_view
-from vedette.views.text import clean
+from vedette.views.text import clean, counted
 
 _MOST_BYTES = 64 << 20  # of what is read whole
 _MOST_SAID = 20
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"run": view.id, "dir": target, "files": len(entries) - len(gone), "missing": missing})
     else:
-        _tell(target, len(entries) - len(gone), missing, args)
+        _tell(target, len(entries) - len(gone), missing, args, runs="run.sh" in made.texts)
     if not args.again:
         return 0
     if "run.sh" not in made.texts or not entries:
@@ -145,13 +145,13 @@ def _place(target: str, path: str, data: bytes, mode: int) -> None:
         os.close(at)
 
 
-def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace) -> None:
-    print(f"{count} files of code, and what is needed to run them, are in {clean(target, one_line=True)}")
+def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace, *, runs: bool) -> None:
+    print(f"{counted(count, 'file')} of code, and what is needed to run it, in {clean(target, one_line=True)}")
     for one in missing[:_MOST_SAID]:
         print(f"  missing: {clean(one, one_line=True)}")
     if len(missing) > _MOST_SAID:
         print(f"  and {len(missing) - _MOST_SAID} more: see README.md")
-    if not args.again:
+    if runs and not args.again:
         print(f"`sh {clean(os.path.join(args.dir, 'run.sh'), one_line=True)}` runs it again")
 
 

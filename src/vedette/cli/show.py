@@ -23,7 +23,7 @@ from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.query.silence import Seen
 from vedette.store import SeriesRow
-from vedette.views.text import clean, duration, moment, number, percent
+from vedette.views.text import clean, counted, duration, moment, number, percent
 
 _MOST_BARS = 20
 _LINES = 50
@@ -124,9 +124,10 @@ def _code(view: RunView) -> str:
     told = view.attrs
     commit = f"{str(told.get('git.commit', ''))[:12]}{' and changes' if told.get('git.dirty') else ''}"
     named = f"{commit} on {told['git.branch']}" if commit and told.get("git.branch") else commit
-    files = f"{told['code.files']} files" if told.get("code.digest") else ""
+    files = counted(told["code.files"], "file") if told.get("code.digest") else ""
     left = f"{told['code.left_out']} left out" if told.get("code.left_out") else ""
-    unsure = f"taken down {told['capture']}" if told.get("capture", "done") != "done" else ""
+    capture = str(told.get("capture", "done"))
+    unsure = "" if capture == "done" else f"taken down: {capture}"
     return ", ".join(filter(None, (named, files, left, unsure)))
 
 

@@ -73,7 +73,8 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
     if cut:
         attrs["argv_cut"] = True
     can = bool(sys.executable) and not getattr(sys, "frozen", False) and hasattr(os, "posix_spawn") and bool(cwd)
-    attrs["capture"] = "begun" if can else "not begun: no program can be started from here"
+    why_not = "no program can be started from here" if cwd else "the working directory is gone"
+    attrs["capture"] = "begun" if can else f"not begun: {why_not}"
     journal.set(journal.run, attrs)
     if not can:
         return

@@ -57,7 +57,7 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
     elif capture == "begun":
         missing.append("taking it down was begun and never finished")
     elif capture != "done":
-        missing.append(f"it was taken down {capture}")
+        missing.append(f"not all of it was taken down: {capture}")
     if capture and not paths:
         missing.append("its code")
     if capture and not packages:
@@ -122,7 +122,7 @@ def _requirements(attrs: Mapping[str, Value], packages: Mapping[str, str], direc
 
 
 def _is_word(text: str) -> bool:
-    return bool(text) and all(char.isalnum() or char in "._-+!" for char in text)
+    return text[:1].isalnum() and all(char.isalnum() or char in "._-+!" for char in text)
 
 
 def _environment(attrs: Mapping[str, Value]) -> str:

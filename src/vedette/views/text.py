@@ -19,6 +19,11 @@ def number(value: object) -> str:
     return "" if value is None else clean(str(value), one_line=True)
 
 
+def counted(count: object, word: str) -> str:
+    """Return so many of something: 1 file, 2 files."""
+    return f"{number(count)} {word}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float | None) -> str:
     """Return a length of time, in its two largest units."""
     if seconds is None:

@@ -77,6 +77,8 @@ class Guard:
         if page and (said := _token_in(scope["query_string"])) is not None:
             if not self._voice(said):
                 raise Refusal(401, "the token is wrong, or its time is over: `vedette ui` prints the right address")
+            if self._voice(held := self._said(scope, cookie)) == "owner":
+                said = held  # an owner who tries the link that he shares stays one
             return _welcome(scope, cookie, said, crossing=bool(site) and site[0] not in ("same-origin", "none"))
         voice = self._voice(self._said(scope, cookie))
         if not voice:
