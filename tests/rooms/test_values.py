@@ -186,7 +186,7 @@ for node in nodes:
 graph = nodes[0]
 {reads}
 """
-    assert python(code, timeout=8).returncode == 0
+    assert python(code, timeout=100).returncode == 0
 
 
 @dataclass
