@@ -6,7 +6,6 @@ import functools
 import os
 import queue
 import resource
-import select
 import signal
 import sqlite3
 import sys
@@ -21,6 +20,7 @@ from vedette.home import Home
 from vedette.hub import address as addresses
 from vedette.hub import takein
 from vedette.hub.address import Address
+from vedette.hub.alarm import Alarm
 from vedette.hub.door import Door, most_strangers
 from vedette.hub.forms import Forms, FormServer, bind_address
 from vedette.hub.keeper import Keeper
@@ -100,27 +100,6 @@ def _trim(log: str) -> None:
             os.truncate(log, 0)
 
 
-class _Alarm:
-    """Wakes the keeper: when it is asked to, and at once when a process begins to speak, which may not live long."""
-
-    def __init__(self, spool: str) -> None:
-        self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll = select.poll()
-        self._poll.register(self._asked, select.POLLIN)
-        if (fd := kernel.watch_directory(spool)) is not None:
-            self._poll.register(fd, select.POLLIN)
-
-    def set(self) -> None:
-        """Wake it."""
-        os.eventfd_write(self._asked, 1)
-
-    def wait(self, seconds: float) -> None:
-        """Sleep until the time is over or something is up."""
-        for fd, _ in self._poll.poll(seconds * 1000):
-            with contextlib.suppress(BlockingIOError):
-                os.read(fd, 1 << 16)
-
-
 class _Service:
     def __init__(
         self,
@@ -144,7 +123,7 @@ class _Service:
         self.keeper = Keeper(home, store, settings, handed, self._dial, meter)
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
-        self._wake = _Alarm(home.spool)
+        self._wake = Alarm(home.spool)
         self._stopping = threading.Event()
         self._left = False
         self._complained = ("", 0.0)

@@ -1,0 +1,29 @@
+"""What wakes the thread that keeps."""
+
+import contextlib
+import os
+import select
+
+from vedette import kernel
+
+
+class Alarm:
+    """Wakes the keeper: when it is asked to, and at once when a process begins to speak, which may not live long."""
+
+    def __init__(self, spool: str) -> None:
+        """Listen for processes that begin a spool there."""
+        self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._asked, select.POLLIN)
+        if (fd := kernel.watch_directory(spool)) is not None:
+            self._poll.register(fd, select.POLLIN)
+
+    def set(self) -> None:
+        """Wake it."""
+        os.eventfd_write(self._asked, 1)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until the time is over or something is up."""
+        for fd, _ in self._poll.poll(seconds * 1000):
+            with contextlib.suppress(BlockingIOError):
+                os.read(fd, 1 << 16)
