@@ -125,6 +125,15 @@ class Attached:
             guard.let_through(error)
             self._fail(error)
 
+    def read(self, on: bool) -> None:
+        """Leave the cursor alone while the program has a line typed."""
+        try:
+            if not self._down and isinstance(self._screen, Tty):
+                self._screen.area.read(on)
+        except Exception as error:
+            guard.let_through(error)
+            self._fail(error)
+
     @contextmanager
     def around(self, stream: TextIO, text: str) -> Iterator[None]:
         """Make room while a command prints a text, and put everything back behind it."""

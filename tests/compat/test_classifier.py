@@ -13,6 +13,7 @@ import pytest
 from tests.journeys.conftest import eventually, read_runs
 from vedette.compat.classifier.setting import KNOWN, Chosen
 from vedette.errors import SettingError
+from vedette.home import Home
 
 CLASSIFIER = [sys.executable, "-m", "vedette.compat.classifier"]
 LOGGING = """
@@ -176,6 +177,8 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
     finally:
         server.send_signal(signal.SIGINT)
         shown += server.communicate(timeout=30)[0]
+        if pid := Home(str(tmp_path / "other")).hub_pid():  # it waits for the server, which does not come back
+            os.kill(pid, signal.SIGTERM)
     assert "VEDETTE_HUB=" in shown
     assert "message1 message2" in shown
     assert "\x1b" not in shown

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import textwrap
+import time
 
 import pytest
 
@@ -206,7 +207,9 @@ def test_asked_in_the_terminal(tty, script):
     screen.type("Enter")
     screen.wait_for("the child got 7")
     screen.wait_for("and now?")
-    screen.type("good bye", "Enter")
+    screen.type("good")
+    time.sleep(0.5)  # a bar would have been drawn over it by now
+    screen.type(" bye", "Enter")
     shown = screen.wait_for("brisk-otter-417 done")
 
     assert "hunter2" not in "\n".join(screen.screen(history=True))

@@ -3,6 +3,7 @@
 The console itself is a view, and handed in from outside (`open_console`): nothing here knows how it looks.
 """
 
+import builtins
 import os
 import sys
 import threading
@@ -31,6 +32,9 @@ class Console(Protocol):
     def go_on(self, text: str) -> None:
         """Put everything back behind a text that was printed."""
 
+    def read(self, on: bool) -> None:
+        """Leave the cursor alone while the program has a line typed."""
+
     def close(self, name: str, state: str, cause: str) -> str:
         """Go away, within 2 s; return the last line to be shown."""
 
@@ -44,7 +48,7 @@ Open = Callable[[Run, Settings], Console]
 open_console: Open | None = None  # set by the composition root
 _console: Console | None = None
 _of_parent = False  # the parent of this process draws on the terminal
-_put: list[tuple[Any, Any, Any]] = []  # streams, what we put into them, and what was there
+_put: list[tuple[Any, str, Any, Any]] = []  # objects, the names that we put into them, ours, and what was there
 _here = threading.local()
 _last: list[str] | None = None  # last lines that wait until a traceback is out
 
@@ -74,6 +78,7 @@ def begin(run: Run, settings: Settings) -> None:
     guard.beside = _beside
     for stream in (sys.stdout, sys.stderr):
         _wrap(stream)
+    _wrap_input()
     run._on_end.append(lambda: _end(run))
 
 
@@ -179,15 +184,40 @@ def _wrap(stream: Any) -> None:
                 _here.inside = False
 
         stream.write = write
-        _put.append((stream, write, before))
+        _put.append((stream, "write", write, before))
     except Exception:  # whatever a stranger's stream raises
         return
+
+
+def _wrap_input() -> None:
+    """Have the console leave the terminal alone during `input()`, whose prompt C writes, and whose echo the kernel."""
+    original = builtins.input
+
+    def input(*args: Any) -> str:  # noqa: A001 - it is the one that we stand for
+        console = _console
+        if console is None or console.lock_for(sys.stdout) is None or not _is_terminal(sys.stdin):
+            return original(*args)
+        console.read(True)
+        try:
+            return original(*args)
+        finally:
+            console.read(False)
+
+    builtins.input = input
+    _put.append((builtins, "input", input, original))
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except Exception:  # whatever stands in the place of stdin
+        return False
 
 
 def _make_room(stream: Any) -> None:
     """Take away what the parent has drawn below the cursor; it draws it again behind what is printed now."""
     try:
-        if stream.isatty():
+        if _is_terminal(stream):
             os.write(stream.fileno(), b"\x1b[J")
     except Exception:  # it is not a stream of ours
         return
@@ -195,13 +225,13 @@ def _make_room(stream: Any) -> None:
 
 def _unwrap() -> None:
     while _put:
-        stream, ours, before = _put.pop()
+        owner, name, ours, before = _put.pop()
         try:
-            if vars(stream).get("write") is not ours:
+            if vars(owner).get(name) is not ours:
                 continue
             if before is None:
-                del stream.write
+                delattr(owner, name)
             else:
-                stream.write = before
+                setattr(owner, name, before)
         except Exception:  # noqa: S112 - it stays, and passes on what it gets
             continue

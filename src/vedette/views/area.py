@@ -41,6 +41,7 @@ class Area:
         self._drawn = 0
         self._drawn_at = 0.0
         self._open_line = False  # the program has printed a line that it has not ended
+        self._reading = False  # it reads a line that is typed: the cursor is where that goes
         self._quiet_until = 0.0  # it draws itself: keep out of its way
         self._held: list[str] = []  # lines that wait for the open one to end
         self._held_since = 0.0
@@ -93,10 +94,17 @@ class Area:
         if self._rows or self._held:
             self._print()
 
+    def read(self, on: bool) -> None:
+        """Leave the cursor alone while the program has a line typed; lines that come in between begin anew."""
+        with self.lock:
+            self._reading = self._open_line = on
+            self._print(hide=on)
+
     def close(self) -> None:
         """Take what is below away; lines that waited come out."""
         with self.lock:
             self._rows = []
+            self._reading = False
             self._held_since = 0.0
             self._quiet_until = 0.0
             self.occupied = lambda: False
@@ -111,6 +119,7 @@ class Area:
             out.append("\n")
             self._open_line = False
         out += self._release()
+        self._open_line = self._open_line or self._reading
         free = not self._open_line and now >= self._quiet_until and not hide
         if self._rows and free and (draw or now - self._drawn_at > _AGAIN_S):
             out.append("".join("\n" + row for row in self._rows) + f"\x1b[{len(self._rows)}A\r")

@@ -1,5 +1,6 @@
 """A monitor in the original's words: one of ours from each start() to its stop(), and all that they found."""
 
+import abc
 import math
 import os
 import threading
@@ -18,7 +19,7 @@ from vedette.sinks import form, prometheus, text
 _SHORTEST_S, _LONGEST_S = 0.01, 86_400.0  # the original takes 0, and then does nothing else
 
 
-class Watching:
+class Watching(abc.ABC):
     """What all six have in common. A subclass says what it measures into, another where it runs."""
 
     _where: ClassVar[Literal["process", "thread"]]
@@ -35,8 +36,9 @@ class Watching:
         self._newest: Monitor | None = None
         self._found: tuple[Account, tuple[Wanted, Monitor] | None] = Account(), None  # of before, and what adds to it
 
+    @abc.abstractmethod
     def _sink(self, wanted: Wanted) -> tuple[str, Any]:
-        raise NotImplementedError
+        """Return the name and the Config of the sink that these numbers go to."""
 
     def set_metrics(self, **kwargs: bool) -> None:
         """Set which metrics are measured from now on; raise what the original would."""
