@@ -9,9 +9,11 @@ import pytest
 
 from vedette import wire
 from vedette.blobs import Blobs
+from vedette.hub.address import Address
 from vedette.hub.carrier import Carrier
 from vedette.hub.outgoing import Outgoing
 from vedette.hub.pieces import Pieces
+from vedette.hub.relay import Relay
 from vedette.hub.stock import Stock
 from vedette.model import Blob
 from vedette.settings import Limits
@@ -201,3 +203,40 @@ def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make)
     assert blobs.total() == sum(found.size for found in blobs.all())
     outgoing.forget("up")
     assert swept(blobs, store, outgoing) == {kept[name] for name in ("named", "listed", "mine")}
+
+
+def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
+    """A hub takes no blobs from who has not introduced itself: what waits from before is asked for after that."""
+    blobs = Blobs(str(tmp_path / "here"))
+    digest, size = blobs.keep(DATA)
+    path = str(tmp_path / "socket")
+    outgoing = Outgoing(blobs)
+    outgoing.note(path, [(1, Blob("r", 1, "known", digest, size))])
+    heard = []
+
+    async def other_hub(reader, writer):
+        unframer = wire.Unframer()
+        while data := await reader.read(1 << 16):
+            for payload in unframer.feed(data):
+                message = wire.unpack_message(payload)
+                heard.append(type(message))
+                if isinstance(message, wire.Hello):
+                    writer.write(wire.pack_message(wire.Hello(home="there", takes=[wire.BLOBS])))
+                elif isinstance(message, wire.Introduce):
+                    writer.write(wire.pack_message(wire.Marks({})))
+
+    async def talk():
+        relay = Relay(Address(path=path), "here", "far", carrier=Carrier(outgoing, blobs, path))
+        async with await asyncio.start_unix_server(other_hub, path):
+            task = asyncio.ensure_future(relay.run(lambda: None))
+            while not relay.news():  # noqa: ASYNC110 - the keeper looks in its own time
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # and takes it
+            relay.introduce([])
+            while wire.AskBlobs not in heard:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+    assert heard == [wire.Hello, wire.Introduce, wire.AskBlobs]

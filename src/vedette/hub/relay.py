@@ -41,6 +41,7 @@ class Session:
         self.seq = 0
         self.unacknowledged_bytes = 0
         self.more = asyncio.Event()
+        self.introduced = asyncio.Event()  # the other hub knows whose link this is: before that it takes no blobs
         self.aside: bytes | None = None  # goes out when there is nothing else
         self._answer: asyncio.Future[wire.HasBlobs] | None = None  # to what went aside
         self._loop = loop
@@ -288,7 +289,7 @@ class Relay:
         if self._carrier is not None:
             self._carrier.takes(blobs=self._takes_blobs)
             if self._takes_blobs:
-                tasks.append(asyncio.ensure_future(self._carrier.carry(session.tell_aside)))
+                tasks.append(asyncio.ensure_future(self._carry(session, self._carrier)))
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)  # whatever becomes of blobs
         finally:
@@ -312,6 +313,10 @@ class Relay:
                 continue
             await session.more.wait()
 
+    async def _carry(self, session: Session, carrier: Carrier) -> None:
+        await session.introduced.wait()
+        await carrier.carry(session.tell_aside)
+
     async def _hear(
         self, session: Session, reader: asyncio.StreamReader, unframer: wire.Unframer, wake: Callable[[], None]
     ) -> None:
@@ -332,6 +337,7 @@ class Relay:
                 if not isinstance(message, wire.Marks | wire.Kept):
                     raise FormatError(f"a {type(message).__name__} is not for a relay")
                 self._tell(Told(session, message), wake)
+                session.introduced.set()
         raise HubError("it hung up")
 
 
