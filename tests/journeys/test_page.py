@@ -159,8 +159,7 @@ def test_brushing_selects_the_lines_of_that_moment(site):
     """Dragging over the axis of time shows the lines of that part, and the address holds it."""
     page = site.open("/run/train-1")
     plot = page.get_by_role("img", name="Metrics over time").locator(".u-over")
-    plot.wait_for()
-    box = plot.bounding_box()
+    box = eventually(plot.bounding_box, 30)  # it is made anew when more of the run has come
     page.mouse.move(box["x"] + 2, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=4)

@@ -1,5 +1,6 @@
 """What the API answers, over a store with made-up runs."""
 
+import gzip
 import hashlib
 import json
 import re
@@ -312,6 +313,9 @@ def test_the_page_is_served_by_name(back, tmp_path):
         status, headers, body = site.ask("GET", "/assets/main-AbCd1234.js")
         assert (status, headers["content-type"]) == (200, "text/javascript; charset=utf-8")
         assert "immutable" in headers["cache-control"]
+        assert "content-encoding" not in headers
+        _, headers, small = site.ask("GET", "/assets/main-AbCd1234.js", headers={"Accept-Encoding": "br, gzip"})
+        assert (headers["content-encoding"], gzip.decompress(small)) == ("gzip", body)
         for path in ("/assets/out.txt", "/assets/../../secret", "/assets/%2e%2e/%2e%2e/secret", "/secret", "/assets"):
             assert site.ask("GET", path)[0] == 404
         assert site.ask("POST", "/", {})[0] == 405

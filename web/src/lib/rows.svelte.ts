@@ -6,6 +6,7 @@ export type View = { where: string; project: string; sort: string; columns: stri
 
 const MOST = 200; // rows in one request
 const AHEAD = 24; // rows beyond the edges of what is seen
+const SOON = 150; // rows that are fetched before who scrolls gets there
 
 export class Rows {
   total = $state(0);
@@ -72,12 +73,21 @@ export class Rows {
     this.#to = to;
     if (this.#filling) return; // one at a time: the server need not answer for what was only scrolled past
     const span = `${this.#from} ${to} ${this.#cursor}`;
-    for (let i = this.#from; i < Math.min(to, this.total); i++)
-      if (this.at(i) === undefined && span !== this.#looked) {
-        this.#looked = span; // a hole that stays one is not asked for again and again
-        void this.#fetch(false);
-        return;
-      }
+    if (span === this.#looked) return; // a hole that stays one is not asked for again and again
+    const hole = this.#hole();
+    if (hole === undefined) return;
+    this.#looked = span;
+    void this.#fetch(false, hole);
+  }
+
+  /** The first row that is not known, of those that are seen and those that will be if it is scrolled on. */
+  #hole(): number | undefined {
+    const [low, high] = this.#up ? [this.#from - SOON, this.#to] : [this.#from, this.#to + SOON];
+    const [first, last] = [Math.max(0, low), Math.min(high, this.total) - 1];
+    for (let i = 0; i <= last - first; i++) {
+      const at = this.#up ? last - i : first + i;
+      if (this.at(at) === undefined) return at;
+    }
   }
 
   at(index: number): Row | undefined {
@@ -140,9 +150,9 @@ export class Rows {
     }
   }
 
-  async #fetch(anew: boolean): Promise<void> {
+  async #fetch(anew: boolean, hole = 0): Promise<void> {
     // Who scrolls goes on the same way: as much of it as one question may get, so that rows are seen on the way.
-    const offset = Math.max(0, !anew && this.#up ? this.#to + AHEAD - MOST : this.#from - AHEAD);
+    const offset = Math.max(0, anew ? this.#from - AHEAD : this.#up ? hole + 1 - MOST : hole);
     const limit = anew ? Math.min(MOST, Math.max(60, this.#to + AHEAD - offset)) : MOST;
     this.#asking?.abort();
     const asking = (this.#asking = new AbortController());

@@ -1,5 +1,7 @@
 """The page itself: files that its build has put into the package, served by name and by no path."""
 
+import functools
+import gzip
 import hashlib
 import mimetypes
 import os
@@ -14,6 +16,7 @@ _ROOT: Final = os.path.join(os.path.dirname(__file__), "page")
 _PAGES = re.compile(r"/|/compare|/explain|/run/[^/]+(/[a-z]+)?")
 _HASHED = re.compile(r"[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+$")
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
+_TEXTS = (".js", ".css", ".html", ".svg")
 _UNBUILT = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>vedette</title><h1>The page is not built</h1>"
     "<p>This is a checkout in which the page was never built: <code>scripts/install</code> builds it, and then this"
@@ -33,8 +36,8 @@ class Pages:
         self._root = root
         self._files: dict[str, str] = {}
 
-    def answer(self, path: str, seen: str) -> Response:
-        """Return a file; `seen`: the tag of the one that the browser has."""
+    def answer(self, path: str, seen: str, takes: str = "") -> Response:
+        """Return a file; `seen`: the tag of the one that the browser has; `takes`: the encodings that it knows."""
         index = is_page(path)
         name = "/index.html" if index else path
         file = self._find(name)
@@ -46,17 +49,26 @@ class Pages:
             body = opened.read()
         lasting = not index and _HASHED.search(name) is not None
         tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        headers = {"Cache-Control": "private, max-age=31536000, immutable" if lasting else "no-cache", "ETag": tag}
+        keep = "private, max-age=31536000, immutable" if lasting else "no-cache"
+        headers = {"Cache-Control": keep, "ETag": tag, "Vary": "Accept-Encoding"}
         if seen == tag:
             return Response(b"", 304, headers)
         end = os.path.splitext(name)[1]
         kind = _KINDS.get(end) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        if end in _TEXTS and "gzip" in takes:  # behind a tunnel it is the first visit's whole weight
+            body = _small(body)
+            headers["Content-Encoding"] = "gzip"
         return Response(body, 200, headers, kind)
 
     def _find(self, name: str) -> str | None:
         if name not in self._files or not os.path.exists(self._files[name]):
             self._files = _files(self._root)  # it may just have been built anew
         return self._files.get(name)
+
+
+@functools.lru_cache(maxsize=32)
+def _small(body: bytes) -> bytes:
+    return gzip.compress(body, mtime=0)
 
 
 def _files(root: str) -> dict[str, str]:

@@ -149,7 +149,8 @@ class Inside:
     async def _page(self, scope: Scope, path: str) -> Response:
         if scope["method"] == "POST":
             raise Refusal(405, "pages are read, by GET", {"Allow": "GET, HEAD"})
-        return await self._room.desk.call(lambda: self._pages.answer(path, _header(scope, b"if-none-match")))
+        seen, takes = _header(scope, b"if-none-match"), _header(scope, b"accept-encoding")
+        return await self._room.desk.call(lambda: self._pages.answer(path, seen, takes))
 
     async def _ask(self, scope: Scope, receive: Any, send: Any) -> Response | None:
         found = find(self._routes, scope["method"], scope.get("raw_path") or scope["path"].encode())
