@@ -6,12 +6,11 @@ touched, so that nobody removes what is being saved at this moment: see `remove`
 """
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -128,7 +127,7 @@ class Blobs:
         """Return the path of a blob that comes in pieces from one sender; `adopt` makes it a blob."""
         self.path(digest)
         os.makedirs(os.path.join(self.root, _PARTS), mode=0o700, exist_ok=True)
-        name = hashlib.blake2b(sender.encode("utf-8", "replace"), digest_size=8).hexdigest()
+        name = _sha256(sender.encode("utf-8", "replace")).hexdigest()[:16]
         return os.path.join(self.root, _PARTS, f"{digest}.{name}")
 
     def parts_bytes(self) -> int:
@@ -161,7 +160,7 @@ class Blobs:
         self.path(digest)
         fd, path = self._new()
         try:
-            total, done = hashlib.sha256(), 0
+            total, done = _sha256(), 0
             with open(fd, "wb", buffering=0) as file:
                 while done < size and (data := source.read(min(_PIECE, size - done))):
                     total.update(data)
@@ -246,7 +245,7 @@ class Blobs:
                         os.unlink(path)
 
     def _keep_bytes(self, data: bytes) -> tuple[str, int]:
-        digest = hashlib.sha256(data).hexdigest()
+        digest = _sha256(data).hexdigest()
         if not self._refresh(digest, len(data)):
             self.check_room(len(data))
             fd, path = self._new()
@@ -316,9 +315,15 @@ def open_file(path: str | os.PathLike[str], *, follow: bool) -> int:
     return fd
 
 
+def _sha256(data: bytes = b"") -> Any:
+    import hashlib  # noqa: PLC0415 - OpenSSL, which `init` need not wait for
+
+    return hashlib.sha256(data)
+
+
 def digest_of(fd: int) -> str:
     """Return the digest of a file's bytes, read from its beginning."""
-    total, piece, at = hashlib.sha256(), memoryview(bytearray(_PIECE)), 0
+    total, piece, at = _sha256(), memoryview(bytearray(_PIECE)), 0
     while count := os.preadv(fd, [piece], at):
         total.update(piece[:count])
         at += count

@@ -5,7 +5,6 @@ is no hub. Starting one is never waited for.
 """
 
 import fcntl
-import hashlib
 import os
 import signal
 import stat
@@ -177,6 +176,8 @@ class Home:
 
 
 def _own_directory(parent: str, root: str) -> str:
+    import hashlib  # noqa: PLC0415 - OpenSSL, which `init` need not wait for
+
     digest = hashlib.blake2b(os.fsencode(root), digest_size=5).hexdigest()
     return os.path.join(parent, f"vedette-{os.getuid()}-{digest}")
 

@@ -1,6 +1,6 @@
 """Readable names for runs that were given none: two words and a number."""
 
-import random
+import os
 
 _FIRST = """amber azure brave bright brisk calm clear clever cosmic crisp curious dapper daring dusky eager early
 fancy fair fleet frosty gentle giddy gilded golden grand happy hardy hazel hidden humble icy jolly keen kind lively
@@ -16,5 +16,6 @@ tide tiger valley violet willow wren yarrow""".split()
 
 def new_name() -> str:
     """Make a name such as `brisk-otter-417`; the user's own random seed has no part in it, nor is it disturbed."""
-    dice = random.SystemRandom()
-    return f"{dice.choice(_FIRST)}-{dice.choice(_SECOND)}-{dice.randint(1, 999)}"
+    dice, number = divmod(int.from_bytes(os.urandom(8)), 999)
+    first, second = divmod(dice, len(_SECOND))
+    return f"{_FIRST[first % len(_FIRST)]}-{_SECOND[second]}-{number + 1}"
