@@ -10,13 +10,16 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 
 from vedette.errors import BlobError, FormatError, NotFoundError, VedetteError
 from vedette.home import Home
 from vedette.settings import Limits
+
+if TYPE_CHECKING:
+    import hashlib
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
@@ -315,7 +318,7 @@ def open_file(path: str | os.PathLike[str], *, follow: bool) -> int:
     return fd
 
 
-def _sha256(data: bytes = b"") -> Any:
+def _sha256(data: bytes = b"") -> "hashlib._Hash":
     import hashlib  # noqa: PLC0415 - OpenSSL, which `init` need not wait for
 
     return hashlib.sha256(data)

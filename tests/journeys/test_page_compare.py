@@ -278,7 +278,7 @@ def test_why_two_runs_differ(pair):
     causes = page.get_by_role("listitem").filter(has=page.locator("[data-cause]"))
     causes.first.wait_for()
     told = causes.all_inner_texts()
-    assert "config.lr is 0.02 there and 0.05 here" in told[0]
+    assert "config.lr is 0.02 in A and 0.05 in B" in told[0]
     assert "model.py" in told[1]
     code = page.get_by_role("region", name="Code")
     assert code.locator("tr.removed").inner_text().split("\t")[-1].strip() == "return w - lr * grad"
@@ -286,7 +286,7 @@ def test_why_two_runs_differ(pair):
     page.get_by_role("img", name="loss of both runs").locator("canvas").wait_for()
     page.get_by_text("differs from the first step on").wait_for()
     page.keyboard.press("s")
-    page.get_by_text("config.lr is 0.05 there and 0.02 here").first.wait_for()
+    page.get_by_text("config.lr is 0.05 in A and 0.02 in B").first.wait_for()
     assert "a=second&b=first" in page.url
     page.keyboard.press("j")
     assert page.evaluate("document.activeElement.hasAttribute('data-cause')")

@@ -53,8 +53,8 @@ def repo(tmp_path):
 def taken(tmp_path):
     """Take the code of a script or directory down; return its paths, the files, and the package."""
 
-    def take(script="", cwd="", caps=None, secrets=(), since=LATER):
-        files = choose(str(script) if script else "", str(cwd or os.path.dirname(script)))
+    def take(script="", cwd="", caps=None, secrets=(), since=LATER, apart=()):
+        files = choose(str(script) if script else "", str(cwd or os.path.dirname(script)), tuple(map(str, apart)))
         blobs = Blobs(str(tmp_path / "home"))
         package = pack(files, str(script), blobs, caps or Capture(), list(secrets), since)
         entries = manifest.read(package.manifest)
@@ -132,6 +132,16 @@ def test_a_directory_without_a_script(tmp_path, taken):
 
     assert taken(cwd=tmp_path / "work")[0] == ["a.py"]
     assert taken(cwd=tmp_path / "empty")[0] == []
+
+
+def test_what_vedette_keeps_is_no_code(tmp_path, taken):
+    """A home below the code is left out; one that is the code's own directory, too, and that is told."""
+    write(tmp_path, {"work/a.py": "1", "work/.runs/spool/x.py": "no"})
+    paths, files, _ = taken(tmp_path / "work" / "a.py", apart=[tmp_path / "work" / ".runs"])
+    assert (paths, files.left_out) == (["a.py"], {})
+    paths, files, _ = taken(tmp_path / "work" / "a.py", apart=[tmp_path / "work"])
+    assert (paths, files.left_out) == ([], {"home": 2})
+    assert taken(tmp_path / "work" / "a.py", apart=[tmp_path])[0] == [".runs/spool/x.py", "a.py"]
 
 
 def test_a_home_is_not_walked(tmp_path, taken, monkeypatch):

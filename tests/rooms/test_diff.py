@@ -65,7 +65,7 @@ def test_json(staged):
     """With --json it is what the page gets."""
     found = json.loads(call("diff", "a1", "b2", "--json", home=staged.root).stdout)
 
-    assert found["causes"][0]["text"] == "config.lr is 0.1 there and 0.01 here"
+    assert found["causes"][0]["text"] == "config.lr is 0.1 in A and 0.01 in B"
     assert found["a"]["id"] == "a1"
 
 

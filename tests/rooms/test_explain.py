@@ -91,7 +91,7 @@ def test_a_rule_of_one_s_own(stage, monkeypatch):
     """Another rule is a function in the list."""
 
     def moon(case):
-        yield suspects.Suspect("environment", "moon", "full", "new", 0.99, "the moon is full there and new here")
+        yield suspects.Suspect("environment", "moon", "full", "new", 0.99, "the moon is full in A and new in B")
 
     monkeypatch.setattr(suspects, "RULES", [*suspects.RULES, moon])
 
@@ -182,7 +182,7 @@ def test_what_is_not_known_is_no_difference(stage, capture):
     assert first(found) == ("seed", "config.seed")
     assert {one.kind for one in found.causes} <= {"seed", "environment"}
     assert found.sections.hardware == []
-    assert "here is made of is not all on record" in found.sections.unread[0]
+    assert "run B is made of is not all on record" in found.sections.unread[0]
 
 
 def test_code_without_its_bytes(stage):
@@ -380,4 +380,4 @@ def test_as_tables(stage):
     assert found.to_pandas()["key"].tolist() == [one.key for one in found.causes]
     assert "<script" not in found._repr_html_()
     assert "&lt;script&gt;" in found._repr_html_()
-    assert "config.lr is 0.1 there and 0.3 here" in found._repr_html_()
+    assert "config.lr is 0.1 in A and 0.3 in B" in found._repr_html_()

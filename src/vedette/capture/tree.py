@@ -64,11 +64,13 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
         root = cwd if not script or (_is_below(script, cwd) and not _is_broad(cwd)) else start
         files = Files(root)
         _walk(files, deep=not _is_broad(root))
-    files.paths = [
-        path
-        for path in dict.fromkeys(files.paths)
-        if not any(_is_below(os.path.join(files.root, path), one) for one in apart)
-    ]
+    apart = tuple(one for one in apart if _is_below(one, files.root))  # /scratch/me may be a home, with code below it
+    paths, files.paths = dict.fromkeys(files.paths), []
+    for path in paths:
+        if not any(_is_below(os.path.join(files.root, path), one) for one in apart):
+            files.paths.append(path)
+        elif files.root in apart:  # what is whose cannot be told
+            files.leave("home", path)
     return files
 
 

@@ -4,7 +4,7 @@ examples:
   vedette diff 2pg66 2pg71 --all
   vedette diff 2pg66 2pg71 --json | jq '.causes[0].text'
 
-The first run is "there", the second is "here".
+The first run is A, the second is B.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from vedette.query.suspects import LITTLE
 from vedette.views.text import clean, duration, number, size
 
 _MOST_CAUSES, _MOST_METRICS, _MOST_DIFF = 10, 20, 40
-_SIDES = ("THERE", "HERE")
+_SIDES = ("A", "B")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found.as_dict())
         return 0
-    for side, one in (("there", found.a), ("here", found.b)):
-        print(f"{side:<7}{_head(one)}")
+    for side, one in (("A", found.a), ("B", found.b)):
+        print(f"{side:<3}{_head(one)}")
     _print_causes(found, everything=args.all)
     _print_sections(found, everything=args.all)
     _print_outcome(found, everything=args.all)
@@ -94,9 +94,9 @@ def _print_sections(found: Explanation, *, everything: bool) -> None:
     command = sections.command
     if command.differs and command.a and command.b:
         print("\ncommand")
-        for side, words in (("there", command.a), ("here", command.b)):
-            first, *rest = _wrap(clean(" ".join(words), one_line=True), max(20, _width() - 10))
-            print(f"  {side:<7}{first}", *(" " * 9 + line for line in rest), sep="\n")
+        for side, words in (("A", command.a), ("B", command.b)):
+            first, *rest = _wrap(clean(" ".join(words), one_line=True), max(20, _width() - 6))
+            print(f"  {side:<3}{first}", *(" " * 5 + line for line in rest), sep="\n")
     if sections.code:
         print("\ncode")
         for change in sections.code:
@@ -141,24 +141,24 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
     metrics = outcome.metrics if everything else outcome.metrics[:_MOST_METRICS]
     if metrics:
         print("\nwhat came out: last and best values")
-        headers = ["METRIC", "DIFFERS FROM", *_SIDES, "BEST THERE", "BEST HERE"]
+        headers = ["METRIC", "DIFFERS FROM", *_SIDES, "BEST A", "BEST B"]
         table(
             headers,
             [[_name(one), _from(one), *(number(value) for value in (one.a_last, one.b_last, one.a_best, one.b_best))]
              for one in metrics],
             right=headers[2:],
             shrink=["METRIC"],
-            drop=["BEST THERE", "BEST HERE"],
+            drop=["BEST A", "BEST B"],
             dim={place for place, one in enumerate(metrics) if one.first_step is None},
         )  # fmt: skip
         left = len(outcome.metrics) - len(metrics)
         if left:
             print(_styled(f"  and {left} more: --all", "2"))
-    for side, names in (("there", outcome.only_a), ("here", outcome.only_b)):
+    for side, names in (("A", outcome.only_a), ("B", outcome.only_b)):
         if names:
             more = "" if len(names) <= 10 or everything else f" and {len(names) - 10} more"
             listed = ", ".join(names if everything else names[:10])
-            print(clean(f"  {side} alone: {listed}{more}", one_line=True))
+            print(clean(f"  in {side} alone: {listed}{more}", one_line=True))
     speed = outcome.speed
     rows = [["steps per second", number(speed.a), number(speed.b)]] if speed.a or speed.b else []
     rows.append(["took", duration(found.a.duration_s), duration(found.b.duration_s)])

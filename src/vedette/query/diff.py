@@ -108,7 +108,7 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
         and b.packages_digest
     ):
         unread.append("the installed packages are not the same, but their list is not here")
-    for side, made in (("there", a), ("here", b)):
+    for side, made in (("A", a), ("B", b)):
         if not made.whole:
             unread.append(f"what the run {side} is made of is not all on record: what it lacks is left out")
     both = a.code is not None and b.code is not None

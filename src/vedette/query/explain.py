@@ -16,7 +16,7 @@ from vedette.query.suspects import LITTLE, Case, Suspect, rank
 
 
 class Explanation(Struct, frozen=True):
-    """Two runs and why they differ; `a` is there, `b` is here, in all sentences."""
+    """Two runs and why they differ; `a` is A, `b` is B, in all sentences."""
 
     a: RunView
     b: RunView
@@ -75,7 +75,7 @@ class Explanation(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         found = self.sections
-        sides = ["there", "here"]
+        sides = ["A", "B"]
         causes = Grid(
             "most likely causes", ["weight", "kind", ""], [[one.weight, one.kind, one.text] for one in self.causes],
             frozenset(place for place, one in enumerate(self.causes) if one.weight < LITTLE),

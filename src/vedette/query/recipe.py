@@ -84,6 +84,7 @@ _WHY = {
     "many": "beyond capture.max_files", "link": "symbolic links", "unreadable": "that could not be read",
     "name": "with a name that is no UTF-8", "secret": "made to hold secrets", "binary": "binary and untracked",
     "special": "that are no plain files", "limit": "beyond limits.blobs_bytes",
+    "home": "among those that vedette keeps: VEDETTE_HOME is the directory of the code itself",
 }  # fmt: skip
 
 

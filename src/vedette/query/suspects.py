@@ -80,9 +80,9 @@ def data(case: Case) -> Iterator[Suspect]:
     """Input whose digest is another."""
     for pair in differing(case.sections.data):
         if pair.only:
-            text = f"data {pair.key} was used {'there' if pair.only == 'a' else 'here'} alone"
+            text = f"data {pair.key} was used in {'A' if pair.only == 'a' else 'B'} alone"
         else:
-            text = f"data {pair.key} is not the same: {shown(pair.a)} there and {shown(pair.b)} here"
+            text = f"data {pair.key} is not the same: {shown(pair.a)} in A and {shown(pair.b)} in B"
         yield Suspect("data", pair.key, pair.a, pair.b, 0.8 if pair.only else 0.93, text, "data")
 
 
@@ -176,7 +176,7 @@ def environment(case: Case) -> Iterator[Suspect]:
         pair = Pair("cwd", case.a.cwd, case.b.cwd, True)
         yield Suspect("environment", "cwd", pair.a, pair.b, 0.02, _told("the working directory", pair), "environment")
     if case.a.tries != case.b.tries:
-        text = f"it took {_tries(case.a.tries)} there and {_tries(case.b.tries)} here: it was resumed"
+        text = f"it took {_tries(case.a.tries)} in A and {_tries(case.b.tries)} in B: it was resumed"
         yield Suspect("environment", "tries", case.a.tries, case.b.tries, 0.5, text, "resume")
 
 
@@ -209,7 +209,7 @@ def by_speed(case: Case, suspect: Suspect) -> Suspect:
     threads = suspect.sort == "environment" and "THREADS" in suspect.key
     if suspect.sort == "speed" or threads or suspect.key in ("gpu.names", "cpu.model", "cpu.count"):
         weight = 0.6 + _HARDWARE.get(suspect.key, 0.3) / 4
-        return replace(suspect, weight=weight, text=f"{suspect.text}; here it was {ratio:.3g} times as fast")
+        return replace(suspect, weight=weight, text=f"{suspect.text}; B was {ratio:.3g} times as fast")
     return suspect
 
 
@@ -236,9 +236,9 @@ def chance(case: Case, heaviest: float) -> Iterator[Suspect]:
 def _told(what: str, pair: Pair) -> str:
     if pair.only:
         value = pair.a if pair.only == "a" else pair.b
-        here, there = ("here", "there") if pair.only == "a" else ("there", "here")
-        return f"{what} is {shown(value)} {there}, and not set {here}"
-    return f"{what} is {shown(pair.a)} there and {shown(pair.b)} here"
+        one, other = ("A", "B") if pair.only == "a" else ("B", "A")
+        return f"{what} is {shown(value)} in {one}, and not set in {other}"
+    return f"{what} is {shown(pair.a)} in A and {shown(pair.b)} in B"
 
 
 def _step(a: Value, b: Value) -> float:
@@ -261,7 +261,7 @@ def _weigh_code(case: Case, change: CodeChange) -> float:
 
 def _say_code(change: CodeChange) -> str:
     if change.change != "changed":
-        return f"{change.path} is {'there' if change.change == 'removed' else 'here'} alone"
+        return f"{change.path} is in {'A' if change.change == 'removed' else 'B'} alone"
     if change.sort in _CHANGES:
         return f"{change.path} {_CHANGES[change.sort]}"
     line, before, after = change.first
@@ -271,8 +271,8 @@ def _say_code(change: CodeChange) -> str:
     if not before and not after:
         return head
     what = [
-        f"`{_short(before)}` there" if before else "nothing there",
-        f"`{_short(after)}` here" if after else "nothing here",
+        f"`{_short(before)}` in A" if before else "nothing in A",
+        f"`{_short(after)}` in B" if after else "nothing in B",
     ]
     return f"{head}, first at line {line}: {what[0]} and {what[1]}"
 
