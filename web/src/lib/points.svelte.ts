@@ -6,12 +6,14 @@ export type Wanted = { of: SeriesAsked[]; x: string; width: number; range: Range
 
 export const keyOf = (one: { run: string; name: string; tags?: Record<string, string> }): string => `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
 
+const AT_ONCE = 250; // series in one request
+
 export class Points {
   held: Map<string, Series> = $state.raw(new Map());
   loading = $state(false);
   problem = $state("");
   #wanted: Wanted | null = null;
-  #cursor: unknown = null;
+  #cursors: unknown[] = []; // of each request; none before all are here
   #asking: AbortController | null = null;
 
   /** Ask for all points of what is wanted, in as many as there are pixels for. */
@@ -21,10 +23,16 @@ export class Points {
     const asking = (this.#asking = new AbortController());
     this.loading = true;
     try {
-      const { of, x, width, range } = wanted;
-      const got = await series({ of, x, width, from: range?.[0], to: range?.[1] }, asking.signal);
-      this.held = new Map(got.series.map((one) => [keyOf(one), one]));
-      this.#cursor = got.cursor;
+      const { x, width, range } = wanted;
+      const held = new Map<string, Series>();
+      const cursors: unknown[] = [];
+      for (const of of parts(wanted.of)) {
+        const got = await series({ of, x, width, from: range?.[0], to: range?.[1] }, asking.signal);
+        for (const one of got.series) held.set(keyOf(one), one);
+        cursors.push(got.cursor);
+      }
+      this.held = held;
+      this.#cursors = cursors;
       this.problem = "";
     } catch (error) {
       if ((error as Error).name === "AbortError") return;
@@ -38,21 +46,18 @@ export class Points {
   async more(): Promise<void> {
     const wanted = this.#wanted;
     if (!wanted || wanted.range || this.loading) return;
-    if (this.#cursor === null) return this.ask(wanted);
+    if (this.#cursors.length === 0) return this.ask(wanted);
     try {
-      const got = await series({ of: wanted.of, x: wanted.x, width: wanted.width, since: this.#cursor });
-      if (wanted !== this.#wanted) return;
       const next = new Map(this.held);
+      const cursors: unknown[] = [];
       let crowded = false;
-      for (const one of got.series) {
-        const key = keyOf(one);
-        const before = next.get(key);
-        if (one.since && one.x.length === 0) continue;
-        const joined = one.since && before ? { ...one, x: join(before.x, one.x), y: join(before.y, one.y), nan: [...before.nan, ...one.nan], first_x: before.first_x } : one;
-        crowded ||= joined.x.length > wanted.width * 8;
-        next.set(key, joined);
+      for (const [place, of] of parts(wanted.of).entries()) {
+        const got = await series({ of, x: wanted.x, width: wanted.width, since: this.#cursors[place] });
+        if (wanted !== this.#wanted || this.loading) return;
+        for (const one of got.series) crowded = put(next, one, wanted.width) || crowded;
+        cursors.push(got.cursor);
       }
-      this.#cursor = got.cursor;
+      this.#cursors = cursors;
       this.held = next;
       if (crowded) await this.ask(wanted);
     } catch {
@@ -64,6 +69,18 @@ export class Points {
     this.#asking?.abort();
     this.#wanted = null;
   }
+}
+
+const parts = (of: SeriesAsked[]): SeriesAsked[][] => Array.from({ length: Math.ceil(of.length / AT_ONCE) }, (_, i) => of.slice(i * AT_ONCE, (i + 1) * AT_ONCE));
+
+/** Put a series where it was, or behind what was there; tell whether that is far more than can be seen. */
+function put(held: Map<string, Series>, one: Series, width: number): boolean {
+  const key = keyOf(one);
+  const before = held.get(key);
+  if (one.since && one.x.length === 0) return false;
+  const joined = one.since && before ? { ...one, x: join(before.x, one.x), y: join(before.y, one.y), nan: [...before.nan, ...one.nan], first_x: before.first_x } : one;
+  held.set(key, joined);
+  return joined.x.length > width * 8;
 }
 
 function join(a: Float64Array, b: Float64Array): Float64Array {
