@@ -252,7 +252,7 @@ def test_one_that_speaks_to_the_terminal():
         peer.close()
         eventually(lambda: sink.trouble)
         trouble = sink.trouble
-        sink.close()
+    sink.close()  # nobody is there any more: it is not waited for
 
     assert trouble.isprintable()
     assert len(trouble) < 300
