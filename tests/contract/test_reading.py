@@ -1,5 +1,6 @@
 """What every store answers to those who list, page and draw, as the Reader protocol says it."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -90,3 +91,23 @@ def test_how_densely_events_lie(store):
     found = store.density("run0", T, T + 5 * SECOND, 2)
     assert sorted(found) == [(0, 20, 2), (0, 30, 1), (1, 20, 1), (1, 30, 2)]
     assert store.density("nobody", T, T + SECOND, 5) == []
+
+
+def test_points_of_a_time(store):
+    """Of a time come the points from its first to its last moment, over all chunks; of none, none."""
+    [row] = store.series(["run0"], "loss")
+    assert store.points([row.id], (T + 3 * SECOND, T + 5 * SECOND))[row.id].step.tolist() == [3, 4, 5]
+    assert store.points([row.id], (T + 3 * SECOND + 1, T + 5 * SECOND - 1))[row.id].step.tolist() == [4]
+    assert len(store.points([row.id], (T + 8 * SECOND, 1 << 62))[row.id]) == 0
+    assert len(store.points([row.id], (0, 1 << 62))[row.id]) == 8
+
+
+def test_a_piece_that_is_gone_is_left_out(store):
+    """A chunk that was merged into another since it was told of is not handed out, nor is one of another series."""
+    [row] = store.series(["run0"], "loss")
+    outline = store.outline(row.id)
+    assert store.tidy("o-run0") == 2
+    assert list(store.chunks(outline)) == []
+    [merged] = store.outline(row.id)
+    assert [points.step.tolist() for _, points in store.chunks([merged])] == [list(range(8))]
+    assert list(store.chunks([msgspec.structs.replace(merged, series=row.id + 1)])) == []

@@ -1,8 +1,10 @@
 """Explain: the true cause first, whatever noise is around it."""
 
+import gc
 import json
 import random
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import strategies as st
 
 from tests.rooms.conftest import BORN, SECOND
 from tests.rooms.staged import CONFIG, FILES, LATER, MODEL, NOISE, OTHER, PAIRS, START, TRAIN, Stage, noisy
+from vedette.manifest import Entry
 from vedette.query import suspects
-from vedette.query.code import _blocks, _unified, means_the_same
+from vedette.query.code import _blocks, _imports, _unified, code_changes, means_the_same
 from vedette.query.knobs import judge
-from vedette.query.outcome import diverge
+from vedette.query.outcome import diverge, outcome
+from vedette.query.runs import view
 from vedette.query.suspects import LITTLE, rank
 from vedette.store import Points
 
@@ -381,3 +385,55 @@ def test_as_tables(stage):
     assert "<script" not in found._repr_html_()
     assert "&lt;script&gt;" in found._repr_html_()
     assert "config.lr is 0.1 in A and 0.3 in B" in found._repr_html_()
+
+
+def test_one_metric_at_a_time(stage, make):
+    """Of many long metrics no more than one pair is held at once; speed is that of the one with most points."""
+    count, metrics = 20_000, 20
+    for run in "ab":
+        stage.run(run)
+        for n in range(metrics):
+            make.points(run, f"m{n:02}", np.arange(count + (n == 3), dtype=float).tolist())
+    views = view(make.store, "a"), view(make.store, "b")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = outcome(*views)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2 * metrics * count * 24 / 2  # half of what all of them take: step, t and value, twice
+    assert len(found.metrics) == metrics
+    assert (found.speed.metric, found.speed.ratio) == ("m03", pytest.approx(1))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from pkg import (\n    model,  # the one :)\n    data as d,\n)\n",
+        "from pkg import(data,\r\n  model)\r\n",
+        "from pkg import data, \\\n    model\n",
+        "from pkg \\\n  import data, model\n",
+        "if True:\n    from .pkg import (model\n  , data)\n",
+        "import numpy, pkg.model as m, pkg.data\n",
+    ],
+)
+def test_imports_over_several_lines(line):
+    """A module counts as reached however the lines of its import are broken."""
+    files = {
+        "train.py": line,
+        "pkg/__init__.py": "",
+        "pkg/model.py": "x = 1\n",
+        "pkg/data.py": "",
+        "pkg/no.py": "y = 1\n",
+    }
+    blobs = {str(n): text.encode() for n, text in enumerate([*files.values(), "x = 2\n", "y = 2\n"])}
+    old = {path: Entry(path, str(n), 1, 420) for n, path in enumerate(files)}
+    new = {**old, "pkg/model.py": Entry("pkg/model.py", "5", 1, 420), "pkg/no.py": Entry("pkg/no.py", "6", 1, 420)}
+    found = {one.path: one.reached for one in code_changes(old, new, blobs.get, ["python", "train.py"])}
+    assert found == {"pkg/model.py": True, "pkg/no.py": False}
+
+
+def test_imports_that_never_end():
+    """A text of nothing but imports that are never closed is read in no time to speak of, and means their packages."""
+    assert set(_imports("from a.b import (\n" * 20_000)) == {("a.b", 0)}

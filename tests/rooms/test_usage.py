@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND, call, python
+from vedette.errors import FormatError
 from vedette.model import LANE_SAMPLES, Event, Origin, Span
 from vedette.query import usage
 from vedette.query.runs import view
@@ -265,3 +267,75 @@ def test_the_command(home):
         assert why in done.stderr
         assert done.stderr.count("\n") == 1
     assert json.loads(call("usage", "off", "--json").stdout)["processes"] == []
+
+
+def _spoil(store, before_t):
+    """Make chunks that ended before a time unreadable: who reads one all the same fails."""
+    store.connection.execute(
+        "UPDATE chunks SET value = x'00' WHERE axis IN (SELECT id FROM axes WHERE last_t < ?)", (before_t // 1000,)
+    )
+
+
+@pytest.fixture
+def aged(store, make, measured):
+    """A host that was measured long before the run, while it ran, and after; and one of an earlier boot."""
+    make.facts("host", Span("host-camp-0", 1, "up", kind="host", name="camp"))
+    make.facts("host", Span("host-camp-1", 1, "up", kind="host", name="camp"))
+    for span, moments in (("host-camp-0", (-900,)), ("host-camp-1", (-800, -700, 0, 3, 900))):
+        for at in moments:
+            make.points(span, "cpu_percent", [float(at), at + 1.0], t=BORN + at * SECOND)
+    return "host-camp-1"
+
+
+def test_of_a_host_only_the_time_of_the_run_is_read(store, make, aged):
+    """What a host was doing before a run, or does after it, is not even read."""
+    _spoil(store, BORN)
+    [host] = usage.hosts(store, "run")
+    assert host.process == aged
+    assert host.series["cpu_percent"][1].tolist() == [0, 1, 3, 4, 900, 901]
+    make.facts("run", Span("run/1", BORN + 5 * SECOND, "done"))
+    store.connection.execute(
+        "UPDATE chunks SET value = x'00' WHERE axis IN (SELECT id FROM axes WHERE first_t > ?)",
+        ((BORN + 5 * SECOND) // 1000,),
+    )
+    [host] = usage.hosts(store, "run")
+    assert host.series["cpu_percent"][1].tolist() == [0, 1, 3, 4]
+
+
+def test_only_what_is_newer_is_read(store, make, aged):
+    """Who has seen some gets all processes and hosts, with what is newer alone, and the rest is not read."""
+    seen_t = BORN + 2 * SECOND
+    make.points("run/1/o", "cpu_percent", [40.0], t=BORN + 3 * SECOND)
+    _spoil(store, seen_t + 1000)
+    with pytest.raises(FormatError):
+        usage.use(store, "run")
+    main, sleep = usage.use(store, "run", seen_t)
+    assert (main.series["cpu_percent"][0].tolist(), main.series["cpu_percent"][1].tolist()) == (
+        [BORN + 3 * SECOND], [40.0],
+    )  # fmt: skip
+    assert len(main.series["gpu_memory_bytes"][0]) == len(sleep.series["cpu_percent"][0]) == 0
+    [host] = usage.hosts(store, "run", seen_t)
+    assert host.series["cpu_percent"][1].tolist() == [3, 4, 900, 901]
+    [host] = usage.hosts(store, "run", BORN + 1000 * SECOND)
+    assert (host.process, host.series) == (aged, {})
+    make.facts("run", Span("run/1", BORN + 5 * SECOND, "done"))
+    [host] = usage.hosts(store, "run", BORN + 5 * SECOND)
+    assert (host.process, host.series) == (aged, {})
+
+
+def test_the_page_gets_what_is_newer(store, make, aged):
+    """Asked again with the newest time that it was told, the page gets nothing twice and nobody is missing."""
+    with web.site(web.Back(store.connection.execute("PRAGMA database_list").fetchone()[2])) as site:
+        first = site.get("/api/runs/run/usage")
+        curve = first["processes"][0]["series"]["cpu_percent"]
+        assert curve["value"] == [10, 20, 30]
+        make.points("run/1/o", "cpu_percent", [40.0], t=BORN + 3 * SECOND + 1000)
+        again = site.get(f"/api/runs/run/usage?since_t={curve['t'][-1]}")
+        assert again["processes"][0]["series"]["cpu_percent"] == {
+            "t": [(BORN + 3 * SECOND + 1000) / 1e6],
+            "value": [40.0],
+        }
+        for part in ("processes", "hosts"):
+            assert [one["process"] for one in again[part]] == [one["process"] for one in first[part]]
+        late = site.get("/api/runs/run/usage?since_t=9e15")
+        assert [one["process"] for one in late["hosts"]] == [aged]

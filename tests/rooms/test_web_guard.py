@@ -304,3 +304,12 @@ def test_no_path_leads_out(site, name):
         status, _, body = site.ask("GET", before + raw)
         assert b"root:" not in body
         assert status in (400, 404) or (status == 200 and before in ("/", "/run/r1/") and b"vedette" in body), raw
+
+
+def test_a_read_only_server_still_shares(back):
+    """A link that may only read changes nothing: on a read-only server its owner makes one, and nobody else does."""
+    with web.site(back, read_only=True) as site:
+        url = site.post("/api/share", {"hours": 1})["url"]
+        token = re.search(r"token=([\w.]+)", url)[1]
+        assert site.get("/api/about", token=token)["read_only"] is True
+        assert site.ask("POST", "/api/share", {"hours": 1}, token=token)[0] == 403

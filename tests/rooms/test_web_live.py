@@ -7,11 +7,12 @@ import socket
 import time
 
 from tests.rooms import web
+from tests.rooms.conftest import BORN, SECOND
 from vedette.query.listing import Listing
 from vedette.views.web.live import Live
 from vedette.views.web.room import Room
 from vedette.views.web.server import around
-from vedette.wire import Change
+from vedette.wire import Change, Newest
 
 
 class Listener:
@@ -133,3 +134,20 @@ def test_points_of_a_run_that_is_watched_are_brought_in(store, make):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         one.close()
+
+
+def test_columns_of_living_runs_are_fresh(store, make):
+    """A column of a metric has what waits in the hub, where that is newer than what is in the store."""
+    make.run("a", state="running")
+    for name in ("acc", "loss", "lr"):
+        make.points("a", name, [1.0, 2.0])
+    waiting = [
+        Newest("a", "acc", {}, BORN + 9 * SECOND, 9.0),
+        Newest("a", "lr", {}, BORN, 7.0),  # sealed meanwhile, and one more
+        Newest("a", "new", {}, BORN, 5.0),
+        Newest("a", "acc", {"split": "b"}, BORN + 9 * SECOND, 8.0),
+    ]
+    with _site(store) as (site, _, room):
+        room.listing.fresh = waiting
+        [row] = site.get("/api/runs?columns=metric.acc,metric.loss,metric.lr,metric.new,metric.none")["rows"]
+    assert row["values"] == {"metric.acc": 9, "metric.loss": 2, "metric.lr": 2, "metric.new": 5, "metric.none": None}

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND, Maker
-from vedette.model import LANE_SAMPLES, Origin
-from vedette.query.curves import Curves, Range
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
+from vedette.query.curves import Curves, Range, Seen
 from vedette.store import Batch, Block
 from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_read import SqliteReader
 
 
 def _many(store, run, value, *, first=0, origin="o"):
@@ -152,8 +153,6 @@ def test_a_curve_has_the_extremes_of_its_range(tmp_path_factory, spikes, width, 
 
 def test_two_tries_are_drawn_as_they_stand(store):
     """Of a run that was resumed, the steps that a later try logged again come from that one alone."""
-    from vedette.model import LANE_FACTS, Span
-
     make = Maker(store)
     make.run("r")
     for n in (1, 2):
@@ -164,3 +163,107 @@ def test_two_tries_are_drawn_as_they_stand(store):
         store.keep([Batch(who, LANE_FACTS, 1, facts=[(1, span)]), Batch(who, LANE_SAMPLES, 99, columns=[block])])
     [row] = store.series(["r"], "loss")
     assert Curves().draw(store, row, "step", Range(100)).y.tolist() == [1.0] * 5 + [2.0] * 5
+
+
+class Tidied(SqliteReader):
+    """A reader that is always a moment late: whenever it was told of chunks, these are merged."""
+
+    def __init__(self, store, times=1):
+        super().__init__(store.connection)
+        self._store = store
+        self.left = times
+
+    def outline(self, series):
+        told = super().outline(series)
+        if self.left:
+            self.left -= 1
+            start = told[-1].last_t // SECOND - BORN // SECOND + 1
+            _many(self._store, "r", [float(start)], first=start)
+            self._store.tidy("o-r")
+        return told
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("count", [500, 100_000])
+def test_chunks_that_are_merged_meanwhile_leave_no_hole(store, times, count):
+    """However often chunks are merged between two looks at a series, its curve is whole, and stays so."""
+    for first in range(0, count, count // 50):
+        _many(store, "r", np.arange(first, first + count // 50, dtype=float), first=first)
+    reader, curves, seen, shown = Tidied(store, times), Curves(), None, np.empty(0)
+    [row] = reader.series(["r"], "loss")
+    for _ in range(3):
+        curve = curves.draw(reader, row, "step", Range(200), seen)
+        shown = np.concatenate((shown, curve.x)) if curve.since else curve.x
+        assert (shown[0], shown[-1], curve.last_step) == (0, curve.count - 1, curve.count - 1)
+        assert np.diff(shown).max() <= max(1, curve.count / 100)
+        seen = Seen(curve.last_t, curve.count, curve.last_step)
+
+
+def test_a_resumed_run_comes_whole_again(site, store):
+    """A try that goes back to an earlier step stands in the place of what was sent: all comes again."""
+    Maker(store).run("r")
+    _try(store, 1, range(10))
+    wish = {"of": [{"run": "r", "name": "loss"}], "width": 800}
+    head, _ = site.draw(**wish)
+    _try(store, 2, range(5, 8))
+    for x in ("step", "time"):
+        head, [(_, y)] = site.draw(**wish, x=x, since=head["cursor"])
+        assert head["series"][0]["since"] is False
+        assert sorted(y.tolist()) == [1.0] * 7 + [2.0] * 3
+    _try(store, 2, range(8, 9))
+    head, [(x, y)] = site.draw(**wish, since=head["cursor"])
+    assert x.tolist() == list(range(10))
+    assert y.tolist() == [1.0] * 5 + [2.0] * 4 + [1.0]
+
+
+def test_steps_that_go_back_come_whole_again(site, store):
+    """New points at earlier steps cannot be put behind what was sent over steps; over time they can."""
+    _many(store, "r", np.arange(100.0), first=1000)
+    wish = {"of": [{"run": "r", "name": "loss"}], "width": 800}
+    head, _ = site.draw(**wish)
+    step = np.arange(5, dtype=np.int64)
+    block = Block("r", {}, ("loss",), step + 10**6, BORN + (step + 2000) * SECOND, step, (step * 1.0,))
+    store.keep([Batch(Origin("o-r", span="r", process="r/1/o"), LANE_SAMPLES, 10**6 + 5, columns=[block])])
+    timed, [(t, _)] = site.draw(**wish, x="time", since=head["cursor"])
+    assert (timed["series"][0]["since"], len(t)) == (True, 5)
+    whole, [(x, _)] = site.draw(**wish, since=head["cursor"])
+    assert (whole["series"][0]["since"], len(x), x[:6].tolist()) == (False, 105, [0, 1, 2, 3, 4, 1000])
+    after, [(x, _)] = site.draw(**wish, since=whole["cursor"])
+    assert (after["series"][0]["since"], len(x)) == (True, 0)
+
+
+def test_an_empty_series_that_begins(store):
+    """Of a series that had no point at the last look, all are new."""
+    _many(store, "r", [1.0, 2.0])
+    [row] = store.series(["r"], "loss")
+    curve = Curves().draw(store, row, "step", Range(100), Seen(0, 0, float("-inf")))
+    assert (curve.since, curve.x.tolist(), curve.last_step) == (True, [0, 1], 1)
+
+
+def test_a_purged_run_leaves_no_shadow(store):
+    """A chunk that has the number of one that was purged is drawn as itself, not as that one."""
+    curves = Curves()
+    for run, height in (("a", 1.0), ("b", 2.0)):
+        Maker(store).run(run)
+        _many(store, run, np.full(100_000, height))
+        [row] = store.series([run], "loss")
+        assert set(curves.draw(store, row, "step", Range(50)).y.tolist()) == {height}
+        ids = {piece.id for piece in store.outline(row.id)}
+        if run == "a":
+            before = ids
+            purge = Span("a", BORN + 1, "purged", by="user")
+            store.keep([Batch(Origin("hub"), LANE_FACTS, 1, facts=[(1, purge)])])
+            while store.reclaim():
+                pass
+    assert ids & before, "numbers did not come again: this shows nothing"
+
+
+def _try(store, n, steps):
+    """Keep some points of a try of run `r`, later than those before."""
+    who = Origin(f"o{n}", span="r", process=f"r/{n}/p")
+    span = Span(f"r/{n}", BORN, "running", kind="try", parent="r", attrs={"n": n})
+    step = np.array(steps, dtype=np.int64)
+    t = BORN + (step + 100 * n) * SECOND
+    block = Block("r", {}, ("loss",), step + 1, t, step, (np.full(len(step), float(n)),))
+    facts = Batch(who, LANE_FACTS, 1, facts=[(1, span)])
+    store.keep([facts, Batch(who, LANE_SAMPLES, int(block.n[-1]), columns=[block])])

@@ -18,7 +18,10 @@ _MOST_JUDGED = 2_000_000  # characters of all files that are looked into for com
 _MOST_WORK = 4_000_000  # lines of one by lines of the other that are matched
 _CONTEXT = 3
 _MOST_FILES = 500  # whose imports are followed
-_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]*))", re.MULTILINE)
+_NO_CODE = re.compile(r"#[^\n]*|\\\r?\n")  # comments, and ends of lines that are none
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import\b[ \t]*(\([^)]{0,10000}\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
+)
 _DOCUMENTS = (".md", ".rst", ".adoc", ".license", ".gitignore", ".vedetteignore", ".editorconfig")
 _SOURCE = (".py", ".pyx", ".pxd", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".jl", ".r", ".ipynb")
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".csv", ".sh")
@@ -205,14 +208,14 @@ def _meaning(text: str) -> list[tuple[int, str]]:
 def _imports(text: str) -> list[tuple[str, int]]:
     """Return what a Python text imports: dotted names, and how many dots each is relative by."""
     found = []
-    for source, names, plain in _IMPORT.findall(text):
+    for source, names, plain in _IMPORT.findall(_NO_CODE.sub(" ", text)):
         if plain:
             found += [(word.split()[0], 0) for word in plain.split(",") if word.split()]
             continue
         level = len(source) - len(source.lstrip("."))
         base = source.lstrip(".")
         found.append((base, level))
-        for word in names.strip("() \t\\").split(","):
+        for word in names.strip("() \t\r\n").split(","):
             if word.split():
                 found.append((f"{base}.{word.split()[0]}".lstrip("."), level))
     return found

@@ -4,9 +4,11 @@ A chunk never changes, so what it looks like from afar is worked out once. From 
 of its parts the first, the lowest, the highest and the last. Seen from nearby it is read whole.
 """
 
+import contextlib
+import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from vedette.store import Piece, Points, Reader, SeriesRow, joined
 _PARTS = 16  # of a chunk, from afar
 _MOST_FAR = 20_000  # chunks that are remembered from afar: about 20 MB
 _MOST_ODD = 1000  # places of NaN and infinities that are told of a curve
+_LOOKS = 4  # at the chunks of a series that are merged again and again
 
 Array = NDArray[np.float64]
 
@@ -35,6 +38,15 @@ class Curve(Struct, frozen=True, eq=False):
     exact: bool  # all points of the range are here
     last_t: int  # nanoseconds
     since: bool  # only what is new since the last look is here
+    last_step: float = -math.inf  # the greatest step of the whole series
+
+
+class Seen(Struct, frozen=True):
+    """How far a curve was when it was last drawn: the newest point, how many there were, and the greatest step."""
+
+    t: int
+    count: int
+    step: float
 
 
 class Range(Struct, frozen=True):
@@ -45,78 +57,116 @@ class Range(Struct, frozen=True):
     high: float | None = None
 
 
+class _Moved(Exception):  # noqa: N818 - nobody but this file hears of it
+    """Chunks were merged or removed after they were told of."""
+
+
 class Curves:
     """Draws series for any number of readers; any thread may ask."""
 
     def __init__(self) -> None:
-        self._far: OrderedDict[int, Points] = OrderedDict()
+        self._far: OrderedDict[Piece, Points] = OrderedDict()
         self._lock = threading.Lock()
 
-    def draw(
-        self, store: Reader, series: SeriesRow, x: str, wanted: Range, since_t: int = 0, since_count: int = -1
-    ) -> Curve:
+    def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: Seen | None = None) -> Curve:
         """Draw a series over `x`: step, time, or the name of another metric of the same span.
 
-        `since_t`, `since_count`: the newest point that was seen, and how many there were: if nothing else has come,
-        only what is newer is drawn.
+        `seen`: how far it was at the last look: if all that has come since lies behind that, only this is drawn.
         """
-        outline = store.outline(series.id)
+        for _ in range(_LOOKS if x in ("step", "time") else 0):
+            outline = store.outline(series.id)
+            if len({try_of(piece.process) for piece in outline}) > 1:
+                break  # a later try may stand in the place of what was drawn
+            with contextlib.suppress(_Moved):
+                return self._draw(store, outline, x, wanted, seen)
+        parts = store.parts([series.id])
+        points = standing(store, parts)[series.id]
+        count = sum(len(part.points) for part in parts[series.id])
+        last_t = max((int(part.points.t.max()) for part in parts[series.id]), default=0)
+        along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
+        told = _Told(count, last_t, _greatest([points]))
+        return _curve(along, points.value, wanted, told, exact=True, since=False)
+
+    def _draw(self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range, seen: Seen | None) -> Curve:
         count = sum(piece.count for piece in outline)
         last_t = max((piece.last_t for piece in outline), default=0)
-        if since_count >= 0 and x in ("step", "time"):
-            new = self._since(store, outline, since_t)
-            if new is not None and since_count + len(new) == count:
-                return _curve(_axis(new, x), new.value, wanted, count, last_t, exact=True, since=True)
-        if x in ("step", "time") and len({try_of(piece.process) for piece in outline}) <= 1:
-            points, exact = self._near_enough(store, outline, x, wanted)
-        else:
-            points, exact = standing(store, store.parts([series.id]))[series.id], True
-        along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
-        return _curve(along, points.value, wanted, count, last_t, exact=exact, since=False)
+        new = None if seen is None else self._since(store, outline, seen.t)
+        if seen is not None and new is not None and seen.count + len(new) == count:
+            first, last = (new.step.min(), new.step.max()) if len(new) else (math.inf, -math.inf)
+            if x == "time" or first >= seen.step:
+                told = _Told(count, last_t, max(seen.step, float(last)))
+                return _curve(_axis(new, x), new.value, wanted, told, exact=True, since=True)
+        points, last_step, exact = self._near_enough(store, outline, x, wanted)
+        return _curve(
+            _axis(points, x), points.value, wanted, _Told(count, last_t, last_step), exact=exact, since=False
+        )  # fmt: skip
 
     @staticmethod
     def _since(store: Reader, outline: Sequence[Piece], since_t: int) -> Points | None:
         tail = [piece for piece in outline if piece.last_t > since_t]
         if sum(piece.count for piece in tail) > 1_000_000:
             return None
-        points = joined([points for _, points in store.chunks(tail)])
+        points = joined(list(_read(store, tail).values()))
         new = points.t > since_t
         return Points(points.step[new], points.t[new], points.value[new])
 
-    def _near_enough(self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range) -> tuple[Points, bool]:
-        """Return points that look right at this width, and whether they are all there are."""
+    def _near_enough(
+        self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range
+    ) -> tuple[Points, float, bool]:
+        """Return points that look right at this width, the greatest step, and whether they are all there are."""
         total = sum(piece.count for piece in outline)
         room = PER_PIXEL * wanted.width
         if total <= max(room, 4 * 16384):
-            return joined([points for _, points in store.chunks(outline)]), True
+            points = joined(list(_read(store, outline).values()))
+            return points, _greatest([points]), True
         far = self._from_afar(store, outline)
-        spans = [(piece, *_reach(_axis(points, x))) for piece, points in far]
+        spans = [(piece, *_reach(_axis(points, x))) for piece, points in far.items()]
         low = min((low for _, low, _ in spans), default=0.0) if wanted.low is None else wanted.low
         high = max((high for _, _, high in spans), default=0.0) if wanted.high is None else wanted.high
         seen = _with_neighbours(spans, low, high)
         pixel = (high - low) / max(1, wanted.width)
         # One that is cut by an edge is read whole: its extremes may lie on the other side.
-        near = {piece.id for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high}
+        near = [piece for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high]
         if sum(piece.count for piece, _, _ in seen) <= room:
-            near = {piece.id for piece, _, _ in seen}
-        coarse = {piece.id: points for piece, points in far}
-        fine = {piece.id: points for piece, points in store.chunks([one for one, _, _ in seen if one.id in near])}
-        parts = [fine.get(piece.id, coarse[piece.id]) for piece, _, _ in seen]
-        return joined(parts), len(near) == len(seen)
+            near = [piece for piece, _, _ in seen]
+        fine = _read(store, near)
+        parts = [fine.get(piece, far[piece]) for piece, _, _ in seen]
+        return joined(parts), _greatest(far.values()), len(near) == len(seen)
 
-    def _from_afar(self, store: Reader, outline: Sequence[Piece]) -> list[tuple[Piece, Points]]:
+    def _from_afar(self, store: Reader, outline: Sequence[Piece]) -> dict[Piece, Points]:
         with self._lock:
-            known = {piece.id: self._far[piece.id] for piece in outline if piece.id in self._far}
-        for piece, points in store.chunks([piece for piece in outline if piece.id not in known]):
-            known[piece.id] = _thin(points)
+            known = {piece: self._far[piece] for piece in outline if piece in self._far}
+        for piece, points in store.chunks([piece for piece in outline if piece not in known]):
+            known[piece] = _thin(points)
         with self._lock:
-            for piece in outline:
-                if piece.id in known:
-                    self._far[piece.id] = known[piece.id]
-                    self._far.move_to_end(piece.id)
+            for piece, points in known.items():
+                self._far[piece] = points
+                self._far.move_to_end(piece)
             while len(self._far) > _MOST_FAR:
                 self._far.popitem(last=False)
-        return [(piece, known[piece.id]) for piece in outline if piece.id in known]
+        if len(known) < len(outline):
+            raise _Moved
+        return {piece: known[piece] for piece in outline}
+
+
+class _Told(Struct, frozen=True):
+    """What is said of a whole series, however much of it is drawn."""
+
+    count: int
+    last_t: int
+    last_step: float
+
+
+def _read(store: Reader, pieces: Sequence[Piece]) -> dict[Piece, Points]:
+    """Return the points of all these chunks; raise _Moved when one is there no more: a hole would never close."""
+    found = dict(store.chunks(pieces))
+    if len(found) < len(pieces):
+        raise _Moved
+    return found
+
+
+def _greatest(parts: Iterable[Points]) -> float:
+    return max((float(points.step.max()) for points in parts if len(points)), default=-math.inf)
 
 
 def _thin(points: Points) -> Points:
@@ -169,7 +219,7 @@ def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array
     return np.where(place >= 0, values, np.nan)
 
 
-def _curve(x: Array, y: NDArray[Any], wanted: Range, count: int, last_t: int, *, exact: bool, since: bool) -> Curve:
+def _curve(x: Array, y: NDArray[Any], wanted: Range, told: _Told, *, exact: bool, since: bool) -> Curve:
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
     if len(x) and np.any(x[1:] < x[:-1]):
         order = np.argsort(x, kind="stable")
@@ -184,7 +234,7 @@ def _curve(x: Array, y: NDArray[Any], wanted: Range, count: int, last_t: int, *,
     exact = exact and len(kept) == last - first
     kept = np.array([*before, *kept, *after], dtype=np.int64)
     strange = odd(y[first:last])[:_MOST_ODD] + first
-    return Curve(x[kept], y[kept], x[strange], count, exact, last_t, since)
+    return Curve(x[kept], y[kept], x[strange], told.count, exact, told.last_t, since, told.last_step)
 
 
 def _inside(x: Array, wanted: Range) -> tuple[int, int]:

@@ -1,7 +1,6 @@
 """What came out of two runs: where each metric first diverged, last and best values, speed, use of resources, ends."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -79,12 +78,18 @@ def outcome(a: RunView, b: RunView) -> Outcome:
     """Compare what two runs logged and used."""
     series = _by_name(a), _by_name(b)
     common = [key for key in series[0] if key in series[1]]
-    points = {key: (_points(a, series[0][key]), _points(b, series[1][key])) for key in common[:_MOST_METRICS]}
-    metrics = [_pair(series[0][key], *both) for key, both in points.items()]
+    looked_at = common[:_MOST_METRICS]
+    most = max(looked_at, key=lambda key: (min(one[key].count for one in series), key), default=None)
+    metrics, speed = [], Speed("", None, None, None)
+    for key in looked_at:  # one after the other: all points of a thousand metrics at once may be more than fits
+        both = _points(a, series[0][key]), _points(b, series[1][key])
+        metrics.append(_pair(series[0][key], *both))
+        if key == most:
+            speed = _speed(key[0], *both)
     metrics.sort(key=lambda one: (one.first_step is None, one.first_step or 0, one.name, sorted(one.tags.items())))
     only = [sorted({name for name, _ in one} - {name for name, _ in other}) for one, other in (series, series[::-1])]
     left_out = max(0, len(common) - _MOST_METRICS)
-    return Outcome(metrics, only[0], only[1], _speed(points), _usage(a, b), left_out)
+    return Outcome(metrics, only[0], only[1], speed, _usage(a, b), left_out)
 
 
 def diverge(a: Points, b: Points) -> tuple[int | None, int, int, bool]:
@@ -159,12 +164,9 @@ def _best(name: str, points: Points) -> float | None:
     return float(finite.max()) if _HIGH.search(name) else None
 
 
-def _speed(points: Mapping[Any, tuple[Points, Points]]) -> Speed:
-    most = max(points, key=lambda key: (min(map(len, points[key])), key), default=None)
-    if most is None:
-        return Speed("", None, None, None)
-    a, b = (_rate(one) for one in points[most])
-    return Speed(most[0], a, b, b / a if a and b else None)
+def _speed(metric: str, a: Points, b: Points) -> Speed:
+    slow, fast = _rate(a), _rate(b)
+    return Speed(metric, slow, fast, fast / slow if slow and fast else None)
 
 
 def _rate(points: Points) -> float | None:

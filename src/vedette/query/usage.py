@@ -10,10 +10,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vedette.model import KINDS
-from vedette.store import Compare, EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow
+from vedette.store import Compare, EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
 from vedette.wire import Newest
 
 _ENDS = KINDS["process"].ends
+_EVER = 1 << 62  # nanoseconds: in the year 2116
+_NONE = joined([])
 _SUMMED = ("cpu_percent", "memory_bytes", "gpu_memory_bytes")
 
 Curve = tuple[NDArray[np.int64], NDArray[Any]]  # times in nanoseconds, and values
@@ -37,11 +39,11 @@ def is_silent(span: str) -> bool:
     return span.rpartition("/")[2].startswith("pid-")
 
 
-def use(store: Reader, run: str) -> list[Use]:
+def use(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
     """Return what the processes of a run used, the oldest first; those that were never measured are left out.
 
     A process that began to speak only after it was first seen is one, under the span that it speaks as. GPU memory is
-    the sum over GPUs.
+    the sum over GPUs. `since_t`: all of these processes, but only what is newer, for little more than that is read.
     """
     rows = store.spans(SpanQuery(prefix=run + "/"))
     ends = {row.id: row.end_t for row in rows if row.kind == "try"}
@@ -49,9 +51,9 @@ def use(store: Reader, run: str) -> list[Use]:
     same = _same(store, run, processes)
     curves: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     series = _series(store, [row.id for row in processes])
-    points = store.points([row.id for row in series])
+    points = _points(store, series, None if since_t is None else (since_t + 1, _EVER))
     for found in series:
-        curves[same.get(found.span, found.span)][found.name].append(points[found.id])
+        curves[same.get(found.span, found.span)][found.name].append(points.get(found.id, _NONE))
     return [_use(row, curves[row.id], ends) for row in processes if row.id in curves]
 
 
@@ -74,6 +76,12 @@ def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
 
 def _series(store: Reader, spans: Sequence[str]) -> list[SeriesRow]:
     return store.series(spans) if spans else []
+
+
+def _points(store: Reader, series: Sequence[SeriesRow], within: tuple[int, int] | None) -> dict[int, Points]:
+    """Return the points of these series, of those that have none so late nothing."""
+    late = [row.id for row in series if within is None or (row.last_t or 0) >= within[0]]
+    return store.points(late, within) if late else {}
 
 
 def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, int | None]) -> Use:
@@ -117,29 +125,38 @@ def _add_up(parts: list[Points]) -> Curve:
     return moments, np.bincount(at, weights=value, minlength=len(moments))
 
 
-def hosts(store: Reader, run: str) -> list[Use]:
-    """Return what the hosts of a run used in its time, each GPU as a series `gpu_percent gpu=0`, and so on."""
+def hosts(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
+    """Return what the hosts of a run used in its time, each GPU as a series `gpu_percent gpu=0`, and so on.
+
+    `since_t`: all of these hosts, but only what is newer. A host may have been measured for months: of that, no more
+    is read than is told.
+    """
     within = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
     names = {str(row.attrs.get("host")) for row in within if row.kind == "process"}
     begun = min((row.start_t for row in within if row.start_t is not None), default=0)
     ended = [row.end_t for row in within if row.kind == "try"]
-    until = max((t for t in ended if t is not None), default=1 << 62) if None not in ended else 1 << 62
+    until = max((t for t in ended if t is not None), default=_EVER) if None not in ended else _EVER
     found = []
     for row in store.spans(SpanQuery(kind="host"))[::-1]:
         if row.name not in names:
             continue
-        series = _series(store, [row.id])
-        points = store.points([one.id for one in series])
-        curves: dict[str, Curve] = {}
-        for one in series:
-            t, value = _add_up([points[one.id]])
-            here = (t >= begun) & (t <= until)
-            if here.any():
-                key = one.name + "".join(f" {tag}={text}" for tag, text in one.tags.items())
-                curves[key] = t[here], value[here]
-        if curves:
+        series = [one for one in _series(store, [row.id]) if (one.last_t or 0) >= begun]
+        points = _points(store, series, (begun if since_t is None else max(begun, since_t + 1), until))
+        curves = {_key(one): _add_up([points[one.id]]) for one in series if one.id in points and len(points[one.id])}
+        if curves or (since_t is not None and any(_reaches(store, one, begun, until) for one in series)):
             found.append(Use(row.id, 0, row.name, row.name, 0, row.start_t, row.end_t, curves))
     return found
+
+
+def _key(row: SeriesRow) -> str:
+    return row.name + "".join(f" {tag}={text}" for tag, text in row.tags.items())
+
+
+def _reaches(store: Reader, row: SeriesRow, begun: int, until: int) -> bool:
+    """Tell whether a series has points in a time, by what is known of its chunks."""
+    if begun <= (row.last_t or 0) <= until:
+        return True
+    return any(piece.first_t <= until and piece.last_t >= begun for piece in store.outline(row.id))
 
 
 def marks(store: Reader, run: str) -> list[tuple[int, str]]:

@@ -196,6 +196,7 @@ class Piece(Struct, frozen=True, gc=False):
     last_t: int
     min: float | None
     max: float | None
+    series: int = 0  # with it, a piece is never taken for another: ids alone come again after a purge
 
 
 def joined(parts: Sequence[Points]) -> Points:
@@ -318,8 +319,8 @@ class Reader(Protocol):
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
         """Return the newest sealed value of each series without tags, by span and name: what lists of runs show."""
 
-    def points(self, series: Sequence[int]) -> dict[int, Points]:
-        """Return all points of these series."""
+    def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
+        """Return all points of these series, or those from one time to another; little else is read."""
 
     def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
         """Return the same points, by the process that logged them."""
@@ -343,7 +344,7 @@ class Reader(Protocol):
         """Return the chunks of a series, without their points, in the order in which each process logged them."""
 
     def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
-        """Yield these chunks with their points, as they were logged."""
+        """Yield these chunks with their points, as they were logged; those that were merged or removed are left out."""
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
         """Return the attributes and series that the newest so many runs which fit have, and how many have each."""

@@ -210,17 +210,30 @@ class SqliteReader:
             values[span][name] = math.nan if last == "nan" else last
         return dict(values)
 
-    def points(self, series: Sequence[int]) -> dict[int, Points]:
-        """Return all points of these series, by step and then time."""
-        return {number: joined([part.points for part in parts]) for number, parts in self.parts(series).items()}
+    def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
+        """Return all points of these series, or those from one time to another, by step and then time."""
+        found = {
+            number: joined([part.points for part in parts]) for number, parts in self._parts(series, within).items()
+        }
+        if within is None:
+            return found
+        return {number: _cut(points, *within) for number, points in found.items()}
 
     def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
         """Return the same points, by the process that logged them."""
+        return self._parts(series)
+
+    def _parts(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, list[Part]]:
+        values: list[Any] = [json.dumps(list(series))]
+        reaching = ""
+        if within is not None:  # a clock may have been set back while a chunk was logged
+            reaching = " AND max(first_t, last_t) >= ? AND min(first_t, last_t) <= ?"
+            values += [-(-within[0] // 1000), within[1] // 1000]  # as points are kept: in microseconds
         rows = self.connection.execute(
             "SELECT series, process, axis, value, t, step FROM chunks JOIN axes ON axes.id = chunks.axis"
             " JOIN origins ON origins.id = axes.origin"
-            " WHERE series IN (SELECT value FROM json_each(?)) ORDER BY series, origin, first_n",
-            (json.dumps(list(series)),),
+            f" WHERE series IN (SELECT value FROM json_each(?)){reaching} ORDER BY series, origin, first_n",
+            values,
         )
         found: dict[int, dict[str, list[tuple[Any, Any, Any]]]] = {number: {} for number in series}
         axes: dict[int, tuple[Any, Any]] = {}
@@ -301,14 +314,17 @@ class SqliteReader:
             (series,),
         )
         return [
-            Piece(id_, process, count, a * 1000, b * 1000, low, high) for id_, process, count, a, b, low, high in rows
+            Piece(id_, process, count, a * 1000, b * 1000, low, high, series)
+            for id_, process, count, a, b, low, high in rows
         ]
 
     def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
         """Yield these chunks with their points, as they were logged."""
         for piece in pieces:
             row = self.connection.execute(
-                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis WHERE chunks.id = ?", (piece.id,)
+                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis"
+                " WHERE chunks.id = ? AND series = ? AND count = ?",
+                (piece.id, piece.series, piece.count),
             ).fetchone()
             if row is not None:  # else it was merged into another just now, or removed
                 yield piece, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
@@ -381,6 +397,11 @@ _WEIGHTS = (
 def _points(parts: list[tuple[Any, Any, Any]]) -> Points:
     step, t, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
     return by_step(step, t, value)
+
+
+def _cut(points: Points, from_t: int, to_t: int) -> Points:
+    inside = (points.t >= from_t) & (points.t <= to_t)
+    return points if inside.all() else Points(points.step[inside], points.t[inside], points.value[inside])
 
 
 def _object(text: str) -> dict[str, Any]:

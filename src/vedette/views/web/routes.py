@@ -45,6 +45,7 @@ class Route(Struct, frozen=True):
     body: type[Struct] | None = None
     gives: Any = None  # a type, or the name of a media type
     changes: bool = False  # something in the home: not for those who may only read
+    owner: bool = False  # changes nothing, but is not for those who came by a link
     most_body: int = 64 << 10
     how: Literal["reads", "calls", "serves"] = "reads"  # with a reader; in a thread; by itself, in the event loop
 

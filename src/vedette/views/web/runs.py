@@ -12,6 +12,7 @@ from vedette.views.web.replies import ms, plain
 from vedette.views.web.room import Room, text_of
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
+from vedette.wire import Newest
 
 _TREND = 64
 _FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
@@ -32,21 +33,34 @@ def runs(room: Room, store: Reader, asked: Asked) -> RunsPage:
         cursor,
         changed is None,
         found.ids,
-        rows_of(store, found.views, found.lines, columns),
+        rows_of(store, found.views, found.lines, columns, room.listing.fresh),
         [] if query["since"] else [Column(*one) for one in room.listing.columns(store, query["project"])],
     )
 
 
 def rows_of(
-    store: Reader, views: Sequence[RunView], lines: Sequence[RunLine], columns: Sequence[str] = ()
-) -> list[Row]:
-    """Return runs as the API tells them, with these columns."""
+    store: Reader, views: Sequence[RunView], lines: Sequence[RunLine], columns: Sequence[str] = (),
+    fresh: Sequence[Newest] = (),
+) -> list[Row]:  # fmt: skip
+    """Return runs as the API tells them, with these columns; `fresh`: points that wait in the hub."""
     metrics = any(name.startswith(("metric.", "summary.")) for name in columns)
     last = store.last_values([view.id for view in views]) if metrics and views else {}
+    if metrics:
+        _freshen(store, last, {view.id for view in views}, fresh)
     return [
         row_of(view, line, {name: _value(view, line, name, last.get(view.id, {})) for name in columns})
         for view, line in zip(views, lines, strict=True)
     ]
+
+
+def _freshen(store: Reader, last: dict[str, dict[str, Any]], runs: set[str], fresh: Sequence[Newest]) -> None:
+    """Put what waits in the hub in the place of what is sealed, where it is newer."""
+    waiting = {(point.span, point.name): point for point in fresh if point.span in runs and not point.tags}
+    of = sorted({span for span, _ in waiting})
+    sealed = {(row.span, row.name): row.last_t or 0 for row in store.series(of) if not row.tags} if of else {}
+    for (span, name), point in waiting.items():
+        if point.t > sealed.get((span, name), 0):
+            last.setdefault(span, {})[name] = point.value
 
 
 def row_of(view: RunView, line: RunLine, values: dict[str, Any]) -> Row:

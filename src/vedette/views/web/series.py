@@ -1,6 +1,7 @@
 """Points of series, as columns of float64 that a browser can draw without reading them one by one."""
 
 import hashlib
+import math
 import struct
 from typing import Any
 
@@ -8,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from vedette.query.curves import Curve, Curves, Range
+from vedette.query.curves import Curve, Curves, Range, Seen
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.replies import Refusal
 from vedette.views.web.room import Room
@@ -33,6 +34,7 @@ class Since(Struct, frozen=True):
 
     t: dict[str, float] | float = {}
     counts: dict[str, int] = {}
+    steps: dict[str, float] = {}
 
 
 class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from", "high": "to"}):
@@ -105,25 +107,30 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
     told, columns, at = [], [], 0
     times: dict[str, float] = {}
     counts: dict[str, int] = {}
+    steps: dict[str, float] = {}
     for row in rows:
         number = str(row.id)
-        curve = curves.draw(store, row, wish.x, wanted, *_seen(wish.since, number))
+        curve = curves.draw(store, row, wish.x, wanted, _seen(wish.since, number))
         size = len(curve.x)
         told.append(_drawn(row, curve, at))
         columns += [curve.x.astype("<f8").tobytes(), curve.y.astype("<f8").tobytes()]
         at += 2 * size
         times[number], counts[number] = curve.last_t / 1e6, curve.count
-    head = msgspec.json.encode(Head(told, Since(times, counts)))
+        if curve.count:
+            steps[number] = curve.last_step
+    head = msgspec.json.encode(Head(told, Since(times, counts, steps)))
     head += b" " * (-(len(head) + 4) % 8)  # JSON passes over blanks, and the columns lie at a multiple of 8
     return struct.pack("<I", len(head)) + head + b"".join(columns)
 
 
-def _seen(since: Since | None, number: str) -> tuple[int, int]:
+def _seen(since: Since | None, number: str) -> Seen | None:
     if since is None or not isinstance(since.t, dict) or number not in since.counts or number not in since.t:
-        return 0, -1
-    if not 0 <= since.t[number] <= MOST_T:
-        return 0, -1  # no cursor of ours
-    return round(since.t[number] * 1e3) * 1000, since.counts[number]  # points are kept to the microsecond
+        return None
+    count = since.counts[number]
+    if not 0 <= since.t[number] <= MOST_T or count < 0 or (count and number not in since.steps):
+        return None  # no cursor of ours
+    step = since.steps.get(number, -math.inf)
+    return Seen(round(since.t[number] * 1e3) * 1000, count, step)  # points are kept to the microsecond
 
 
 def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:

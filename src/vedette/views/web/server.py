@@ -84,7 +84,7 @@ ROUTES: tuple[Route, ...] = (
         {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", how="serves",
     ),
     Route("POST", "/api/share", share.share, "Make a link that may only read", body=share.Share, gives=share.Shared,
-          changes=True, how="calls"),
+          owner=True, how="calls"),
     Route("GET", "/api/openapi.json", openapi.openapi, "This document", how="calls"),
 )  # fmt: skip
 
@@ -155,7 +155,7 @@ class Inside:
     async def _ask(self, scope: Scope, receive: Any, send: Any) -> Response | None:
         found = find(self._routes, scope["method"], scope.get("raw_path") or scope["path"].encode())
         route, shared = found.route, bool(scope.get("vedette.shared"))
-        if route.changes and (shared or self._room.read_only):
+        if (route.changes and (shared or self._room.read_only)) or (route.owner and shared):
             raise Refusal(403, "this is read-only: nothing can be changed from here")
         asked = await _read(scope, receive, found, shared=shared)
         room = self._room

@@ -9,7 +9,7 @@ from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.web.replies import ms
 from vedette.views.web.room import Room
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import MOST_T, Asked
 from vedette.views.web.shapes import MarkShape
 
 _MOST_PROCESSES = 500
@@ -47,24 +47,25 @@ class Usage(Struct, frozen=True):
 def usage(room: Room, store: Reader, asked: Asked) -> Usage:  # noqa: ARG001
     """Return what a run used."""
     run = find(store, asked.path["run"]).id
-    width, since_t = asked.query["width"], asked.query["since_t"]
-    processes = used.use(store, run)
+    width, since_t = asked.query["width"], _nanoseconds(asked.query["since_t"])
+    processes = used.use(store, run, since_t)
     return Usage(
-        [_shape(use, width, since_t) for use in processes[:_MOST_PROCESSES]],
-        [_shape(use, width, since_t) for use in used.hosts(store, run)],
+        [_shape(use, width) for use in processes[:_MOST_PROCESSES]],
+        [_shape(use, width) for use in used.hosts(store, run, since_t)],
         [MarkShape(t / 1e6, text) for t, text in used.marks(store, run)],
         max(0, len(processes) - _MOST_PROCESSES),
     )
 
 
-def _shape(use: used.Use, width: int, since_t: float | None) -> UseShape:
+def _nanoseconds(t: float | None) -> int | None:
+    """Return a time that we have told; points are kept to the microsecond."""
+    return None if t is None else round(min(t, MOST_T) * 1e3) * 1000
+
+
+def _shape(use: used.Use, width: int) -> UseShape:
     series = {}
     for name, (times, values) in use.series.items():
-        t, value = times / 1e6, values.astype(np.float64)
-        if since_t is not None:
-            new = t > since_t
-            t, value = t[new], value[new]
-        t, value = downsample(t, value, width)
+        t, value = downsample(times / 1e6, values.astype(np.float64), width)
         series[name] = CurveShape(t.tolist(), value.tolist())
     return UseShape(
         use.process, use.pid, use.parent_pid, use.name, use.host, ms(use.start_t), ms(use.end_t), series
