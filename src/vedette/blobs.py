@@ -6,6 +6,7 @@ touched, so that nobody removes what is being saved at this moment: see `remove`
 """
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -59,7 +60,8 @@ class Blobs:
         """Work out where they lie; touch nothing. `home` may be the root of one."""
         self.root = os.path.join(home if isinstance(home, str) else home.root, "blobs")
         self.limits = Limits() if limits is None else limits
-        self._added = 0  # bytes that this one has kept, and the hub may not have counted yet
+        self._added = 0  # bytes that this one has kept since the hub has last counted
+        self._counted = (0, 0)  # which file has the hub's count: another one is a newer count
 
     def keep(self, source: Source, *, follow: bool = True) -> tuple[str, int]:
         """Keep bytes, or the file at a path as it is now; return their digest and size when they are safe from a kill.
@@ -112,12 +114,19 @@ class Blobs:
         except (OSError, NotFoundError):
             return False
 
-    def listed(self, manifest: str) -> list[str]:
-        """Return the digests that a manifest names; none where it is not here, or is something else."""
+    def listed(self, manifest: str, *, surely: bool = False) -> list[str]:
+        """Return the digests that a manifest names; none where it is not here, or is something else.
+
+        `surely`: raise OSError when it is here and cannot be read now, for want of descriptors, say.
+        """
         try:
             with self.open(manifest) as file:
                 rows = msgspec.json.decode(file.read(_MOST_MANIFEST), type=list[_Listed])
-        except (OSError, VedetteError, msgspec.MsgspecError, ValueError, RecursionError):
+        except (VedetteError, msgspec.MsgspecError, ValueError, RecursionError):
+            return []
+        except OSError as error:
+            if surely and error.errno != errno.ELOOP:  # a link in its place is no blob
+                raise
             return []
         return [row.digest for row in rows if is_digest(row.digest)]
 
@@ -189,10 +198,17 @@ class Blobs:
         """Return about how many bytes all blobs have: as the hub has last counted, and what was added here since."""
         try:
             with open(os.path.join(self.root, _TOTAL), "rb") as file:
+                self._note_count(os.fstat(file.fileno()))
                 text = file.read(20)
         except OSError:
             text = b""
         return (int(text) if text.isdigit() else 0) + self._added
+
+    def _note_count(self, status: os.stat_result) -> None:
+        """Forget what was added here once the hub has counted anew: its count has that."""
+        counted = status.st_mtime_ns, status.st_ino
+        if counted != self._counted:
+            self._counted, self._added = counted, 0
 
     # What the hub does.
 
@@ -213,8 +229,10 @@ class Blobs:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(b"%d" % total)
+            file.flush()
+            status = os.fstat(file.fileno())
         os.rename(path, os.path.join(self.root, _TOTAL))
-        self._added = 0
+        self._note_count(status)
 
     def remove(self, digest: str, young_s: float = YOUNG_S) -> bool:
         """Remove a blob, unless it was saved of late; tell whether it is gone.
@@ -303,6 +321,8 @@ class Blobs:
             _unlink(path)
             return
         os.makedirs(os.path.join(self.root, digest[:2]), mode=0o700, exist_ok=True)
+        with contextlib.suppress(OSError):
+            self._note_count(os.stat(os.path.join(self.root, _TOTAL)))
         os.utime(path)
         os.rename(path, self.path(digest))
         self._added += size

@@ -30,9 +30,15 @@ _ENDINGS = (
     "password", "passwd", "passphrase", "passcode", "apikey", "secret", "secretkey", "accesskey", "privatekey",
     "authtoken", "accesstoken", "apitoken", "credentials",
 )  # fmt: skip
-_KEYS = frozenset(  # what makes a secret of a key that it stands before
-    "api access secret private encryption signing ssh account subscription app master storage service auth hmac"
-    " deploy license licence session aws openai wandb shared client rsa pgp gpg".split()
+_OWNERS = frozenset(  # whose keys are secrets: `wandb_key`, and `key` below `wandb`
+    "api aws azure openai wandb kaggle comet neptune hf huggingface anthropic cohere mistral gemini groq openrouter"
+    " deepseek replicate roboflow clearml pinecone langsmith langchain tavily serpapi elevenlabs deepgram ngc"
+    " datadog sentry stripe twilio sendgrid gcp github gitlab".split()
+)
+_PARTS = frozenset("config cfg conf settings options args kwargs params login account client logger".split())
+_KEYS = _OWNERS.union(  # what makes a secret of a key that it stands before
+    "access secret private encryption signing ssh account subscription app master storage service auth hmac"
+    " deploy license licence session shared client rsa pgp gpg".split()
 )
 # Tokens of text, of which models are full; `pad_token` is no secret.
 _OF_TEXT = frozenset(
@@ -52,12 +58,18 @@ _ABOUT = frozenset(
 
 
 def is_secret(key: str) -> bool:
-    """Tell whether what goes by this name is a secret: `api_key` and `dbPassword` are, `num_tokens` is not."""
-    words = [word.lower() for word in _WORD.findall(key.rpartition(".")[2] or key)]
+    """Tell whether what goes by this name is a secret: `api_key` and `dbPassword` are, `num_tokens` is not.
+
+    Before a dot stands what it is part of: a `key` alone is none, `wandb.key` is one.
+    """
+    parent, _, name = key.rpartition(".")
+    words = [word.lower() for word in _WORD.findall(name or key)]
     while words and words[-1].isdigit():
         words.pop()
     if not words or words[-1] in _ABOUT:
         return False
+    if words == ["key"]:
+        return owns_keys(parent.rpartition(".")[2])
     for at, word in enumerate(words):
         before = words[at - 1] if at else ""
         last = at == len(words) - 1
@@ -75,7 +87,17 @@ def is_secret(key: str) -> bool:
             return True
         if word in ("key", "keys") and before in _KEYS and (last or words[at + 1] in ("id", "value", "secret")):
             return True
+        if word == "signature" and last and before == "access":
+            return True
     return False
+
+
+def owns_keys(name: str) -> bool:
+    """Tell whether a `key` of what goes by this name is a secret: that of `wandb` is, that of `sort` is not."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    while len(words) > 1 and words[-1] in _PARTS:
+        words.pop()
+    return bool(words) and words[-1] in _OWNERS
 
 
 # Tokens that say by their own form what they are.
@@ -96,8 +118,11 @@ _HEADER = _Late(
     r"\b((?:[Aa]uthorization|AUTHORIZATION)\s*[:=]\s*[\"']?)(?:([Bb]earer|BEARER|[Bb]asic|[Tt]oken|[Dd]igest)\s+)?([^\s\"',;]+)"
 )
 _BEARER = _Late(r"\b([Bb]earer|BEARER)\s+([\w.~+/=-]{8,})")
-_ASSIGNED = _Late(r"(?<![\w?&;.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
-_SPOKEN = _Late(r"(?<![\w?&;.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
+_CONNECTED = _Late(
+    r"(?:^|(?<=;))( ?[A-Za-z_]\w{0,60}(?: \w{1,20})?=)([^;\s\"']+)"
+)  # `Server=db;User Id=me;Password=...`
+_ASSIGNED = _Late(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
+_SPOKEN = _Late(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
 _PLAIN_USERS = _Late(r"[a-z_][a-z0-9_-]{0,15}")
 STANDS_FOR = _Late(r"\$|[{<%]|\*\*\*|\b(?:os\.environ|getenv|None|null|[Tt]rue|[Ff]alse)\b")
 
@@ -107,6 +132,8 @@ def text(value: str) -> str:
     if len(value) < 6:
         return value
     value = forms(value)
+    if "=" in value and ";" in value:
+        value = _CONNECTED.pattern.sub(_connected, value)
     if "=" in value:
         value = _ASSIGNED.pattern.sub(_assigned, value)
     if ":" in value:
@@ -155,6 +182,12 @@ def _header(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}"
 
 
+def _connected(found: re.Match[str]) -> str:
+    name = found[1].strip(" =")
+    secret = is_secret(name) or (name.lower() == "pwd" and not found[2].startswith("/"))
+    return found[0] if not secret or STANDS_FOR.pattern.search(found[2]) else f"{found[1]}{MASK}"
+
+
 def _assigned(found: re.Match[str]) -> str:
     if not is_secret(found[1][:-1].lstrip("-")) or STANDS_FOR.pattern.search(found[2]):
         return found[0]
@@ -172,22 +205,30 @@ def values(tree: Value, key: str = "") -> Value:
     if isinstance(tree, dict):
         if key and is_secret(key):
             return {name: _hidden(inner) for name, inner in tree.items()}
-        return {name: values(inner, name) for name, inner in tree.items()}
+        parent = key.rpartition(".")[2]
+        return {name: values(inner, f"{parent}.{name}") for name, inner in tree.items()}
     if key and is_secret(key):
         return _hidden(tree) if not (_counts(key) and isinstance(tree, int | float)) else tree
     if isinstance(tree, str):
         return text(tree)
     if isinstance(tree, list):
-        if len(tree) == 2 and isinstance(tree[0], str) and not tree[0].startswith("-") and is_secret(tree[0]):
-            return [tree[0], _hidden(tree[1])]  # a pair, of which there are lists
         words = argv(item if isinstance(item, str) else "" for item in tree)
-        return [words[at] if isinstance(item, str) else values(item) for at, item in enumerate(tree)]
+        return [words[at] if isinstance(item, str) else _item(item, key) for at, item in enumerate(tree)]
     return tree
+
+
+def _item(tree: Value, key: str) -> Value:
+    """Mask what stands in a list; that may be one of pairs."""
+    pair = isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], str) and " " not in tree[0]
+    if pair and is_secret(tree[0]):
+        return [tree[0], _hidden(tree[1])]
+    return values(tree, key) if isinstance(tree, dict) else values(tree)
 
 
 def _counts(key: str) -> bool:
     """Tell whether a number under this key is more likely a count: `token: 512`."""
-    return "token" in key.lower() or key.lower().endswith("auth")
+    name = key.rpartition(".")[2].lower()
+    return "token" in name or name.endswith("auth")
 
 
 def _hidden(tree: Value) -> Value:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -237,6 +238,30 @@ def test_a_command(home, repo, tmp_path):
     assert (run.attrs["code.script"], run.attrs["code.files"]) == ("train.py", 3)
     assert run.attrs["packages.count"] > 1
     assert len(open_reader(home.store).blobs(run.id)) == len({file.name for file in run.files()})
+
+
+def test_a_command_by_a_path_from_here(home, repo):
+    """A command that is named by a path from where one is has its packages on record."""
+    write(repo, {"job.py": f"#!{sys.executable}\n"})
+    (repo / "job.py").chmod(0o755)
+    assert call("run", "--", "./job.py", cwd=repo).returncode == 0
+    [run] = captured(home)
+
+    assert run.attrs["capture"] == "done"
+    assert run.attrs["packages.count"] > 1
+    assert run.attrs["python"] == platform.python_version()
+
+
+def test_a_python_that_does_not_tell(home, repo):
+    """Where the packages of a command cannot be known, that is said, and all else is on record."""
+    write(repo, {"bin/python": "#!/bin/sh\nexit 1\n"})
+    (repo / "bin" / "python").chmod(0o755)
+    call("run", "--", "bin/python", "train.py", cwd=repo)
+    [run] = captured(home)
+
+    assert run.attrs["capture"].startswith("in part; packages: NotFoundError: ")
+    assert "packages.digest" not in run.attrs
+    assert {"git.commit", "code.digest"} <= run.attrs.keys()
 
 
 def test_a_command_that_is_no_python(home, repo, tmp_path):

@@ -3,13 +3,14 @@
 import contextlib
 import hashlib
 import os
+import resource
 import stat
 import threading
 import time
 
 import pytest
 
-from vedette.blobs import Blobs, is_digest
+from vedette.blobs import NO_LIMITS, Blobs, is_digest
 from vedette.errors import BlobError, NotFoundError
 from vedette.home import Home
 from vedette.settings import Limits
@@ -118,6 +119,49 @@ def test_what_is_over_a_limit_is_refused_by_its_name(tmp_path):
     with pytest.raises(BlobError):
         Blobs(str(tmp_path), blobs.limits).keep(b"b" * 51)
     assert Blobs(str(tmp_path), blobs.limits).keep(b"b" * 50)[1] == 50
+
+
+def test_what_the_hub_has_counted_is_not_counted_again(tmp_path):
+    """Bytes that a client has kept are in the hub's next count, and from then on only there."""
+    hub, limits = Blobs(str(tmp_path)), Limits(blob_bytes=0, blobs_bytes=250)
+    hub.count(0)
+    client = Blobs(str(tmp_path), limits)
+    for n in range(1, 3):
+        client.keep(bytes([n]) * 100)
+        assert client.total() == 100 * n
+        hub.count(100 * n)
+        assert client.total() == 100 * n
+    client.keep(b"c" * 50)
+    assert client.total() == 250
+    with pytest.raises(BlobError):
+        client.keep(b"d")
+
+
+def test_what_was_kept_before_one_has_looked_is_counted(tmp_path):
+    """A count of the hub's that was there before does not have what is kept after it."""
+    Blobs(str(tmp_path)).count(100)
+    other = Blobs(str(tmp_path), NO_LIMITS)
+    other.keep(b"x" * 10)
+    assert other.total() == 110
+
+
+def test_a_manifest_that_cannot_be_read_now_lists_nothing_surely(blobs):
+    """Who must know what a manifest lists is told when it cannot be read; one that is none lists nothing."""
+    manifest, _ = blobs.keep(f'[{{"digest": "{"a" * 64}"}}]'.encode())
+    other, _ = blobs.keep(b"no manifest")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        assert blobs.listed(manifest) == []
+        with pytest.raises(OSError, match="Too many open files"):
+            blobs.listed(manifest, surely=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert blobs.listed(manifest, surely=True) == ["a" * 64]
+    assert blobs.listed(other, surely=True) == blobs.listed("b" * 64, surely=True) == []
+    os.unlink(blobs.path(other))
+    os.symlink(blobs.path(manifest), blobs.path(other))
+    assert blobs.listed(other, surely=True) == []
 
 
 def test_a_blob_that_was_saved_of_late_is_not_removed(blobs):

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import platform
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -15,6 +17,7 @@ from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
+from vedette.errors import NotFoundError
 from vedette.query.recipe import recipe
 from vedette.settings import Capture
 
@@ -150,6 +153,37 @@ def test_a_home_is_not_walked(tmp_path, taken, monkeypatch):
     write(tmp_path / "me", {"train.py": "1", "photos/secret.txt": "no", "other.py": "1"})
 
     assert taken(tmp_path / "me" / "train.py")[0] == ["other.py", "train.py"]
+
+
+def test_only_code_is_taken_where_people_keep_everything(tmp_path, taken, monkeypatch):
+    """Of a home no history, no settings and no letters are taken, but the script and other code; nor are they named."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    private = [".bash_history", ".bashrc", ".python_history", ".profile", "letter.txt", "passwords.yaml", ".hidden.py"]
+    write(tmp_path / "me", {"train": "1", "other.py": "1", "model.cpp": "1", **dict.fromkeys(private, "hunter2")})
+    paths, files, _ = taken(tmp_path / "me" / "train")
+
+    assert paths == ["model.cpp", "other.py", "train"]
+    assert (files.left_out, files.some) == ({"broad": len(private)}, [])
+    assert taken(cwd=tmp_path / "me")[0] == ["model.cpp", "other.py"]
+
+
+def test_what_was_typed_is_no_code(tmp_path, taken):
+    """The history of a shell or an interpreter is left out wherever it lies."""
+    write(
+        tmp_path / "work", {"train.py": "1", "pkg/.python_history": "no", ".bash_history": "no", "psql_history": "no"}
+    )
+    paths, files, _ = taken(tmp_path / "work" / "train.py")
+
+    assert (paths, files.left_out) == (["train.py"], {"history": 3})
+
+
+def test_what_was_typed_is_no_code_of_git(repo, taken):
+    """Nor is it in a repository that does not ignore it."""
+    write(repo, {".bash_history": "no"})
+    paths, files, _ = taken(repo / "train.py")
+
+    assert ".bash_history" not in paths
+    assert files.left_out == {"secret": 1}
 
 
 def test_caps(repo, taken):
@@ -319,6 +353,24 @@ def test_a_git_that_hangs_leaves_nothing_running(tmp_path, monkeypatch):
             os.close(fd)
 
 
+def test_no_more_of_a_diff_is_read_than_is_kept(repo, tmp_path, monkeypatch):
+    """A git that has much to say is ended once enough of it is read, with all that it has started."""
+    real, over = shutil.which("git"), tmp_path / "over"
+    (tmp_path / "bin").mkdir()
+    wordy = tmp_path / "bin" / "git"
+    wordy.write_text(
+        f'#!/bin/sh\ncase " $* " in *" diff "*) head -c 50000000 /dev/zero; touch {over};; *) exec {real} "$@";; esac\n'
+    )
+    wordy.chmod(0o755)
+    write(repo, {"train.py": "x = 5\n"})
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+    assert git.state(str(repo), 1001).diff == b"\0" * 1001
+    assert not over.exists()
+    assert len(git.state(str(repo)).diff) == 50_000_000  # the control: who wants all of it has it
+    assert over.exists()
+
+
 def test_the_environment():
     """Only what is on the list is recorded, what was asked for besides, and secrets of either are masked."""
     environ = {
@@ -368,8 +420,54 @@ def test_the_python_of_a_command(tmp_path):
     assert packages.python_of([sys.executable, "x.py"], "/") == sys.executable
     assert packages.python_of([str(script)], "/") == sys.executable
     assert packages.python_of(["sh", "x.sh"], "/") == ""
-    assert packages.ask(sys.executable, "/")[0].startswith("3.")
-    assert packages.ask("/nowhere/python", "/") == ("", [])
+    assert packages.ask(sys.executable, "/")[0] == platform.python_version()
+
+
+def test_a_python_is_found_from_where_the_command_was_given(tmp_path, monkeypatch):
+    """A path of a command leads where it does in the command's directory, not in ours; so does one of PATH."""
+    write(tmp_path, {"train.py": "#!/usr/bin/env -S python3 -u\n", "bin/python3": "#!/bin/sh\n"})
+    for name in ("train.py", "bin/python3"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.chdir("/")
+    python = str(tmp_path / "bin" / "python3")
+    assert packages.python_of(["bin/python3", "x.py"], str(tmp_path)) == python
+    monkeypatch.setenv("PATH", f"bin:{os.environ['PATH']}")
+    assert packages.python_of(["./train.py"], str(tmp_path)) == python
+    assert packages.python_of(["python3"], str(tmp_path)) == python
+
+
+@pytest.mark.parametrize("command", [["./nowhere/python"], ["no-such-program-at-all"], ["./tool"], []])
+def test_a_python_that_is_not_found_is_told(tmp_path, command):
+    """A program that is not there, or whose Python is not, is an error: nobody says that nothing is installed."""
+    write(tmp_path, {"tool": "#!/nowhere/python3\n"})
+    (tmp_path / "tool").chmod(0o755)
+
+    with pytest.raises(NotFoundError, match="not found"):
+        packages.python_of(command, str(tmp_path))
+
+
+@pytest.mark.parametrize("said", ["exit 1", "echo 3.11", "sleep 0", "printf '\\0003.11'"])
+def test_a_python_that_does_not_tell(tmp_path, said):
+    """One that fails, or says something else, is an error too."""
+    write(tmp_path, {"python": f"#!/bin/sh\n{said}\n"})
+    (tmp_path / "python").chmod(0o755)
+
+    with pytest.raises(NotFoundError, match="does not tell"):
+        packages.ask(str(tmp_path / "python"), "/")
+
+
+def test_nothing_of_the_user_s_is_run_to_ask(tmp_path, monkeypatch):
+    """Modules of the user's that are called as those of Python are not run; a relative path is still looked in."""
+    names = ("json.py", "platform.py", "lib/json.py", "lib/platform.py")
+    write(tmp_path, dict.fromkeys(names, f"open({str(tmp_path / 'ran')!r}, 'w')\n"))
+    write(tmp_path, {"lib/a-1.dist-info/METADATA": "Name: a\nVersion: 1.0\n"})
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((packages._OURS, "lib", "/elsewhere")))
+    version, path = packages.ask(sys.executable, str(tmp_path))
+
+    assert version == platform.python_version()
+    assert path[:2] == [str(tmp_path / "lib"), "/elsewhere"]
+    assert packages.installed(path).versions["a"] == "1.0"
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_machine():

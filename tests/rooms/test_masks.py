@@ -78,6 +78,64 @@ def test_values():
     }
 
 
+def test_a_key_is_judged_by_whose_it_is():
+    """A bare `key` of a service is a secret, at any depth; that of anything else is not."""
+    config = {"wandb": {"key": "abc", "project": "p"}, "trackers": [{"comet": {"key": "x"}}], "azure": [{"key": "y"}]}
+    plain = {"sort": {"key": "name"}, "key": "text", "keys": ["a"], "hf_dataset": {"key": "text"}}
+
+    assert masks.values({**config, **plain}) == {
+        "wandb": {"key": "***", "project": "p"},
+        "trackers": [{"comet": {"key": "***"}}],
+        "azure": [{"key": "***"}],
+        **plain,
+    }
+
+
+def test_a_list_of_words_stays():
+    """In a list only what follows an option is masked, and what stands in a list of pairs."""
+    assert masks.values({"level": ["token", "sentence"]}) == {"level": ["token", "sentence"]}
+    assert masks.values({"fields": ["password", "user"]}) == {"fields": ["password", "user"]}
+    assert masks.values({"args": ["--token", "abc"]}) == {"args": ["--token", "***"]}
+    assert masks.values({"headers": [["api_key", "abc"], ["The secret", "x"]]}) == {
+        "headers": [["api_key", "***"], ["The secret", "x"]]
+    }
+
+
+BARE = {
+    "docker-compose.yml": (
+        "    environment:\n      - API_KEY=abc123\n      - 'DB_PASSWORD=abc123'\n      - TOKENIZER=bert12\n",
+        "    environment:\n      - API_KEY=***\n      - 'DB_PASSWORD=***'\n      - TOKENIZER=bert12\n",
+    ),
+    "Makefile": (
+        "API_KEY := abc123  # mine\nexport HF_TOKEN ?= abc123\nMAX_TOKENS = abc123\n",
+        "API_KEY := ***  # mine\nexport HF_TOKEN ?= ***\nMAX_TOKENS = abc123\n",
+    ),
+    "my.cnf": ("[client]\npassword=hunter22\nport=3306\n", "[client]\npassword=***\nport=3306\n"),
+    "Dockerfile": ("ENV API_KEY abc123\nENV LEVEL abc123\n", "ENV API_KEY ***\nENV LEVEL abc123\n"),
+    "requirements.txt": ("PyJWT==2.8.0rc1\npython-jwt==1.0b2\n",) * 2,
+    "conf.yaml": (
+        "sort:\n  key: 0123456789abcdef0123\nwandb:\n  entity: me\n  key: 0123456789abcdef0123\n",
+        "sort:\n  key: 0123456789abcdef0123\nwandb:\n  entity: me\n  key: ***\n",
+    ),
+    "conf.ini": (
+        "[cache]\nkey = 0123456789abcdef0123\n[kaggle]\nuser = me\nkey = 0123456789abcdef0123\n",
+        "[cache]\nkey = 0123456789abcdef0123\n[kaggle]\nuser = me\nkey = ***\n",
+    ),
+    "conf.json": (
+        '{\n  "wandb": {\n    "id": 1,\n    "key": "0123456789abcdef0123"\n  },\n  "key": "0123456789abcdef0123"\n}\n',
+        '{\n  "wandb": {\n    "id": 1,\n    "key": "***"\n  },\n  "key": "0123456789abcdef0123"\n}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("path", BARE)
+def test_files_of_settings(path):
+    """What has no quotes is masked in files that are written so, and a `key` by what it stands below."""
+    given, kept = BARE[path]
+
+    assert clean(given, path) == (kept, kept.count(masks.MASK))
+
+
 def test_what_stands_in_the_environment_is_known():
     """A secret of the environment is hidden wherever it comes up in code, whatever it is called there."""
     secrets = masks.known({"HF_TOKEN": "qwertz-123456", "LANG": "en_GB.UTF-8", "API_KEY": "short"})
@@ -87,16 +145,22 @@ def test_what_stands_in_the_environment_is_known():
 
 
 @pytest.mark.parametrize(
-    "name", [".env", "a/.env.local", "id_rsa", "x.pem", "credentials.json", "secrets.yaml", ".netrc", "k/server.key"]
-)
+    "name",
+    [
+        ".env", "a/.env.local", "id_rsa", "x.pem", "credentials.json", "secrets.yaml", ".netrc", "k/server.key",
+        ".envrc", ".s3cfg", ".my.cnf", "kaggle.json", ".bash_history", ".python_history", "a/.psql_history",
+    ],
+)  # fmt: skip
 def test_files_that_hold_secrets(name):
     """A file that is there to hold secrets is known by its name."""
     assert is_secret_file(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["train.py", ".env.example", "tokenizer.json", "tokens.py", "secrets.py", "env.py", "keys"]
-)
+    "name",
+    ["train.py", ".env.example", "tokenizer.json", "tokens.py", "secrets.py", "env.py", "keys", "Makefile",
+     "my.cnf", "history.py", "loss_history", ".envrc.example", "kaggle.py"],
+)  # fmt: skip
 def test_files_that_hold_none(name):
     """And any other is not."""
     assert not is_secret_file(name)
@@ -119,9 +183,12 @@ def test_a_diff():
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a=", "a://", "a@", "?a=b", '"a":', "x: ", "password = ", "-----BEGIN PRIVATE KEY-----"]
-)
+    "piece",
+    ["a", "a=", "a://", "a@", "?a=b", '"a":', "x: ", "password = ", "-----BEGIN PRIVATE KEY-----", ";pwd=x",
+     ";a b=", 'key="0123456789abcdef0123",', "key: 0123456789abcdef0123\n", "- ", "w({"],
+)  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""
     masks.text(piece * (200_000 // len(piece)))
+    masks.argv([piece * (200_000 // len(piece))])
     clean(piece * (200_000 // len(piece)), "a.yaml")

@@ -4,6 +4,7 @@ import asyncio
 import collections
 import hashlib
 import os
+import resource
 
 import pytest
 
@@ -71,11 +72,11 @@ def test_pieces_become_a_blob_when_the_last_one_is_there(tmp_path):
 
 
 def test_bytes_that_are_not_those_of_the_digest_are_never_seen(tmp_path):
-    """Wrong bytes, too many of them, and a wrong size are refused and counted, and leave nothing."""
+    """Wrong bytes are asked for again, too many and a wrong size refused; they are counted, and leave nothing."""
     there = There(tmp_path)
     wrong = bytes(len(DATA))
     [answer] = there.say(piece(0, len(DATA), wrong))
-    assert answer.refused[DIGEST]
+    assert (answer.places, answer.refused) == ({DIGEST: 0}, {})
     [answer] = there.say(piece(0, len(DATA), DATA, size=10))
     assert answer.refused[DIGEST]
     [answer] = there.say(wire.AskBlobs({DIGEST: 0}))
@@ -83,6 +84,32 @@ def test_bytes_that_are_not_those_of_the_digest_are_never_seen(tmp_path):
     assert there.refused["blob"] == 2
     assert there.blobs.size(DIGEST) is None
     assert names(os.path.join(there.blobs.root, "parts")) == []
+
+
+def test_who_stops_waiting_lets_nobody_in_before_the_disk_is_done(tmp_path):
+    """A piece that is being written when its link is cut is written to the end before another is looked at."""
+    there = There(tmp_path)
+    pipe = there.blobs.part(DIGEST, "far")
+    os.mkfifo(pipe)  # stands for a disk that takes its time
+
+    async def talk():
+        pieces = Pieces(there.blobs, there.refused)
+        cut = asyncio.ensure_future(pieces.take(piece(0, 100), "far"))
+        while not pieces._lock.locked():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        cut.cancel()
+        await asyncio.gather(cut, return_exceptions=True)
+        other = asyncio.ensure_future(pieces.have(wire.AskBlobs({"a" * 64: 10}), "far"))
+        await asyncio.wait([other], timeout=0.5)
+        waited = not other.done()
+        fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # from here on the disk goes on
+        try:
+            await other
+            return waited, os.read(fd, 1000)
+        finally:
+            os.close(fd)
+
+    assert asyncio.run(asyncio.wait_for(talk(), 60)) == (True, DATA[:100])
 
 
 def test_the_limits_hold_for_what_others_send(tmp_path):
@@ -172,6 +199,112 @@ def test_what_is_refused_is_not_sent_again(tmp_path):
     assert [type(message) for message in there.sent] == [wire.AskBlobs]
 
 
+def test_a_part_that_was_damaged_is_sent_again(tmp_path):
+    """When the first half of a blob was lost there by a power cut, all of it is sent once more, and it is whole."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    data = os.urandom(200_000)
+    digest, size = here.keep(data)
+    with open(there.blobs.part(digest, "far"), "wb") as file:
+        file.write(bytes(100_000))
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.blobs.verify(digest)
+    assert carrier.refused == ""
+    assert there.refused == {"blob": 1}
+
+
+def test_what_is_damaged_here_is_given_up(tmp_path):
+    """A blob whose bytes are no longer its own is not sent for ever."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    digest, size = here.keep(DATA)
+    with open(here.path(digest), "r+b") as file:
+        file.write(b"damaged")
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert "not those of its digest" in carrier.refused
+    assert there.refused == {"blob": 1}
+    assert list(there.blobs.all()) == []
+
+
+def test_a_hub_that_never_takes_it_right_is_given_up(tmp_path):
+    """A hub on whose disk the bytes are wrong each time is not sent them for ever, though they are right here."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    digest, size = here.keep(DATA)
+    take = there.tell
+
+    async def damage(message, sender="far"):
+        if isinstance(message, wire.Piece):
+            message = wire.Piece(message.digest, message.size, message.place, bytes(len(message.data)))
+        return await take(message, sender)
+
+    there.tell = damage
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.refused == {"blob": 2}
+
+
+def lacking(here, *missing):
+    """Keep a manifest that names a file that is here and others that are not; return their digests."""
+    listed, _ = here.keep(b"print(1)")
+    rows = ", ".join(f'{{"digest": "{digest}"}}' for digest in (listed, *missing))
+    digest, _ = here.keep(f"[{rows}]".encode())
+    return digest, listed
+
+
+def test_a_manifest_that_lacks_a_file_is_not_asked_for_every_second(tmp_path):
+    """What is here of a manifest is sent once, the hub may go then, and what was missing is sent when it comes."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    manifest, listed = lacking(here, DIGEST)
+    outgoing = Outgoing(here)
+    outgoing.note("up", [(1, Blob("r", 1, "code.manifest", manifest, 1))])
+    assert not outgoing.idle
+
+    async def until_idle():
+        there._pieces = None
+        loop = asyncio.get_running_loop()
+        carrier = Carrier(outgoing, here, "up")
+        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
+        while not outgoing.idle:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert there.blobs.verify(listed)
+        assert outgoing.of("up") == [(manifest, True)]
+        asked = len(there.sent)
+        await asyncio.sleep(2.5)  # two looks, at which nothing has changed
+        assert len(there.sent) == asked
+        here.keep(DATA)
+        assert not outgoing.idle
+        while outgoing.all():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(until_idle(), 60))
+    assert there.blobs.verify(DIGEST)
+
+
+def test_a_manifest_that_lacks_a_file_is_given_up_after_a_week(tmp_path):
+    """Its note goes when it is old, not before; what only waits for the other hub is never given up for its age."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    manifest, listed = lacking(here, DIGEST)
+    whole, _ = here.keep(b"whole")
+    outgoing = Outgoing(here)
+    facts = [(1, Blob("r", 1, "code.manifest", manifest, 1)), (2, Blob("r", 1, "whole", whole, 5))]
+    outgoing.note("up", facts)
+    carry(outgoing, here, there, until=lambda: outgoing.idle)
+    outgoing.give_up_old("up")
+    assert outgoing.of("up") == [(manifest, True)]
+    outgoing.note("up", facts)
+    for digest in (manifest, whole):
+        os.utime(os.path.join(outgoing._folder("up"), digest), (0, 0))
+    outgoing.give_up_old("up")
+    assert outgoing.of("up") == [(whole, False)]
+    assert outgoing.idle is False
+    assert there.blobs.verify(listed)
+
+
 def swept(blobs, store, outgoing, *, heard_all=True):
     """Sweep to the end; return what is left."""
     stock = Stock(blobs, store, outgoing)
@@ -203,6 +336,41 @@ def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make)
     assert blobs.total() == sum(found.size for found in blobs.all())
     outgoing.forget("up")
     assert swept(blobs, store, outgoing) == {kept[name] for name in ("named", "listed", "mine")}
+
+
+class Starved:
+    """A store, and a process that has no descriptor left once it was asked."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def blobs(self, **asked):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        return self._store.blobs(**asked)
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_sweep_that_cannot_read_a_manifest_removes_nothing(tmp_path, store, make, leaving):
+    """Where it cannot be known what a manifest names, nothing goes, and it is tried again."""
+    blobs = Blobs(str(tmp_path))
+    outgoing = Outgoing(blobs)
+    listed = blobs.keep(b"listed")[0]
+    manifest = blobs.keep(f'[{{"digest": "{listed}"}}]'.encode())[0]
+    make.run("r1")
+    if leaving:
+        outgoing.note("up", [(1, Blob("r1", 1, "code.manifest", manifest, 1))])
+    else:
+        make.facts("r1", Blob("r1", 1, "code.manifest", manifest, 1))
+    orphan = blobs.keep(b"orphan")[0]
+    for digest in (listed, manifest, orphan):
+        os.utime(blobs.path(digest), (0, 0))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        swept(blobs, Starved(store), outgoing)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert {found.digest for found in blobs.all()} == {listed, manifest, orphan}
+    assert swept(blobs, store, outgoing) == {listed, manifest}
 
 
 def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):

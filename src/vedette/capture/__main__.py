@@ -82,7 +82,7 @@ class Program:
         root = git.find(folder)
         if not root:
             return
-        found = git.state(root)
+        found = git.state(root, _MOST_DIFF + 1)
         about: dict[str, Value] = {"root": _sound(root), "dirty": found.dirty}
         about |= {"commit": found.commit} if found.commit else {}
         about |= {"branch": masks.text(found.branch)} if found.branch else {}

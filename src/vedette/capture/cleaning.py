@@ -5,12 +5,14 @@ stays as it is. Files that are there to hold secrets are left out whole.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from vedette.masks import MASK, STANDS_FOR, forms, is_secret
+from vedette.masks import MASK, STANDS_FOR, forms, is_secret, owns_keys
 
 _SECRET_FILES = re.compile(
-    r"(?:\.env(?:\..+)?|.+\.env|\.netrc|\.pgpass|\.pypirc|\.npmrc|\.htpasswd|\.git-credentials|id_(?:rsa|dsa|ecdsa|ed25519)"
+    r"(?:\.env(?:\..+)?|.+\.env|\.envrc|[._]netrc|\.pgpass|\.pypirc|\.npmrc|\.htpasswd|\.git-credentials"
+    r"|\.(?:my|mylogin)\.cnf|\.s3cfg|\.boto|\.databrickscfg|\.?rclone\.conf|\.vault-token|kaggle\.json"
+    r"|\..+_history|\.histfile|\.lesshst|\.viminfo|id_(?:rsa|dsa|ecdsa|ed25519)"
     r"|.+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc)|credentials(?:\.\w+)?|secrets?\.(?:ya?ml|json|toml|ini|env|txt)"
     r"|service[-_]account.*\.json|\.dockercfg|kubeconfig|token(?:\.txt)?)",
     re.IGNORECASE,
@@ -29,14 +31,28 @@ _LITERAL = re.compile(
     r"""(?P<quote>["'])(?P<value>[^"'\s\\]{6,400})(?P=quote)"""
 )
 _BARE = re.compile(
-    r"^(?P<head>[+\- ]?[ \t]*(?:export\s+|ENV\s+|set\s+)?(?P<name>[A-Za-z_][\w.-]{0,80})[ \t]*[=:][ \t]*)"
-    r"(?P<value>[^\s\"'#]{6,400})[ \t]*$",
+    r"^(?P<head>[+\- ]?[ \t]*(?:-[ \t]+[\"']?)?(?:(?P<env>ENV\s+)|(?:export|ARG|set)\s+)?"
+    r"(?P<name>[A-Za-z_][\w.-]{0,80})(?:[ \t]*(?:[:?+]?=|:)(?!=)[ \t]*|(?(env)[ \t]+|(?!))))"
+    r"(?P<value>[^\s\"'#]{6,400})(?P<tail>[\"']?[ \t]*(?:[ \t]#.*)?)$",
     re.MULTILINE,
 )
+_CONNECTED = re.compile(
+    r"(?P<head>;\s?(?P<name>password|pwd|accountkey|sharedaccesskey|sharedaccesssignature)=)(?P<value>[^;\s\"']{6,400})"
+    r"(?=[;\"'])",
+    re.IGNORECASE,
+)
+# Whose something is, by what stands before it: `"wandb": {`, `wandb.login(`, `wandb:`, `[wandb]`.
+_OPENED = re.compile(r"""([A-Za-z_][\w.-]{0,80})["']?\s*(?:[:=]\s*\w{0,40})?[({]""")
+_HEADED = re.compile(r"""\s*\[{0,2}["']?([A-Za-z_][\w.-]{0,80})["']?(?:\s*:|\]{1,2})\s*(?:#.*)?$""")
+_KEY_FORM = re.compile(r"[\w+=-]{16,}")  # of a key that only its owner makes a secret; no path, no name of a file
+_LINES_BACK, _CHARS_BACK = 40, 400
 _HINT = re.compile(
     r"[Pp]ass|PASS|[Ss]ecret|SECRET|[Tt]oken|TOKEN|[Kk]ey|KEY|[Cc]red|CRED|[Aa]uth|AUTH|[Pp]wd|PWD|[Jj]wt|JWT"
 )
-_BARE_KINDS = (".yaml", ".yml", ".ini", ".cfg", ".conf", ".properties", ".sh", ".bash", ".env", "dockerfile", ".txt")
+_BARE_KINDS = (
+    ".yaml", ".yml", ".ini", ".cfg", ".conf", ".cnf", ".properties", ".sh", ".bash", ".env", ".mk", ".txt",
+    "dockerfile", "makefile",
+)  # fmt: skip
 
 
 def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str, int]:
@@ -56,19 +72,62 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
         start = source.rfind("\n", 0, found.start()) + 1
         stop = source.find("\n", found.end())
         stop = len(source) if stop < 0 else stop
-        line = _LITERAL.sub(_literal, source[start:stop])
-        told += [source[at:start], _BARE.sub(_literal, line) if bare else line]
+        line = source[start:stop]
+        owned = _owned(source, start, line)
+        line = _CONNECTED.sub(_literal, _LITERAL.sub(owned, line))
+        told += [source[at:start], _BARE.sub(owned, line) if bare else line]
         at = stop
     source = "".join(told) + source[at:]
     return source, source.count(MASK) - count
 
 
-def _literal(found: re.Match[str]) -> str:
-    value = found["value"]
-    if not is_secret(found["name"]) or STANDS_FOR.pattern.search(value) or not _looks_random(value):
+def _literal(found: re.Match[str], parent: str = "") -> str:
+    value, named = found["value"], found.groupdict()
+    secret = is_secret(f"{parent}.{found['name']}") or (found.re is _CONNECTED)
+    if not secret or STANDS_FOR.pattern.search(value) or not _looks_random(value):
         return found[0]
-    quote = found.groupdict().get("quote", "")
-    return f"{found['head']}{quote}{MASK}{quote}"
+    quote = named.get("quote", "")
+    return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"
+
+
+def _owned(source: str, start: int, line: str) -> Callable[[re.Match[str]], str]:
+    """Return what masks a match of a line that begins there; of a bare `key` it looks up whose that is."""
+
+    def mask(found: re.Match[str]) -> str:
+        bare = found["name"].lower() == "key" and _KEY_FORM.fullmatch(found["value"])
+        begin = found.start("name")
+        before = line[max(0, begin - _CHARS_BACK) : begin]
+        return _literal(found, _owner(source, start, before) if bare else "")
+
+    return mask
+
+
+def _owner(source: str, start: int, before: str) -> str:
+    """Return the name of what a place in a line is part of, by what stands before it and the lines above."""
+    opened = _OPENED.findall(before)
+    if opened or len(before) == _CHARS_BACK:
+        return _last(opened[-1]) if opened else ""
+    inside, stop = _indent(before), start - 1
+    for _ in range(_LINES_BACK):
+        if stop <= 0:
+            break
+        begin = source.rfind("\n", 0, stop) + 1
+        above, stop = source[begin : min(stop, begin + _CHARS_BACK)], begin - 1
+        section = above.lstrip("+- \t").startswith("[")
+        if above.strip() and (section or _indent(above) < inside):
+            opened = _OPENED.findall(above)
+            headed = _HEADED.match(above.lstrip("+-"))
+            return _last(opened[-1]) if opened else headed[1] if headed else ""
+    return ""
+
+
+def _last(name: str) -> str:
+    """Return the part of a dotted name that has keys, if one does: `wandb` of `wandb.login`."""
+    return next(filter(owns_keys, reversed(name.split("."))), "")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip("+- \t\"'"))
 
 
 def _looks_random(value: str) -> bool:

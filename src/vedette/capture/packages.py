@@ -10,9 +10,15 @@ from importlib import metadata
 from msgspec import Struct
 
 from vedette import masks
+from vedette.errors import NotFoundError
 
+_OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PATIENCE_S = 30.0
-_ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+# Nothing is imported that a file of the user's could stand in for; what else is printed lies outside of the NULs.
+_ASK = (
+    "import sys; sys.stdout.buffer.write('\\0'.join(['', sys.version.split()[0]] + sys.path + [''])"
+    ".encode(sys.getfilesystemencoding(), 'surrogateescape'))"
+)
 
 
 class Installed(Struct, frozen=True):
@@ -48,37 +54,56 @@ def _pinned(origin: Mapping[str, object]) -> str:
 
 
 def python_of(command: Sequence[str], cwd: str) -> str:
-    """Return the Python that a command is run by, itself or as a script of its; empty where it is none."""
-    program = shutil.which(command[0], path=None) if command else None
-    if program is None:
-        return ""
-    program = os.path.join(cwd, program)
+    """Return the Python that a command is run by, itself or as a script of its; empty where it is none.
+
+    Raise NotFoundError when there is no such program, or a script's Python is not there.
+    """
+    program = _which(command[0] if command else "", cwd)
     if os.path.basename(program).startswith("python"):
         return program
     try:
         with open(program, "rb") as file:
             first = file.readline(500)
-    except OSError:
-        return ""
+    except OSError as error:
+        raise NotFoundError(f"{program} cannot be read: {error.strerror}") from None
     words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
     if words and os.path.basename(words[0]) == "env":
-        words = words[1:]
-    python = shutil.which(words[0]) if words and os.path.basename(words[0]).startswith("python") else None
-    return python or ""
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
+    return _which(words[0], cwd) if words and os.path.basename(words[0]).startswith("python") else ""
+
+
+def _which(name: str, cwd: str) -> str:
+    """Return where a program is for who calls it in a directory, which need not be ours."""
+    path = os.pathsep.join(os.path.join(cwd, part) for part in os.get_exec_path())
+    if found := shutil.which(os.path.join(cwd, name) if "/" in name else name, path=path):
+        return found
+    raise NotFoundError(f"{name!r} is not found")
 
 
 def ask(python: str, cwd: str) -> tuple[str, list[str]]:
-    """Ask a Python for its version and its path; empty when it does not tell."""
+    """Ask a Python for its version and its path, as it is in a directory; raise NotFoundError when it does not tell."""
     try:
         done = subprocess.run(
             [python, "-c", _ASK],
-            cwd=cwd,
+            cwd="/",  # a json.py in the user's directory is not run
+            env=_environ(cwd),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PATIENCE_S,
             check=True,
         )
-        version, path = json.loads(done.stdout)
-    except (OSError, ValueError, TypeError, subprocess.SubprocessError):
-        return "", []
-    return str(version), [os.path.join(cwd, str(part)) for part in path if part]
+        _, version, *path, _ = os.fsdecode(done.stdout).split("\0")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise NotFoundError(f"{python} does not tell its version and path: {type(error).__name__}") from None
+    return version, [os.path.join(cwd, part) for part in path if part]
+
+
+def _environ(cwd: str) -> dict[str, str]:
+    """Return the environment of the user's Python: paths lead to where they do for it, and ours is not among them."""
+    environ = {**os.environ, "PYTHONSAFEPATH": "1"}  # an option that an older Python does not know would end it
+    parts = environ.pop("PYTHONPATH", "").split(os.pathsep)
+    if parts[0] == _OURS:  # see client/capturing.py
+        del parts[0]
+    if any(parts):
+        environ["PYTHONPATH"] = os.pathsep.join(os.path.join(cwd, part) for part in parts)
+    return environ

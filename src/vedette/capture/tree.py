@@ -19,6 +19,9 @@ _BINARY = tuple(
     " .pkl .pickle .joblib .parquet .arrow .feather .zip .tar .tgz .gz .bz2 .xz .zst .7z .rar .mp4 .avi .mov .mkv .wav"
     " .mp3 .flac .jpg .jpeg .png .gif .webp .tif .tiff .bmp .db .sqlite .sqlite3 .log .swp .swo .core".split()
 )
+_CODE = tuple(  # all that is taken where people keep everything: no letters, no lists, no settings
+    ".py .pyi .pyx .pxd .ipynb .sh .bash .c .h .cc .cpp .hpp .cu .cuh .rs .go .jl .r .lua .java .js .ts .m .f90".split()
+)
 _MOST_VISITED = 200_000
 _DEEPEST = 64
 
@@ -33,10 +36,10 @@ class Files:
         self.left_out: dict[str, int] = {}
         self.some: list[str] = []  # names of what was left out
 
-    def leave(self, why: str, path: str) -> None:
-        """Leave a file out."""
+    def leave(self, why: str, path: str = "") -> None:
+        """Leave a file out; one without a path is counted, and not named."""
         self.left_out[why] = self.left_out.get(why, 0) + 1
-        if len(self.some) < 20:
+        if path and len(self.some) < 20:
             self.some.append(path.encode(errors="replace").decode())
 
 
@@ -63,7 +66,7 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
     else:
         root = cwd if not script or (_is_below(script, cwd) and not _is_broad(cwd)) else start
         files = Files(root)
-        _walk(files, deep=not _is_broad(root))
+        _walk(files, os.path.relpath(script, root) if script else "", broad=_is_broad(root))
     apart = tuple(one for one in apart if _is_below(one, files.root))  # /scratch/me may be a home, with code below it
     paths, files.paths = dict.fromkeys(files.paths), []
     for path in paths:
@@ -74,8 +77,11 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
     return files
 
 
-def _walk(files: Files, *, deep: bool) -> None:
-    """Walk a directory that git knows nothing of, by the rules of the ignore files in it."""
+def _walk(files: Files, script: str, *, broad: bool) -> None:
+    """Walk a directory that git knows nothing of, by the rules of the ignore files in it.
+
+    `broad`: it is one that people keep everything in. Of that nothing is taken but the script and other code beside it.
+    """
     ignored = _Ignored(files.root, _IGNORING)
     visited = 0
     todo = [("", 0)]
@@ -90,10 +96,16 @@ def _walk(files: Files, *, deep: bool) -> None:
             link = entry.is_symlink()
             if not link and entry.is_dir(follow_symlinks=False):
                 skip = entry.name in _JUNK or entry.name.endswith(".egg-info") or ignored.has(path + "/")
-                if deep and not skip and depth < _DEEPEST and not _is_environment(entry.path):
+                if not broad and not skip and depth < _DEEPEST and not _is_environment(entry.path):
                     todo.append((path, depth + 1))
             elif ignored.has(path):
                 continue
+            elif broad and path != script and (path.startswith(".") or not path.lower().endswith(_CODE)):
+                files.leave("broad")  # its name is nobody's business
+            elif (
+                entry.name.endswith("_history") and path != script
+            ):  # a shell's, an interpreter's: what was typed, passwords among it
+                files.leave("history", path)
             elif entry.name.lower().endswith(_BINARY):
                 files.leave("binary", path)
             else:
@@ -148,7 +160,7 @@ def _is_environment(folder: str) -> bool:
 
 
 def _is_broad(folder: str) -> bool:
-    """Tell whether a directory is one that people keep everything in: only what lies directly in it is taken."""
+    """Tell whether a directory is one that people keep everything in: only code that lies directly in it is taken."""
     home = os.path.expanduser("~")
     return folder in ("/", "/tmp", "/var/tmp", "/root", "/home", home) or _is_below(home, folder)  # noqa: S108
 

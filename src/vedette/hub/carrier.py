@@ -9,18 +9,32 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from vedette import wire
-from vedette.blobs import Blobs
+from vedette.blobs import Blobs, digest_of
 from vedette.errors import VedetteError
 from vedette.hub.outgoing import Outgoing
 
 _LOOK_S = 1.0
+_ALL_S = 60.0  # so often even what lacks something here is tried again: a disk may have failed for a moment
 _ASKED_AT_ONCE = 500
 _LEAST_PIECE, _FIRST_PIECE = 16 << 10, 64 << 10
 _QUICK_S, _SLOW_S = 0.1, 0.3
 
 Tell = Callable[[wire.Message], "asyncio.Future[wire.HasBlobs]"]
+
+
+class _Left(NamedTuple):
+    """What could not be sent."""
+
+    absent: list[str]  # is not here
+    unread: list[str]  # is here, and cannot be read now
+    untaken: list[str]  # the other hub has failed
+
+    @property
+    def nothing(self) -> bool:
+        return not any(self)
 
 
 class Carrier:
@@ -39,36 +53,54 @@ class Carrier:
 
     async def carry(self, tell: Tell) -> None:
         """Send what waits, for as long as the connection stands; `tell` sends a message, and has its answer."""
+        all_at = 0.0
         while True:
             try:
+                every = time.monotonic() >= all_at
+                all_at = time.monotonic() + _ALL_S if every else all_at
                 for digest, lists in self._outgoing.of(self._upstream):
-                    if await self._send([digest], tell) and (
-                        not lists or await self._send(await asyncio.to_thread(self._blobs.listed, digest), tell)
-                    ):
-                        self._outgoing.done(self._upstream, digest)
+                    if every or self._outgoing.can_go(self._upstream, digest):
+                        await self._send_whole(digest, tell, lists=lists)
                 self._outgoing.give_up_old(self._upstream)
             except Exception as error:  # whatever it is, what is logged is shipped on
                 self.refused = f"{type(error).__name__}: {error}"
             await asyncio.sleep(_LOOK_S)
 
-    async def _send(self, digests: list[str], tell: Tell) -> bool:
-        """Send those that are lacking there; tell whether all are there now, or never will be."""
-        complete = True
+    async def _send_whole(self, digest: str, tell: Tell, *, lists: bool) -> None:
+        """Send a blob, and what it lists; take note of how far that got."""
+        left = await self._send([digest], tell)
+        if lists and left.nothing:
+            try:
+                left = await self._send(await asyncio.to_thread(self._blobs.listed, digest, surely=True), tell)
+            except OSError:
+                left.unread.append(digest)
+        if left.nothing:
+            self._outgoing.done(self._upstream, digest)
+        elif not left.untaken:
+            self._outgoing.stall(self._upstream, digest, left.absent)
+
+    async def _send(self, digests: list[str], tell: Tell) -> _Left:
+        """Send those that are lacking there; return those that are neither there now, nor given up."""
+        left = _Left([], [], [])
         for at in range(0, len(digests), _ASKED_AT_ONCE):
             found = {digest: self._blobs.size(digest) for digest in digests[at : at + _ASKED_AT_ONCE]}
             sizes = {digest: size for digest, size in found.items() if size is not None}
-            complete = complete and len(sizes) == len(found)
+            left.absent.extend(found.keys() - sizes.keys())
             if not sizes:
                 continue
             there = await tell(wire.AskBlobs(sizes))
             for digest, size in sizes.items():
                 if digest in there.refused:
                     self.refused = there.refused[digest]
-                elif there.places.get(digest, 0) < size or (size == 0 and digest not in there.places):
-                    complete = await self._send_one(digest, size, there.places.get(digest, 0), tell) and complete
-        return complete
+                elif size == 0:  # the question alone makes it
+                    left.untaken.extend({digest} - there.places.keys())
+                elif not await self._send_one(digest, size, there.places.get(digest, 0), tell):
+                    left.unread.append(digest)
+        return left
 
     async def _send_one(self, digest: str, size: int, place: int, tell: Tell) -> bool:
+        """Send a blob from a place on; tell whether it is there now, or never will be."""
+        mismatches = 0
         with suppress(OSError, VedetteError):  # it was removed meanwhile, or cannot be read
             with self._blobs.open(digest) as file:
                 while place < size:
@@ -82,6 +114,11 @@ class Carrier:
                         self.refused = answer.refused[digest]
                         return True
                     before, place = place, answer.places.get(digest, 0)
+                    if before + len(data) == size and answer.places.get(digest) == 0:  # the whole of it was wrong there
+                        mismatches += 1
+                        if mismatches > 1 or await asyncio.to_thread(digest_of, file.fileno()) != digest:
+                            self.refused = f"the bytes of {digest[:12]} are not those of its digest"
+                            return True
                     if place <= before:  # somebody else sends it, too, or its disk is full
                         await asyncio.sleep(_LOOK_S)
             return True

@@ -13,6 +13,7 @@ from vedette.model import Blob, Fact
 
 _ADDRESS = "address"
 _LISTING = b"m"  # in the file of a blob that lists others
+_LOOKED_FOR = 100  # of the files that one lacks, so that looking is quick
 _GIVEN_UP_S = 7 * 86400.0  # bytes that have not come here by then will not
 
 
@@ -24,6 +25,7 @@ class Outgoing:
         self._blobs = blobs
         self._root = os.path.join(blobs.root, "outward")
         self._waiting: dict[str, dict[str, bool]] = {}  # by address and digest: does it list others?
+        self._stalled: dict[tuple[str, str], list[str]] = {}  # of which all that is here was sent; some that is not
         self.deaf: set[str] = set()  # hubs that take no blobs
         for name in _names(self._root):
             with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -67,13 +69,23 @@ class Outgoing:
     def done(self, upstream: str, digest: str) -> None:
         """Take note that a blob is there, or never will be."""
         self._waiting.get(upstream, {}).pop(digest, None)
+        self._stalled.pop((upstream, digest), None)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder(upstream), digest))
 
+    def stall(self, upstream: str, digest: str, absent: list[str]) -> None:
+        """Take note that what can be read of a blob, and of what it lists, was sent; `absent` is not here."""
+        self._stalled[upstream, digest] = absent[:_LOOKED_FOR]
+
+    def can_go(self, upstream: str, digest: str) -> bool:
+        """Tell whether something of it is here that has not been sent."""
+        absent = self._stalled.get((upstream, digest))
+        return any(self._blobs.size(one) is not None for one in ([digest] if absent is None else absent))
+
     def give_up_old(self, upstream: str) -> None:
-        """Forget the blobs whose bytes have not come here for a week."""
+        """Forget the blobs whose bytes, or something that they list, have not come here for a week."""
         for digest, _ in self.of(upstream):
-            if self._blobs.size(digest) is None:
+            if self._stalled.get((upstream, digest), [digest]) and not self.can_go(upstream, digest):
                 with contextlib.suppress(OSError):
                     if os.stat(os.path.join(self._folder(upstream), digest)).st_mtime < time.time() - _GIVEN_UP_S:
                         self.done(upstream, digest)
@@ -87,7 +99,7 @@ class Outgoing:
     def idle(self) -> bool:
         """Whether nothing is here that could be sent."""
         return not any(
-            self._blobs.size(digest) is not None
+            self.can_go(upstream, digest)
             for upstream in self.upstreams()
             if upstream not in self.deaf
             for digest, _ in self.of(upstream)

@@ -4,10 +4,14 @@ import asyncio
 import collections
 import contextlib
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from vedette import wire
 from vedette.blobs import Blobs
 from vedette.errors import BlobError
+
+_Asked = TypeVar("_Asked", wire.AskBlobs, wire.Piece)
 
 
 class Pieces:
@@ -21,13 +25,16 @@ class Pieces:
 
     async def have(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
         """Say how much of blobs is here."""
-        async with self._lock:
-            return await asyncio.to_thread(self._have, asked, sender)
+        return await asyncio.shield(self._alone(self._have, asked, sender))
 
     async def take(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
         """Take in a piece, and with the last one the blob; say how much of it is here."""
+        return await asyncio.shield(self._alone(self._take, piece, sender))
+
+    async def _alone(self, act: Callable[[_Asked, str], wire.HasBlobs], asked: _Asked, sender: str) -> wire.HasBlobs:
+        """Do one thing after the other: who stops waiting for an answer does not stop the thread, nor let others in."""
         async with self._lock:
-            return await asyncio.to_thread(self._take, piece, sender)
+            return await asyncio.to_thread(act, asked, sender)
 
     def _have(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
         answer = wire.HasBlobs({}, {})
@@ -92,10 +99,12 @@ class Pieces:
                 os.close(fd)
             if here < size:
                 return wire.HasBlobs({digest: here})
-            if not self._blobs.adopt(path, digest):
-                return self._refuse(digest, "its bytes are not those of its digest")
+            if not self._blobs.adopt(path, digest):  # a power cut may have damaged what had come before
+                self._refused["blob"] += 1
+                return wire.HasBlobs({digest: 0})
         except OSError:  # a full disk: it is tried again
-            return wire.HasBlobs({digest: min(_size(path), size - 1)})
+            here = _size(path)
+            return wire.HasBlobs({digest: min(here, size - 1)} if here else {})
         return wire.HasBlobs({digest: size})
 
     def _refuse(self, digest: str, why: str) -> wire.HasBlobs:

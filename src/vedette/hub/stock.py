@@ -101,7 +101,7 @@ class Stock:
             self._due_at = min(self._due_at, time.monotonic() + _AGAIN_S)
 
     def _named(self) -> Iterator[str]:
-        """Yield every digest that must stay, some more than once."""
+        """Yield every digest that must stay, some more than once; raise OSError where that cannot be known now."""
         manifests = set()
         after = None
         while rows := self._store.blobs(after=after, limit=_ROWS):
@@ -111,8 +111,8 @@ class Stock:
                 if row.name == MANIFEST:
                     manifests.add(row.digest)
         for manifest in manifests:
-            yield from self._blobs.listed(manifest)
+            yield from self._blobs.listed(manifest, surely=True)
         for digest, lists in self._outgoing.all():
             yield digest
             if lists:
-                yield from self._blobs.listed(digest)
+                yield from self._blobs.listed(digest, surely=True)
