@@ -299,9 +299,12 @@ def test_secrets_in_code(repo, taken, tmp_path):
 
 
 def test_files_that_changed_meanwhile(repo, taken):
-    """A file that is younger than the run is counted: the run may have read another."""
-    assert taken(repo / "train.py", since=0)[2].changed == 3
-    assert taken(repo / "train.py")[2].changed == 0
+    """A file that is younger than the run is told: the run may have read another. What it wrote itself is no code."""
+    write(repo, {"out.txt": "0.5", "new.py": "z"})
+    paths, _, package = taken(repo / "train.py", since=0)
+    assert sorted(package.changed) == [".gitignore", "new.py", "pkg/model.py", "train.py"]
+    assert "out.txt" not in paths
+    assert taken(repo / "train.py")[2].changed == []
 
 
 def test_what_git_says(repo):

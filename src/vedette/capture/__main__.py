@@ -71,7 +71,7 @@ class Program:
         if package.masked:
             about |= {"masked": sum(package.masked.values()), "masked_names": list(package.masked)[:20]}
         if package.changed:
-            about["changed"] = package.changed
+            about |= {"changed": len(package.changed), "changed_names": package.changed[:20]}
         if script:
             about["script"] = _sound(os.path.relpath(script, files.root))
         about["digest"] = self._voice.keep(manifest.NAME, package.manifest, "application/json")

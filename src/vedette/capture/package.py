@@ -8,7 +8,7 @@ from msgspec import Struct
 from vedette import manifest
 from vedette.blobs import Blobs
 from vedette.capture.cleaning import clean, is_secret_file
-from vedette.capture.tree import Files
+from vedette.capture.tree import CODE, Files
 from vedette.errors import BlobError
 from vedette.manifest import Entry
 from vedette.settings import Capture
@@ -26,7 +26,7 @@ class Package(Struct, frozen=True):
     manifest: bytes
     bytes: int
     masked: dict[str, int]  # secrets that were taken out, by path
-    changed: int  # files that are younger than the run
+    changed: list[str]  # paths of files that are younger than the run
 
 
 def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[str], since_ns: int) -> Package:
@@ -34,7 +34,8 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
     first = os.path.relpath(script, files.root) if script else ""
     entries: list[Entry] = []
     masked: dict[str, int] = {}
-    total = changed = 0
+    changed: list[str] = []
+    total = 0
     for path in sorted(files.paths, key=lambda path: (path != first, not path.lower().endswith(_SOURCES), path)):
         if len(entries) >= caps.max_files:
             files.leave("many", path)
@@ -51,6 +52,9 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         if read is None:
             continue
         data, status = read
+        young = status.st_mtime_ns > since_ns
+        if young and path != first and path not in files.tracked and not path.lower().endswith(CODE):
+            continue  # the run has written it itself: it is no part of what was run
         data, count = _clean(data, path, secrets)
         try:
             digest, size = blobs.keep(data)
@@ -59,7 +63,7 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
             continue
         total += size
         masked |= {path: count} if count else {}
-        changed += status.st_mtime_ns > since_ns
+        changed += [path] if young else []
         entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777))
     return Package(entries, manifest.write(entries), total, masked, changed)
 

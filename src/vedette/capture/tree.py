@@ -19,7 +19,7 @@ _BINARY = tuple(
     " .pkl .pickle .joblib .parquet .arrow .feather .zip .tar .tgz .gz .bz2 .xz .zst .7z .rar .mp4 .avi .mov .mkv .wav"
     " .mp3 .flac .jpg .jpeg .png .gif .webp .tif .tiff .bmp .db .sqlite .sqlite3 .log .swp .swo .core".split()
 )
-_CODE = tuple(  # all that is taken where people keep everything: no letters, no lists, no settings
+CODE = tuple(  # all that is taken where people keep everything: no letters, no lists, no settings
     ".py .pyi .pyx .pxd .ipynb .sh .bash .c .h .cc .cpp .hpp .cu .cuh .rs .go .jl .r .lua .java .js .ts .m .f90".split()
 )
 _MOST_VISITED = 200_000
@@ -33,6 +33,7 @@ class Files:
         self.root = root
         self.paths: list[str] = []
         self.by_git = False
+        self.tracked: frozenset[str] = frozenset()
         self.left_out: dict[str, int] = {}
         self.some: list[str] = []  # names of what was left out
 
@@ -53,6 +54,7 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
         files.by_git = True
         ours = _Ignored(top, (".vedetteignore",))
         tracked, untracked = names
+        files.tracked = frozenset(tracked)
         for path in tracked:
             if not _NEVER.intersection(path.split("/")) and not ours.has(path):
                 files.paths.append(path)
@@ -100,7 +102,7 @@ def _walk(files: Files, script: str, *, broad: bool) -> None:
                     todo.append((path, depth + 1))
             elif ignored.has(path):
                 continue
-            elif broad and path != script and (path.startswith(".") or not path.lower().endswith(_CODE)):
+            elif broad and path != script and (path.startswith(".") or not path.lower().endswith(CODE)):
                 files.leave("broad")  # its name is nobody's business
             elif (
                 entry.name.endswith("_history") and path != script

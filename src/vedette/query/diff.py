@@ -51,6 +51,7 @@ class Made(Struct, frozen=True):
     environment: dict[str, Value]
     data: dict[str, Value]
     tries: int
+    changed: list[str]  # files of its code that were changed after it began
     whole: bool  # what is not on record is not there, rather than not known
 
 
@@ -92,6 +93,7 @@ def made_of(view: RunView, read: Read) -> Made:
         environment=_below(attrs, "env."),
         data=_below(attrs, "data."),
         tries=max(1, len(view.tries())),
+        changed=[str(path) for path in names] if isinstance(names := attrs.get("code.changed_names"), list) else [],
         whole=attrs.get("capture", "done" if "cpu.model" in hardware else "") == "done",
     )
 
@@ -111,6 +113,9 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
     for side, made in (("A", a), ("B", b)):
         if not made.whole:
             unread.append(f"what the run {side} is made of is not all on record: what it lacks is left out")
+        if made.changed:
+            some = ", ".join(made.changed[:3]) + (", ..." if len(made.changed) > 3 else "")
+            unread.append(f"what was changed after the run {side} began may not be what ran: {some}")
     both = a.code is not None and b.code is not None
     entry = [word for word in (a.script, b.script, *a.argv, *b.argv) if word]
     return Sections(

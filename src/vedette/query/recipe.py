@@ -73,9 +73,10 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         missing.append(f"{count} of its files: {why} ({some})")
     if count := attrs.get("code.masked"):
         some = ", ".join(str(one) for one in attrs.get("code.masked_names") or [])
-        missing.append(f"{count} secrets in its code, which stand as {MASK} there ({some})")
+        missing.append(f"{count} {'secret' if count == 1 else 'secrets'} in its code, shown as {MASK} ({some})")
     if count := attrs.get("code.changed"):
-        missing.append(f"{count} of its files were changed after it began: they are as they were then")
+        some = ", ".join(str(one) for one in attrs.get("code.changed_names") or [])
+        missing.append(f"the first state of what was changed after it began: {count} of its files ({some})")
     return missing
 
 
