@@ -336,6 +336,63 @@ def test_what_happens_is_seen_without_a_reload(home, site, start):
     _ended(page, site)
 
 
+def test_a_late_answer_is_not_taken_for_a_newer_question(site):
+    """Lines that were searched for before come too late, and are not shown among those that are searched for now."""
+    page = site.open("/run/train-1/logs")
+    lines = page.get_by_role("log")
+    lines.get_by_text("step 0 is done").wait_for()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(re.compile("/logs.*grep=step"), hold)
+    page.get_by_label("Search lines").fill("step")
+    eventually(lambda: page.wait_for_timeout(50) or held, 60)
+    page.get_by_label("Search lines").fill("warning")
+    lines.get_by_text("step 0 is done").wait_for(state="detached")
+    with page.expect_response(re.compile("grep=step")):
+        held[0].continue_()
+    page.evaluate("new Promise((done) => setTimeout(done))")
+    assert "a warning to be found" in lines.inner_text()
+    assert "step 0 is done" not in lines.inner_text()
+    _ended(page, site)
+
+
+def test_a_page_that_nobody_sees_does_not_listen(site, start):
+    """A hidden tab lets its connection go, and catches up when it is looked at again."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    page.evaluate("Object.defineProperty(document, 'hidden', {get: () => window.away})")
+    with page.expect_event("requestfailed", lambda request: "/api/live" in request.url):
+        page.evaluate("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
+    start(_LIVE)
+    with page.expect_request(re.compile("/api/live")):
+        page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    _row(page, "alive").wait_for()
+    _ended(page, site)
+
+
+def test_what_could_not_be_loaded_at_first_is_followed_all_the_same(home, site, start):
+    """A run that came at the second try goes on by itself like any other."""
+    start(_LIVE)
+    eventually(lambda: any(run.name == "alive" for run in read_runs(home)), 60)
+    page = site.open()
+    address = re.compile("/api/runs/alive$")
+    page.route(address, lambda route: route.fulfill(status=503, json={"error": "not just now"}))
+    page.goto(f"{site.base}/run/alive")
+    again = page.get_by_role("button", name="Try again")
+    again.wait_for()
+    page.unroute(address)
+    again.click()
+    page.get_by_role("heading", name="alive").wait_for()
+    lines = page.locator(".moment .lines")
+    lines.get_by_text(re.compile("said")).first.wait_for()
+    newest = lines.inner_text().splitlines()[-1]
+    eventually(lambda: lines.inner_text().splitlines()[-1] != newest, 60)
+    assert all("503" in word for word in site.wrong)
+
+
 @pytest.mark.parametrize("width", [390, 900, 1440])
 def test_nothing_is_wider_than_the_window(site, width):
     """At the width of a phone too, no page has to be moved sideways, and all controls have names."""
