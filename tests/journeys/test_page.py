@@ -16,7 +16,8 @@ _TRAIN = """
     logging.basicConfig(level=logging.INFO)
     for number in range(3):
         run = vedette.init(project="cifar", name=f"train-{number}", console=False, tags=["numpy"],
-                           config={"lr": 10.0 ** -number, "model": {"depth": 18 + number}}, notes="the first")
+                           config={"lr": 10.0 ** -number, "model": {"depth": 18 + number}, "shift": -0.5,
+                                   "seed": 20240115 + number, "tiny": 1 + number * 1e-15}, notes="the first")
         for step in vedette.track(range(200), "training"):
             loss = math.exp(-step / 50) if step != 120 else math.nan
             run.log({"train/loss": loss, "train/accuracy": 1 - math.exp(-step / 50), "lr": 0.1}, step=step)
@@ -122,6 +123,135 @@ def test_keys_do_what_help_says(site):
     _ended(page, site)
 
 
+def test_enter_and_space_press_what_has_the_focus(site):
+    """Enter and Space are for the button, link or box that has the focus; after a step of j they are for the row."""
+    page = site.open()
+    _row(page, "train-1").get_by_role("checkbox").focus()
+    page.keyboard.press(" ")
+    page.get_by_text("1 selected").wait_for()
+    page.get_by_role("button", name="Help and keys").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="detached")
+    page.get_by_role("button", name="Select none").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("1 selected").wait_for(state="detached")
+    _row(page, "train-0").get_by_role("link", name="train-0").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-0").wait_for()
+    page.go_back()
+    _row(page, "train-2").get_by_role("checkbox").click()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-1").wait_for()
+    _ended(page, site)
+
+
+def test_the_list_is_found_as_it_was_left(site):
+    """Who comes back from a run finds scroll, cursor and selection; what was typed last is not put onto the run."""
+    page = site.open(height=200)
+    _row(page, "train-2").get_by_role("checkbox").click()
+    page.get_by_text("1 selected").wait_for()
+    grid = page.get_by_role("grid")
+    grid.evaluate("view => view.scrollTop = 30")
+    eventually(lambda: grid.evaluate("view => view.scrollTop") == 30, 60)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-2").wait_for()
+    page.go_back()
+    page.get_by_text("1 selected").wait_for()
+    eventually(lambda: grid.evaluate("view => view.scrollTop") == 30, 60)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="train-2").wait_for()
+    page.goto(site.base)
+    _row(page, "train-2").wait_for()
+    page.evaluate(
+        """() => {
+            const box = document.querySelector("[aria-label=Query]");
+            box.value = "name = nobody";
+            box.dispatchEvent(new Event("input", {bubbles: true}));
+            document.querySelector("a.name").click();
+            return new Promise((done) => setTimeout(done, 2000));  // set later, and longer, than that of the box
+        }"""
+    )
+    assert "/run/" in page.url
+    assert "where=" not in page.url
+    _ended(page, site)
+
+
+def test_values_are_shown_as_they_were_given(site):
+    """Whole numbers are whole, a minus can be copied, and what differs never looks alike, on every page."""
+    page = site.open("/run/train-1/config")
+    page.get_by_role("row", name="seed 20240116").wait_for()
+    page.get_by_role("row", name="shift -0.5").wait_for()
+    page.goto(f"{site.base}/?columns=config.seed&group=config.seed")
+    _row(page, "train-2").wait_for()
+    assert "20240117" in _row(page, "train-2").inner_text()
+    assert "none" in _row(page, "broken").inner_text()
+    assert "null" not in _row(page, "broken").inner_text()
+    page.goto(f"{site.base}/compare?runs=train-0,train-1&view=config")
+    page.get_by_role("row", name="seed 20240115 20240116").wait_for()
+    page.goto(f"{site.base}/explain?a=train-0&b=train-1")
+    config = page.get_by_role("region", name="Config")
+    config.get_by_role("row", name="seed 20240115 20240116").wait_for()
+    config.get_by_role("row", name="tiny 1 1.000000000000001").wait_for()
+    _ended(page, site)
+
+
+def test_a_view_is_shared_by_a_link_that_only_reads(site):
+    """Share copies a link to what is shown, says how long it is good, and shows it where nothing can be copied."""
+    page = site.open("/run/train-1/logs?level=warning")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Share").click()
+    page.get_by_text("for 7 days").wait_for()
+    url = page.evaluate("navigator.clipboard.readText()")
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.get_by_role("button", name="Share").click()
+    shown_url = page.get_by_label("Link to share").input_value()
+    for link in (url, shown_url):
+        context = page.context.browser.new_context()
+        other = context.new_page()
+        other.goto(link)
+        other.get_by_text("read only").wait_for()
+        other.get_by_role("log").get_by_text("a warning to be found").wait_for()
+        assert "level=warning" in other.url
+        assert other.get_by_role("button", name="Share").count() == 0
+        context.close()
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("dialog").wait_for(state="detached")
+    _ended(page, site)
+
+
+def test_the_project_that_was_asked_for_is_shown(home, finish):
+    """`vedette ui --project` opens the list of that project alone, whatever its name is made of."""
+    for project in ("a & b/c", "other"):
+        code = f"import vedette; vedette.init(project={project!r}, name={project!r}, console=False).finish()"
+        assert finish(code)[0] == 0
+    eventually(lambda: len([run for run in read_runs(home) if run.state == "done"]) == 2, 60)
+    with shown(home, "--project", "a & b/c") as site:
+        page = site.open()
+        page.get_by_role("status").filter(has_text=re.compile("^1 run$")).wait_for()
+        _row(page, "a & b/c").wait_for()
+        _ended(page, site)
+
+
+def test_a_refused_run_does_not_keep_others_from_going(site, start):
+    """Of several that are deleted, one that may not go is named, and Undo is for those that went."""
+    start(_LIVE)
+    page = site.open()
+    for name in ("alive", "train-0", "train-1"):
+        _row(page, name).get_by_role("checkbox").click()
+    page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    page.get_by_text("Not deleted: alive.").wait_for()
+    _row(page, "train-0").wait_for(state="detached")
+    _row(page, "train-1").wait_for(state="detached")
+    page.get_by_role("button", name="Undo").click()
+    _row(page, "train-0").wait_for()
+    _row(page, "train-1").wait_for()
+    assert all("409" in word or "400" in word for word in site.wrong), site.wrong
+
+
 def test_a_deleted_run_comes_back_by_undo(site):
     """Deleting hides a run at once, and undo brings it back."""
     page = site.open()
@@ -206,10 +336,68 @@ def test_what_happens_is_seen_without_a_reload(home, site, start):
     _ended(page, site)
 
 
+def test_a_late_answer_is_not_taken_for_a_newer_question(site):
+    """Lines that were searched for before come too late, and are not shown among those that are searched for now."""
+    page = site.open("/run/train-1/logs")
+    lines = page.get_by_role("log")
+    lines.get_by_text("step 0 is done").wait_for()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(re.compile("/logs.*grep=step"), hold)
+    page.get_by_label("Search lines").fill("step")
+    eventually(lambda: page.wait_for_timeout(50) or held, 60)
+    page.get_by_label("Search lines").fill("warning")
+    lines.get_by_text("step 0 is done").wait_for(state="detached")
+    with page.expect_response(re.compile("grep=step")):
+        held[0].continue_()
+    page.evaluate("new Promise((done) => setTimeout(done))")
+    assert "a warning to be found" in lines.inner_text()
+    assert "step 0 is done" not in lines.inner_text()
+    _ended(page, site)
+
+
+def test_a_page_that_nobody_sees_does_not_listen(site, start):
+    """A hidden tab lets its connection go, and catches up when it is looked at again."""
+    page = site.open()
+    _row(page, "train-0").wait_for()
+    page.evaluate("Object.defineProperty(document, 'hidden', {get: () => window.away})")
+    with page.expect_event("requestfailed", lambda request: "/api/live" in request.url):
+        page.evaluate("window.away = true; document.dispatchEvent(new Event('visibilitychange'))")
+    start(_LIVE)
+    with page.expect_request(re.compile("/api/live")):
+        page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    _row(page, "alive").wait_for()
+    _ended(page, site)
+
+
+def test_what_could_not_be_loaded_at_first_is_followed_all_the_same(home, site, start):
+    """A run that came at the second try goes on by itself like any other."""
+    start(_LIVE)
+    eventually(lambda: any(run.name == "alive" for run in read_runs(home)), 60)
+    page = site.open()
+    address = re.compile("/api/runs/alive$")
+    page.route(address, lambda route: route.fulfill(status=503, json={"error": "not just now"}))
+    page.goto(f"{site.base}/run/alive")
+    again = page.get_by_role("button", name="Try again")
+    again.wait_for()
+    page.unroute(address)
+    again.click()
+    page.get_by_role("heading", name="alive").wait_for()
+    lines = page.locator(".moment .lines")
+    lines.get_by_text(re.compile("said")).first.wait_for()
+    newest = lines.inner_text().splitlines()[-1]
+    eventually(lambda: lines.inner_text().splitlines()[-1] != newest, 60)
+    assert all("503" in word for word in site.wrong)
+
+
 @pytest.mark.parametrize("width", [390, 900, 1440])
 def test_nothing_is_wider_than_the_window(site, width):
     """At the width of a phone too, no page has to be moved sideways, and all controls have names."""
-    for path in ("/", "/run/train-1", "/run/train-1/charts", "/run/train-1/logs", "/run/train-1/config"):
+    parts = ("", "/charts", "/logs", "/config", "/code", "/files")
+    for path in ("/", *(f"/run/train-1{part}" for part in parts)):
         page = site.open(path, width=width, scheme="dark")
         page.wait_for_selector("main a, main h1, main input")
         page.wait_for_timeout(300)

@@ -16,6 +16,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
+from urllib.parse import quote
 
 from vedette import wire
 from vedette.cli.output import complete_runs, count
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
     port = listener.getsockname()[1]
     shown = (names[0] if wide and names else args.host) or "127.0.0.1"
     url = f"{'https' if args.tls else 'http'}://{f'[{shown}]' if ':' in shown else shown}:{port}{path}?token={token}"
+    if args.project and path == "/":
+        url += f"&project={quote(args.project, safe='')}"
     back = Shown(args.settings, home)
     app = build(back, token, names=names, read_only=args.read_only, project=args.project)
 
@@ -86,8 +89,6 @@ def run(args: argparse.Namespace) -> int:
 def _path(args: argparse.Namespace, home: Home) -> str:
     if not args.RUN:
         return "/"
-    from urllib.parse import quote
-
     from vedette.app import open_store
     from vedette.query.runs import find
 

@@ -3,39 +3,57 @@ import { post, runUrl, type Row } from "./api";
 import { session } from "./session.svelte";
 
 export async function edit(id: string, changes: Record<string, unknown>): Promise<boolean> {
-  return doing(() => post(`${runUrl(id)}/edit`, changes));
+  try {
+    await post(`${runUrl(id)}/edit`, changes);
+    return true;
+  } catch (error) {
+    session.say((error as Error).message, true);
+    return false;
+  }
 }
 
 export async function stop(rows: Row[]): Promise<void> {
   const alive = rows.filter((row) => row.alive);
   if (alive.length === 0) return session.say("None of these is running.");
   if (!confirm(`Stop ${named(alive)}?`)) return;
-  for (const row of alive) if (!(await doing(() => post(`${runUrl(row.id)}/stop`, {})))) return;
-  session.say(`Asked ${named(alive)} to stop.`);
+  const asked = await each(alive, "stop", {}, "Not stopped");
+  if (asked.length) session.say(`Asked ${named(asked)} to stop.`);
 }
 
-/** Hide runs; `after` is told whether they are gone (true) or back. */
-export async function remove(rows: Row[], after: (gone: boolean) => void): Promise<void> {
-  for (const row of rows) if (!(await doing(() => post(`${runUrl(row.id)}/remove`, {})))) return;
-  after(true);
-  session.say(`Deleted ${named(rows)}.`, false, () => {
-    void (async () => {
-      for (const row of rows) await doing(() => post(`${runUrl(row.id)}/remove`, { undo: true }));
-      after(false);
-    })();
+/** Hide runs; `after` is told which are gone (true) or back. */
+export async function remove(rows: Row[], after: (rows: Row[], gone: boolean) => void): Promise<void> {
+  const gone = await each(rows, "remove", {}, "Not deleted");
+  if (gone.length === 0) return;
+  after(gone, true);
+  session.say(`Deleted ${named(gone)}.`, false, () => {
+    void each(gone, "remove", { undo: true }, "Not brought back").then((back) => after(back, false));
   });
 }
 
-function named(rows: Row[]): string {
-  return rows.length === 1 ? rows[0].name || rows[0].id : `${rows.length} runs`;
+/** Ask for one act on each run, and return those with which it was done; which were refused, and why, is said. */
+async function each(rows: Row[], act: string, body: unknown, refusal: string): Promise<Row[]> {
+  const done: Row[] = [];
+  const refused: Row[] = [];
+  let why = "";
+  for (const row of rows)
+    try {
+      await post(`${runUrl(row.id)}/${act}`, body);
+      done.push(row);
+    } catch (error) {
+      why ||= (error as Error).message;
+      refused.push(row);
+    }
+  if (refused.length) session.say(`${refusal}: ${listed(refused)}. ${why}`, true);
+  return done;
 }
 
-async function doing(act: () => Promise<unknown>): Promise<boolean> {
-  try {
-    await act();
-    return true;
-  } catch (error) {
-    session.say((error as Error).message, true);
-    return false;
-  }
+const name = (row: Row): string => row.name || row.id;
+
+function named(rows: Row[]): string {
+  return rows.length === 1 ? name(rows[0]) : `${rows.length} runs`;
+}
+
+function listed(rows: Row[]): string {
+  const few = rows.slice(0, 5).map(name).join(", ");
+  return rows.length > 5 ? `${few} and ${rows.length - 5} more` : few;
 }

@@ -163,13 +163,14 @@ export type Link = "open" | "waiting";
 
 /**
  * Listen to what changes, for one run or ("") for all; returns how to stop.
- * `missed` is called whenever something may have gone by unheard: then read anew.
+ * `missed` is called whenever something may have gone by unheard: then read anew. A page that nobody sees does not
+ * listen: a browser has few connections to one server, for all its tabs together.
  */
 export function live(run: string, heard: (change: Change) => void, missed: () => void, link?: (state: Link) => void): () => void {
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let wait_ms = 500;
-  let broken = false;
+  let broken = document.hidden;
   const open = (): void => {
     source = new EventSource(address("/api/live", { run }));
     source.onopen = () => {
@@ -187,15 +188,25 @@ export function live(run: string, heard: (change: Change) => void, missed: () =>
       link?.("waiting");
       broken = true;
       if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
-      source.close();
       timer = setTimeout(open, wait_ms);
       wait_ms = Math.min(wait_ms * 2, 15_000);
     };
   };
-  open();
-  return () => {
+  const close = (): void => {
     clearTimeout(timer);
     source?.close();
+    source = null;
+  };
+  const turned = (): void => {
+    broken = true;
+    close();
+    if (!document.hidden) open();
+  };
+  document.addEventListener("visibilitychange", turned);
+  if (!document.hidden) open();
+  return () => {
+    document.removeEventListener("visibilitychange", turned);
+    close();
   };
 }
 

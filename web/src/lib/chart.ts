@@ -133,6 +133,42 @@ export function stack(lines: Line[]): Line[] {
   });
 }
 
+const MOST_SUMS = 2000;
+
+/** Add lines up: each holds its last value until its own end. Of very many moments, the highest of each small part. */
+export function sum(lines: Line[]): { x: number[]; y: number[] } {
+  const steps: [number, number][] = [];
+  for (const { x, y } of lines) {
+    for (let i = 0; i < x.length; i++) steps.push([x[i], (y[i] ?? 0) - (i ? (y[i - 1] ?? 0) : 0)]);
+    if (x.length) steps.push([x[x.length - 1] + 1, -(y[x.length - 1] ?? 0)]);
+  }
+  steps.sort((a, b) => a[0] - b[0]);
+  const part = steps.length > MOST_SUMS ? (steps[steps.length - 1][0] - steps[0][0]) / MOST_SUMS : 0;
+  const out: { x: number[]; y: number[] } = { x: [], y: [] };
+  let now = 0;
+  for (let i = 0; i < steps.length; ) {
+    const t = steps[i][0];
+    while (i < steps.length && steps[i][0] === t) now += steps[i++][1];
+    const at = out.x.length - 1;
+    if (part && at >= 0 && t < out.x[at] + part && i < steps.length) out.y[at] = Math.max(out.y[at], now);
+    else out.x.push(t), out.y.push(Math.max(0, now));
+  }
+  return out;
+}
+
+/** Where an axis of time has its labels: at round times of the place where it is read, also when its clocks are changed. */
+export function timeSplits(from: number, to: number, step: number): number[] {
+  const away = new Date(from).getTimezoneOffset() * 60_000;
+  const out: number[] = [];
+  for (let local = Math.ceil((from - away) / step) * step; out.length < 1000; local += step) {
+    const at = new Date(local); // its parts as if it were in Greenwich are those of the local time
+    const t = step < 3_600_000 ? local + away : new Date(at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate(), at.getUTCHours()).getTime();
+    if (!(t <= to)) break;
+    if (t >= from && t > (out.at(-1) ?? -Infinity)) out.push(t);
+  }
+  return out;
+}
+
 /** Labels of an axis of time, as fine as its steps. */
 export function timeLabels(splits: number[], step: number): string[] {
   return splits.map((t, i) => {

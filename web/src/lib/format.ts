@@ -94,11 +94,21 @@ export function percent(fraction: number | null | undefined): string {
   return fraction >= 1 ? "100%" : `${(fraction * 100).toFixed(fraction < 0.1 ? 1 : 0)}%`;
 }
 
-/** Any value of a config or an attribute, on one line. */
-export function value(of: unknown): string {
+/** A number as it was given, so that it can be copied: whole numbers whole, others with all digits that matter. */
+function exact(of: number, digits: number): string {
+  if (Number.isNaN(of)) return "nan";
+  if (!Number.isFinite(of)) return of > 0 ? "inf" : "-inf";
+  if (Number.isSafeInteger(of)) return String(of);
+  const near = Number(of.toPrecision(digits));
+  const size = Math.abs(near);
+  return (size < 1e-4 || size >= 1e15 ? near.toExponential() : String(near)).replace("e+", "e");
+}
+
+/** Any value of a config or an attribute, on one line; what was measured needs fewer digits than what was given. */
+export function value(of: unknown, digits = 12): string {
   if (of === undefined) return "";
   if (of === null) return "null";
-  if (typeof of === "number") return number(of, 6);
+  if (typeof of === "number") return exact(of, digits);
   if (typeof of === "string") return of;
   if (typeof of === "boolean") return of ? "true" : "false";
   return JSON.stringify(of);

@@ -21,6 +21,7 @@ class Keys {
       if (event.key === "Escape") (event.target as HTMLElement).blur();
       return;
     }
+    if ((event.key === "Enter" || event.key === " ") && pressed(event.target)) return;
     const ctrl = event.ctrlKey || event.metaKey;
     for (const group of [...this.groups].reverse())
       for (const one of group.keys)
@@ -37,6 +38,11 @@ function typing(target: EventTarget | null): boolean {
   if (!element?.tagName) return false;
   if (element.tagName === "INPUT") return !["checkbox", "radio", "range", "button"].includes((element as HTMLInputElement).type);
   return element.tagName === "TEXTAREA" || element.tagName === "SELECT" || element.isContentEditable;
+}
+
+/** What Enter and Space press by themselves. */
+function pressed(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest("a[href], button, input, summary, [role=tab], [role=button]") !== null;
 }
 
 export const keys = new Keys();

@@ -52,9 +52,15 @@ export class Rows {
 
   /** Take rows away that were just deleted, before the server tells. */
   drop(ids: string[]): void {
-    const before = this.#ids.length;
-    this.#ids = this.#ids.filter((id) => !ids.includes(id));
-    this.total -= before - this.#ids.length;
+    const gone = new Set(ids);
+    const kept: string[] = []; // with holes where the list has them: what is not known keeps its place
+    let count = 0;
+    this.#ids.forEach((id, i) => {
+      if (gone.has(id)) count += 1;
+      else kept[i - count] = id;
+    });
+    this.#ids = kept;
+    this.total -= count;
     this.version += 1;
   }
 

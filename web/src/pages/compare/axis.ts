@@ -1,5 +1,5 @@
 /** Any property as an axis: numbers on a scale, also a logarithmic one, everything else at places of its own. */
-import { distinct, numeric, said, token, type Table } from "./data";
+import { digitsOf, distinct, numeric, said, token, type Table } from "./data";
 import { domainOf, scale, ticks, type Tick } from "./scale";
 
 export type Axis = { property: string; numbers: boolean; log: boolean; at: (value: unknown) => number; ticks: Tick[]; where: (tick: Tick) => number };
@@ -18,7 +18,7 @@ export function axis(table: Table, property: string, from: number, to: number, l
     const positive = log && sizes.every((value) => Number.isNaN(value) || value > 0);
     const by = scale(domainOf([sizes], positive), from, to, positive);
     const few = distinct(sizes.filter(Number.isFinite)) as number[];
-    const marks = few.length <= 8 ? few.map((value) => ({ value, label: said(value) })) : ticks(by, about);
+    const marks = few.length <= 8 ? few.map((value) => ({ value, label: said(value, digitsOf(property)) })) : ticks(by, about);
     return { property, numbers: true, log: positive, at: (value) => by.at(numeric(value) ?? NaN), ticks: marks, where: (tick) => by.at(tick.value) };
   }
   const values = distinct(column);

@@ -24,12 +24,15 @@ export function numeric(value: unknown): number | null {
 export const token = (value: unknown): string => (value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value));
 
 /** A value as it is said in a cell or a legend. */
-export function said(value: unknown): string {
+export function said(value: unknown, digits?: number): string {
   if (value === undefined || value === null) return NONE;
   if (value === "") return "“”";
   if (Array.isArray(value) && value.every((item) => typeof item === "string" || typeof item === "number")) return value.join(value.length && String(value[0]).startsWith("/") ? " " : ", ");
-  return format.value(value);
+  return format.value(value, digits);
 }
+
+/** Digits that a property is told with: what was measured needs fewer than what was given. */
+export const digitsOf = (property: string): number | undefined => (property.startsWith("metric.") || property === "duration" ? 6 : undefined);
 
 /** config.lr is known as lr to whoever wrote it. */
 export const short = (key: string): string => (key.startsWith("config.") ? key.slice(7) : key.startsWith("metric.") ? key.slice(7) : key);

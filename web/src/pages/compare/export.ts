@@ -2,7 +2,7 @@
 import * as format from "../../lib/format";
 import { session } from "../../lib/session.svelte";
 import { colours } from "./colour";
-import { numeric, said, short, token, type Table } from "./data";
+import { digitsOf, numeric, said, short, token, type Table } from "./data";
 import type { Curve, Entry } from "./facets";
 import { INKS, type Ink } from "./figure";
 import { CanvasPen, escape, SvgPen, type Pen } from "./pen";
@@ -101,21 +101,20 @@ svg{max-width:100%;height:auto}.wide{overflow-x:auto;background:#fff;border:1px 
 th,td{padding:3px 10px;text-align:left;border-bottom:1px solid #ececea;max-width:150px;overflow:hidden;text-overflow:ellipsis}th{font-weight:600}th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
 .equal{opacity:.45}`;
 
-/** One page that needs nothing else: no script, nothing fetched. */
+/** One page that needs nothing else: no script, nothing fetched. The picture is as it is seen: its colours are of its ground. */
 export function htmlOf(table: Table, picture: Picture | null, dark: boolean): string {
-  void dark; // paper is light
   const heads = `<tr><th></th>${table.names.map((name) => `<th scope="col">${escape(name)}</th>`).join("")}</tr>`;
   const body = (list: { key: string; values: unknown[]; differs: boolean }[]): string =>
     list
       .map(({ key, values, differs }) => {
         const by = differs ? colours(values, LIGHT, false) : null;
-        const cells = values.map((value) => `<td${by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : ""}>${escape(said(value))}</td>`);
+        const cells = values.map((value) => `<td${by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : ""}>${escape(said(value, digitsOf(key)))}</td>`);
         return `<tr${differs ? "" : ' class="equal"'}><th scope="row">${escape(short(key))}</th>${cells.join("")}</tr>`;
       })
       .join("\n");
   const keys = [...table.of.keys].sort((a, b) => Number(b.differs) - Number(a.differs)).map((one) => ({ key: one.key, values: table.column(one.key), differs: one.differs }));
   const lasts = table.of.metrics.map((one) => ({ key: `metric.${one.name}`, values: one.last, differs: true }));
-  const drawn = picture ? `<h2>${escape(picture.title)}</h2><figure>${svgOf(picture, false)}</figure>` : "";
+  const drawn = picture ? `<h2>${escape(picture.title)}</h2><figure style="background:${INKS[dark ? "dark" : "light"].ground}">${svgOf(picture, dark)}</figure>` : "";
   const title = `${table.of.runs.length} runs compared`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

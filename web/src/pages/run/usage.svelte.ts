@@ -1,18 +1,23 @@
 /** What a run's processes used: fetched once, then only what is new. */
-import { get, runUrl, type ProcessUsage, type Usage } from "../../lib/api";
-import type { Line } from "../../lib/chart";
+import { get, runUrl, type ProcessUsage, type Usage, type UsageColumn } from "../../lib/api";
+import { sum, type Line } from "../../lib/chart";
+
+const OTHERS = "#8b9098"; // no process has it
+
+const LATE_MS = 15_000; // measures of one moment may come one after another
 
 export class Used {
   got: Usage | null = $state.raw(null);
   problem = $state("");
-  #last_t = 0;
 
   async load(run: string, width: number): Promise<void> {
     try {
-      const since = this.got ? this.#last_t : undefined;
+      const before = this.got;
+      const since = before ? sinceOf(before) : undefined;
       const news = await get<Usage>(`${runUrl(run)}/usage`, { width, since_t: since });
-      this.got = since === undefined || !this.got ? news : join(this.got, news);
-      for (const one of news.processes) for (const { t } of Object.values(one.series)) this.#last_t = Math.max(this.#last_t, t[t.length - 1] ?? 0);
+      if (!before || since === undefined) this.got = news;
+      else if (fits(before, news, since, width)) this.got = join(before, news);
+      else this.got = await get<Usage>(`${runUrl(run)}/usage`, { width });
       this.problem = "";
     } catch (error) {
       this.problem = (error as Error).message;
@@ -20,16 +25,39 @@ export class Used {
   }
 }
 
+const keyOf = (one: ProcessUsage): string => one.process + one.host;
+const lastOf = (one: ProcessUsage): number => Math.max(-Infinity, ...Object.values(one.series).map(({ t }) => t.at(-1) ?? -Infinity));
+
+/** From when on something may be new: each host tells at its own time, so the one that is farthest behind says it. */
+function sinceOf(got: Usage): number | undefined {
+  const all = [...got.processes, ...got.hosts];
+  const times = (of: ProcessUsage[]): number[] => of.map(lastOf).filter(Number.isFinite);
+  const living = times(all.filter((one) => one.end_t === null));
+  if (living.length) return Math.min(...living) - LATE_MS;
+  const ended = times(all);
+  return ended.length ? Math.max(...ended) - LATE_MS : undefined;
+}
+
+/** Whether what is new can be put behind what is there: it is of the same processes or younger ones, and not too much. */
+function fits(before: Usage, news: Usage, since: number, width: number): boolean {
+  const known = new Set([...before.processes, ...before.hosts].map(keyOf));
+  const strange = [...news.processes, ...news.hosts].some((one) => !known.has(keyOf(one)) && (one.start_t ?? 0) < since);
+  const crowded = [...before.processes, ...before.hosts].some((one) => Object.values(one.series).some(({ t }) => t.length > width * 8));
+  return !strange && !crowded;
+}
+
 function join(before: Usage, news: Usage): Usage {
   const part = (old: ProcessUsage[], fresh: ProcessUsage[]): ProcessUsage[] => {
-    const known = new Map(old.map((one) => [one.process + one.host, one]));
+    const known = new Map(old.map((one) => [keyOf(one), one]));
     return fresh.map((one) => {
-      const was = known.get(one.process + one.host);
+      const was = known.get(keyOf(one));
       if (!was) return one;
       const series = { ...was.series };
       for (const [name, { t, value }] of Object.entries(one.series)) {
         const had = series[name] ?? { t: [], value: [] };
-        series[name] = { t: [...had.t, ...t], value: [...had.value, ...value] };
+        const last = had.t.at(-1) ?? -Infinity;
+        const at = t.findIndex((moment) => moment > last);
+        if (at >= 0) series[name] = { t: [...had.t, ...t.slice(at)], value: [...had.value, ...value.slice(at)] };
       }
       return { ...one, series };
     });
@@ -37,12 +65,30 @@ function join(before: Usage, news: Usage): Usage {
   return { ...news, processes: part(before.processes, news.processes), hosts: part(before.hosts, news.hosts) };
 }
 
-/** The lines of one measure, one for each process that has it; the busiest first, at most so many. */
-export function linesOf(of: ProcessUsage[], measure: string, color: (at: number) => string, most = 12): Line[] {
-  return of
-    .filter((one) => one.series[measure]?.t.length)
-    .map((one, i) => ({ label: [one.name || "process", one.pid || ""].join(" ").trim(), color: color(i), x: one.series[measure].t, y: one.series[measure].value }))
-    .slice(0, most);
+/** How much of something was used over time: what it was, times how long. */
+function used({ t, value }: UsageColumn): number {
+  let sum = 0;
+  for (let i = 0; i < t.length; i++) sum += (value[i] ?? 0) * (i + 1 < t.length ? t[i + 1] - t[i] : 1);
+  return sum;
+}
+
+/**
+ * The lines of one measure, one for each process or host that has it, the busiest first. A colour belongs to a process,
+ * whatever is measured. Of more than `most`, the others are one line: what lies upon each other must add up to all.
+ */
+export function linesOf(of: ProcessUsage[], measure: string, color: (at: number) => string, most = Infinity): Line[] {
+  const having = of.map((one, place) => ({ one, place, column: one.series[measure] })).filter(({ column }) => column?.t.length);
+  const sorted = having.map((each) => ({ ...each, used: used(each.column) })).sort((a, b) => b.used - a.used || a.place - b.place);
+  const lines = sorted.map(({ one, place, column }) => ({ label: [one.name || "process", one.pid || ""].join(" ").trim(), color: color(place), x: column.t, y: column.value }));
+  if (lines.length <= most) return lines;
+  const others = lines.slice(most - 1);
+  return [...lines.slice(0, most - 1), { label: `${others.length} others`, color: OTHERS, ...sum(others) }];
+}
+
+/** The lines of all GPUs of hosts: of each host by its name, where there are several. */
+export function gpuLines(hosts: ProcessUsage[], color: (at: number) => string): Line[] {
+  const all = hosts.flatMap((one) => Object.entries(one.series).filter(([name, { t }]) => name.split(" ")[0] === "gpu_percent" && t.length).map(([name, column]) => ({ host: hosts.length > 1 ? `${one.name || one.host} ` : "", of: spoken(name).of, column })));
+  return all.map(({ host, of, column }, i) => ({ label: `${host}GPU ${of}`.trim(), color: color(i), x: column.t, y: column.value, width: 1.25 }));
 }
 
 const UNITS: [RegExp, string][] = [
