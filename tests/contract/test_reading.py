@@ -37,12 +37,13 @@ def _ids(store, **query):
 def test_spans_in_another_order(store):
     """Spans come by any field, rising or falling; what has no such value comes last either way."""
     assert _ids(store) == ["run2", "run1", "run0"]
-    assert _ids(store, order="name") == ["run2", "run0", "run1"]
-    assert _ids(store, order="-name") == ["run1", "run0", "run2"]
-    assert _ids(store, order="config.lr") == ["run0", "run2", "run1"]
-    assert _ids(store, order="-config.lr") == ["run2", "run0", "run1"]
-    assert _ids(store, order="-metric.loss")[0] == "run0"
-    assert _ids(store, order="'; DROP TABLE spans; --") == ["run2", "run1", "run0"]
+    assert _ids(store, order=("name",)) == ["run2", "run0", "run1"]
+    assert _ids(store, order=("-name",)) == ["run1", "run0", "run2"]
+    assert _ids(store, order=("config.lr",)) == ["run0", "run2", "run1"]
+    assert _ids(store, order=("-config.lr",)) == ["run2", "run0", "run1"]
+    assert _ids(store, order=("-metric.loss",))[0] == "run0"
+    assert _ids(store, order=("project", "-name")) == ["run0", "run2", "run1"]
+    assert _ids(store, order=("'; DROP TABLE spans; --",)) == ["run2", "run1", "run0"]
 
 
 def test_spans_by_their_ids(store):

@@ -124,14 +124,17 @@ def main(wanted: list[str]) -> int:
         try:
             runs = eventually(lambda: found if len(found := read_runs(home)) >= 39 else [], 60)
             time.sleep(15)
-            a, b = [run.id for run in runs if run.config.get("model") == "resnet50" and run.config.get("seed") == 0][:2]
+            first = [run.id for run in runs if run.config.get("model") == "resnet50" and run.config.get("seed") == 0]
+            a, b, c = first[:3]
             some = ",".join(run.id for run in runs if "batch_size" in run.config and run.name != "wide-batch")
             pages = {
                 "runs": "/?columns=config.lr,config.model",
                 "run": "/run/reference",
                 **{tab: f"/run/reference/{tab}" for tab in _TABS},
                 "failed": "/run/wide-batch",
-                "compare": f"/compare?runs={some}",
+                "compare": f"/compare?runs={some}&m=train/loss&cols=config.model&hue=config.lr&over=config.seed",
+                **{view: f"/compare?runs={some}&view={view}" for view in ("scatter", "parallel")},
+                "beside": f"/compare?runs={a},{b},{c}&view=config",
                 "explain": f"/explain?a={a}&b={b}",
             }
             with shown(home) as site:

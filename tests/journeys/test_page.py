@@ -81,6 +81,8 @@ def test_all_runs_are_listed_with_how_they_ended(site):
     page.reload()
     _row(page, "train-2").wait_for()
     assert page.get_by_label("Query").input_value() == "config.lr < 0.5"
+    page.get_by_role("button", name="Name").click()  # within the groups
+    eventually(lambda: "sort=name" in page.url and "group=config.lr" in page.url, 60)
     _ended(page, site)
 
 

@@ -80,6 +80,8 @@ def test_runs_are_filtered_sorted_and_cut(site):
     assert site.get("/api/runs?sort=-metric.loss&limit=2&offset=1")["ids"] == ["run28", "run27"]
     assert site.get("/api/runs?project=b&sort=name&limit=2")["ids"] == ["run20", "run21"]
     assert site.get("/api/runs?where=name-7")["ids"] == ["run07"]
+    assert site.get("/api/runs?group=-project&sort=start_t&limit=2")["ids"] == ["run20", "run21"]
+    assert site.get("/api/runs?group=project&limit=2")["ids"] == ["run19", "run18"]
     assert site.get("/api/runs?sort=config.nothing&limit=1")["total"] == 30
 
 

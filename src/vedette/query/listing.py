@@ -54,7 +54,7 @@ class Listing:
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._known: dict[str, Known] = {}
-        self._orders: OrderedDict[tuple[str, str, str], _Order] = OrderedDict()
+        self._orders: OrderedDict[tuple[str, str, tuple[str, ...]], _Order] = OrderedDict()
         self._columns: dict[str, tuple[float, list[tuple[str, int]]]] = {}
         self._epoch = new_id(6)
         self._seq = 0
@@ -110,11 +110,12 @@ class Listing:
             return {run for at, run in self._changes if at > int(seq)}
 
     def page(
-        self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *,
+        self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *, group: str = "",
         offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None,
     ) -> Listed:  # fmt: skip
-        """Return a page of the runs that fit; `only`: of these alone what they are like."""
-        ids = self._ids(store, where, project, sort)
+        """Return a page of the runs that fit, a `group` together; `only`: of these alone what they are like."""
+        order = tuple(_order(field) for field in (group, sort) if field)
+        ids = self._ids(store, where, project, order)
         shown = ids[offset : offset + limit]
         wanted = shown if only is None else [run for run in shown if run in only]
         views, lines = self.look(store, wanted, metric)
@@ -157,14 +158,14 @@ class Listing:
             self._columns[project] = time.monotonic(), found
         return found
 
-    def _ids(self, store: Reader, where: str, project: str, sort: str) -> list[str]:
-        key = where, project, sort
+    def _ids(self, store: Reader, where: str, project: str, order: tuple[str, ...]) -> list[str]:
+        key = where, project, order
         now = time.monotonic()
         with self._lock:
             kept, stamp, told = self._orders.get(key), self._seq, self._told
         if kept is not None and (now - kept.at < _FRESH_S if not told or kept.stamp != stamp else now - kept.at < 30):
             return kept.ids
-        query = SpanQuery(kind="run", where=_where(where, project), only=(), order=_order(sort))
+        query = SpanQuery(kind="run", where=_where(where, project), only=(), order=order)
         family = Family(store)
         ids = [row.id for row in store.spans(query) if not (row.parent or "/" in row.id) or not family.hides(row)]
         with self._lock:

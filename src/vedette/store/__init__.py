@@ -267,7 +267,7 @@ class SpanQuery(Struct, frozen=True):
     where: Where | None = None
     limit: int | None = None
     only: tuple[str, ...] | None = None  # of the attributes, these alone: a narrow read of many rows
-    order: str = ""  # by this field instead, as `Compare` knows it; -field: falling. What has none comes last
+    order: tuple[str, ...] = ()  # by these fields instead, as `Compare` knows them; -field: falling. None comes last
 
 
 class EventQuery(Struct, frozen=True):

@@ -73,14 +73,15 @@ def _column(field: str) -> tuple[str, list[Any]]:
     return "json_extract(attrs, ?)", [_path(field)]
 
 
-def to_order(order: str) -> tuple[str, list[Any]]:
+def to_order(order: tuple[str, ...]) -> tuple[str, list[Any]]:
     """Return what to order by, and the values that it binds; what has no such value comes last, numbers before text."""
-    if not order:
-        return "start_t DESC, id DESC", []
-    column, bound = _column(order.removeprefix("-"))
-    falling = " DESC" if order.startswith("-") else ""
-    # NaN is kept as a text: last, too.
-    return f"{column} IS NULL OR {column} = 'nan', {column}{falling}, start_t DESC, id DESC", [*bound, *bound, *bound]
+    parts, values = [], []
+    for field in order:
+        column, bound = _column(field.removeprefix("-"))
+        falling = " DESC" if field.startswith("-") else ""
+        parts.append(f"{column} IS NULL OR {column} = 'nan', {column}{falling}")  # NaN is kept as a text: last, too
+        values += [*bound, *bound, *bound]
+    return ", ".join([*parts, "start_t DESC", "id DESC"]), values
 
 
 def _path(field: str) -> str:

@@ -2,7 +2,7 @@
 import { ApiError, get, live, throttled, type Column, type Row, type Runs } from "./api";
 import { session } from "./session.svelte";
 
-export type View = { where: string; project: string; sort: string; columns: string };
+export type View = { where: string; project: string; sort: string; group: string; columns: string };
 
 const MOST = 200; // rows in one request
 const AHEAD = 24; // rows beyond the edges of what is seen
@@ -16,7 +16,7 @@ export class Rows {
   version = $state(0); // changes with every change of what `at` hands out
   #ids: string[] = [];
   #known = new Map<string, Row>();
-  #view: View = { where: "", project: "", sort: "-start_t", columns: "" };
+  #view: View = { where: "", project: "", sort: "-start_t", group: "", columns: "" };
   #from = 0;
   #to = 40;
   #up = false; // which way it is scrolled

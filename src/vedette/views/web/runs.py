@@ -25,7 +25,7 @@ def runs(room: Room, store: Reader, asked: Asked) -> RunsPage:
     changed = room.listing.changed(query["since"]) if query["since"] else None
     columns = [name for name in query["columns"].split(",") if name]
     found = room.listing.page(
-        store, query["where"], query["project"], query["sort"] or "-start_t",
+        store, query["where"], query["project"], query["sort"] or "-start_t", group=query["group"],
         offset=query["offset"], limit=query["limit"], metric=query["metric"], only=changed,
     )  # fmt: skip
     return RunsPage(

@@ -23,6 +23,7 @@ _LIST = {
     "where": Takes("only runs for which this holds, as `vedette ls --where`, or whose name has these words"),
     "project": Takes("only runs of this project"),
     "sort": Takes("by this column; -COLUMN: falling", default="-start_t"),
+    "group": Takes("runs that have the same in this column come together, sorted among themselves"),
     "offset": Takes("how many to pass over", "count", 0),
     "limit": Takes("how many at most", "count", 200, 0, 1000),
     "columns": Takes("also tell these, with commas between them: config.lr,metric.loss"),
