@@ -137,7 +137,7 @@ def ask_through(peer: socket.socket, *messages: wire.Message) -> wire.Message | 
 
 
 @contextlib.contextmanager
-def shipping(port: Port, far: Any, count: int = 1500, pause_s: float = 0.002) -> Iterator[None]:
+def shipping(port: Port, far: Any, count: int = 1500, pause_s: float = 0.002, patience_s: float = 40) -> Iterator[None]:
     """Have a job far away log through its own hub meanwhile; at the end, see that all of it has arrived, once."""
     environ = {**os.environ, "VEDETTE_HOME": str(far), "VEDETTE_HUB": port.connect_string}
     script = far / "job.py"
@@ -151,7 +151,9 @@ def shipping(port: Port, far: Any, count: int = 1500, pause_s: float = 0.002) ->
         eventually(lambda: ask(port.home, wire.AskHealth()).links, 20)
         yield
         assert job.wait(900) == 0
-        eventually(lambda: any(is_whole(run, count) for run in read_runs(port.home) if "count" in run.config), 40)
+        eventually(
+            lambda: any(is_whole(run, count) for run in read_runs(port.home) if "count" in run.config), patience_s
+        )
     finally:
         job.kill()
         job.communicate()

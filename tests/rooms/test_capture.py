@@ -198,10 +198,10 @@ def test_caps(repo, taken):
     assert taken(repo / "train.py", caps=Capture(max_files=3))[1].left_out["many"] == 51
 
 
-def test_fifty_thousand_files(tmp_path, taken):
+def test_far_too_many_files(tmp_path, taken):
     """A tree with far too many files is cut at the cap, with the script and sources in what is kept."""
     folder = tmp_path / "work"
-    for n in range(50):
+    for n in range(10):
         (folder / f"{n:02}").mkdir(parents=True)
         for m in range(1000):
             (folder / f"{n:02}" / f"{m}.dat").touch()
@@ -210,7 +210,7 @@ def test_fifty_thousand_files(tmp_path, taken):
 
     assert len(paths) == 200
     assert {"zz/train.py", "zz/model.py"} <= set(paths)
-    assert files.left_out == {"many": 50_002 - 200}
+    assert files.left_out == {"many": 10_002 - 200}
 
 
 def test_links_are_not_followed(repo, taken, tmp_path):
@@ -344,7 +344,7 @@ def test_a_git_that_hangs_leaves_nothing_running(tmp_path, monkeypatch):
     hanging.write_text(f"#!/bin/sh\nsleep 3600 &\necho $! > {noted}.new\nmv {noted}.new {noted}\nwait\n")
     hanging.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    monkeypatch.setattr(git, "_PATIENCE_S", 10.0)
+    monkeypatch.setattr(git, "_PATIENCE_S", 5.0)
     assert git.find(str(tmp_path)) == ""
     with contextlib.suppress(ProcessLookupError):
         fd = os.pidfd_open(int(noted.read_text()))
