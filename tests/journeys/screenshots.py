@@ -134,7 +134,7 @@ def main(wanted: list[str]) -> int:
                 "failed": "/run/wide-batch",
                 "compare": f"/compare?runs={some}&m=train/loss&cols=config.model&hue=config.lr&over=config.seed",
                 **{view: f"/compare?runs={some}&view={view}" for view in ("scatter", "parallel")},
-                "beside": f"/compare?runs={a},{b},{c}&view=config",
+                "beside": f"/compare?runs={a},{b},{c}&view=config&equal=hide",
                 "explain": f"/explain?a={a}&b={b}",
             }
             with shown(home) as site:

@@ -14,7 +14,7 @@ from vedette.query.silence import LOST
 from vedette.store import SeriesRow
 
 _MOST_VALUES = 100  # distinct ones of a property: more are no facets
-_NOT_KEYS = ("summary.", "vedette.")
+_NOT_KEYS = ("summary.", "vedette.", "code.bytes", "code.changed", "code.left_out", "code.masked")
 _NOT_COMPARED = {"removed", "name", "description", "notes", "star", "capture"}
 
 
