@@ -125,11 +125,11 @@ class Attached:
             guard.let_through(error)
             self._fail(error)
 
-    def read(self, on: bool) -> None:
-        """Leave the cursor alone while the program has a line typed."""
+    def read(self, on: bool, *, ended: bool = True) -> None:
+        """Leave the cursor alone while the program has a line typed; `ended`: the line was."""
         try:
             if not self._down and isinstance(self._screen, Tty):
-                self._screen.area.read(on)
+                self._screen.area.read(on, ended=ended)
         except Exception as error:
             guard.let_through(error)
             self._fail(error)
@@ -283,7 +283,7 @@ class Attached:
 def _same_terminal(one: TextIO, other: TextIO) -> bool:
     try:
         return one is other or (one.isatty() and os.fstat(one.fileno()).st_rdev == os.fstat(other.fileno()).st_rdev)
-    except (OSError, ValueError):
+    except Exception:  # whatever a stranger's stream raises
         return False
 
 

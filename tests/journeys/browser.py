@@ -19,6 +19,14 @@ _ARGUMENTS = (
 ).split()
 _PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "src", "vedette", "views", "web", "page", "index.html")
 PATIENCE_MS = 60_000
+HOSTILE = (  # texts that a page must not take for markup, by which `hit` would be set
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "'-window.hit=1-'",
+    "javascript:window.hit=1",
+    "</textarea><iframe srcdoc='<script>parent.hit=1</script>'>",
+)
 
 
 def why_not() -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.journeys.browser import Site, shown, why_not
+from tests.journeys.browser import HOSTILE, Site, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
@@ -415,13 +415,8 @@ def test_nothing_is_wider_than_the_window(site, width):
 
 
 _HOSTILE = (
-    "<script>window.hit=1</script>",
-    "<img src=x onerror=window.hit=1>",
-    '"><svg onload=window.hit=1>',
-    "'-window.hit=1-'",
+    *HOSTILE,
     "{@html '<img src=x onerror=window.hit=1>'}",
-    "javascript:window.hit=1",
-    "</textarea><iframe srcdoc='<script>parent.hit=1</script>'>",
     "\x1b]8;;javascript:window.hit=1\x07link\x1b]8;;\x07",
 )
 _HOSTILE_RUN = """

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.journeys.browser import shown, why_not
+from tests.journeys.browser import HOSTILE, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
@@ -47,13 +47,8 @@ for number in range(40):
 run.finish()
 """
 _HOSTILE = (
-    "<script>window.hit=1</script>",
-    "<img src=x onerror=window.hit=1>",
-    '"><svg onload=window.hit=1>',
-    "'-window.hit=1-'",
+    *HOSTILE,
     "</title></svg><script>window.hit=1</script>",
-    "javascript:window.hit=1",
-    "</textarea><iframe srcdoc='<script>parent.hit=1</script>'>",
     "]]><script>window.hit=1</script>",
 )
 _HOSTILE_RUNS = """

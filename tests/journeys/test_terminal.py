@@ -217,6 +217,35 @@ def test_asked_in_the_terminal(tty, script):
     assert "good bye" in shown
 
 
+def test_a_prompt_that_is_broken_off(tty, script):
+    """Ctrl-C at `input()` leaves what was asked and typed; a stream that knows nothing of terminals harms nobody."""
+    screen = tty()
+    screen.run(
+        script("""
+        bar("a", 100, "epoch 1")
+        try:
+            input("go on? ")
+        except KeyboardInterrupt:
+            print(" no")
+        class Mute:
+            def write(self, text): pass
+            def flush(self): pass
+        was, sys.stdout = sys.stdout, Mute()
+        answer = input("unseen ")
+        sys.stdout = was
+        print("it was", answer)
+    """)
+    )
+    screen.wait_for("go on?")
+    screen.type("perhaps")
+    time.sleep(0.5)  # a bar would have been drawn over it by now
+    screen.type("C-c")
+    screen.wait_for("go on? perhaps^C no")
+    screen.type("fine", "Enter")
+    assert "go on? perhaps^C no" in screen.wait_for("it was fine")
+    screen.wait_for("brisk-otter-417 done")
+
+
 def test_watching_in_a_terminal(tty, script, step, home):
     """`vedette watch` shows lines, bars, the run's state, and answers; a kill of the run is named in the last line."""
     running, watching = tty(VEDETTE_CONSOLE_MODE="off"), tty(70, 25)

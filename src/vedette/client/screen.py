@@ -32,8 +32,8 @@ class Console(Protocol):
     def go_on(self, text: str) -> None:
         """Put everything back behind a text that was printed."""
 
-    def read(self, on: bool) -> None:
-        """Leave the cursor alone while the program has a line typed."""
+    def read(self, on: bool, *, ended: bool = True) -> None:
+        """Leave the cursor alone while the program has a line typed; `ended`: the line was."""
 
     def close(self, name: str, state: str, cause: str) -> str:
         """Go away, within 2 s; return the last line to be shown."""
@@ -198,10 +198,13 @@ def _wrap_input() -> None:
         if console is None or console.lock_for(sys.stdout) is None or not _is_terminal(sys.stdin):
             return original(*args)
         console.read(True)
+        ended = False
         try:
-            return original(*args)
+            typed = original(*args)
+            ended = True
+            return typed
         finally:
-            console.read(False)
+            console.read(False, ended=ended)
 
     builtins.input = input
     _put.append((builtins, "input", input, original))

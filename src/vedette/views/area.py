@@ -94,10 +94,14 @@ class Area:
         if self._rows or self._held:
             self._print()
 
-    def read(self, on: bool) -> None:
-        """Leave the cursor alone while the program has a line typed; lines that come in between begin anew."""
+    def read(self, on: bool, *, ended: bool = True) -> None:
+        """Leave the cursor alone while the program has a line typed; lines that come in between begin anew.
+
+        `ended`: the line was; Ctrl-C and Ctrl-D leave it open.
+        """
         with self.lock:
-            self._reading = self._open_line = on
+            self._reading = on
+            self._open_line = on or not ended
             self._print(hide=on)
 
     def close(self) -> None:
