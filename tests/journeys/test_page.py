@@ -291,12 +291,17 @@ def test_brushing_selects_the_lines_of_that_moment(site):
     """Dragging over the axis of time shows the lines of that part, and the address holds it."""
     page = site.open("/run/train-1")
     plot = page.get_by_role("img", name="Metrics over time").locator(".u-over")
-    box = eventually(plot.bounding_box, 30)  # it is made anew when more of the run has come
-    page.mouse.move(box["x"] + 2, box["y"] + 20)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=4)
-    page.mouse.up()
-    page.wait_for_url(re.compile("from=.*to="))
+
+    def brushed():  # the plot moves, and is made anew, while more of the run comes
+        if box := plot.bounding_box():
+            page.mouse.move(box["x"] + 2, box["y"] + 20)
+            page.mouse.down()
+            page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20, steps=4)
+            page.mouse.up()
+            page.wait_for_timeout(300)
+        return re.search("from=.*to=", page.url)
+
+    eventually(brushed, 60)
     page.get_by_role("button", name="clear").wait_for()
     page.get_by_text("step 50 is done").wait_for()
     page.keyboard.press("Escape")
