@@ -35,7 +35,7 @@ def watch(seconds: int) -> Cost:
     with pair(hub=True) as (far, receiver), hub_of(far) as sender:
         witness = Witness(_FIRST + _PROCESSES)
         each = ORIGINS // _PROCESSES
-        speakers = [_fork(witness, _FIRST + n, range(n * each, (n + 1) * each), far) for n in range(_PROCESSES)]
+        readers = [_fork(witness, _FIRST + n, range(n * each, (n + 1) * each), far) for n in range(_PROCESSES)]
         try:
             time.sleep(_SETTLE_S)
             hubs = (receiver.pid, sender)
@@ -45,7 +45,7 @@ def watch(seconds: int) -> Cost:
             shares = [(cpu_s(pid) - cpu) / took_s for pid, cpu in zip(hubs, before, strict=True)]
         finally:
             witness[_STOP] = 1
-            for pid in speakers:
+            for pid in readers:
                 os.waitpid(pid, 0)
         rounds = [witness[_FIRST + n] for n in range(_PROCESSES)]
         kept, wrong = _settle(receiver.home, [rounds[n // each] for n in range(ORIGINS)])

@@ -10,7 +10,7 @@ from bench.place import fresh_home
 from bench.report import Part
 from vedette.client.current import init
 from vedette.home import Home
-from vedette.hub.keeper import Keeper
+from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 

@@ -11,7 +11,7 @@ from bench.spread import quartiles
 from vedette.client.current import init
 from vedette.client.run import Run
 from vedette.home import Home
-from vedette.hub.keeper import Keeper
+from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 

@@ -15,8 +15,8 @@ from bench.spread import Spread, quartiles, ratios
 from vedette import app, wire
 from vedette.client.current import init
 from vedette.home import Home
-from vedette.hub.keeper import Keeper
-from vedette.hub.sweeper import Sweeper
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.sweeper import Sweeper
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.settings import Keep, Settings
 from vedette.store import Batch, Columns, SpanQuery

@@ -12,9 +12,9 @@ import numpy as np
 import psutil
 
 from bench.report import Part
-from vedette.sampler import find, known
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 from vedette.sources import process
+from vedette.sources.sampler import find, known
 
 _JOB = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "rooms", "tree_job.py")
 _KINDS = ("own", "threads", "short", "long", "nested", "zombies", "orphans", "root")
@@ -48,7 +48,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
 
 
 def _judge_cost(part: Part, pid: int, looks: int) -> None:
-    found, _ = find(known(), Place(pid))
+    found, _ = find(known(), Target(pid))
     costs = {name: 1e3 * _cost(sensor.look, looks) for name, sensor in found.items()}
     part.most("a look at one process, all of its numbers", costs["process"], 1.0, f"{costs['process']:.2f} ms", " ms")
     for name, cost in costs.items():
@@ -83,7 +83,7 @@ def _off(kind: str, seconds: float, every_s: float) -> float:
     argv = [sys.executable, _JOB, kind, str(seconds), str(mouth)]
     with subprocess.Popen(argv, stdin=-1, pass_fds=[mouth], start_new_session=True) as job:
         os.close(mouth)
-        sensor = process.sensor(Place(job.pid))
+        sensor = process.sensor(Target(job.pid))
         sensor.look()
         job.stdin.write(b"x")
         job.stdin.flush()

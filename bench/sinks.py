@@ -15,7 +15,7 @@ from bench.spread import quartiles
 from vedette import sinks
 from vedette.kernel import host_span
 from vedette.model import Sample
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 
 _PUTS = 200
 _NAMES = [f"number_{i}" for i in range(15)]

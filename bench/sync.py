@@ -12,8 +12,8 @@ from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import quartiles
 from vedette.home import Home
-from vedette.hub.keeper import Keeper
-from vedette.hub.takein import TakeIn
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.takein import TakeIn
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.query.table import write_parquet
 from vedette.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 from vedette.kernel import host_span
 from vedette.model import Sample
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 
 METRICS = {
     "cpu_s": Metric("counter", "CPU time of the process and its children"),

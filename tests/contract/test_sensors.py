@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import SENSORS
 
 UNITS = r".*(_s|_bytes|_percent|_w|_j|_c|_per_s|_1|_5|_15)|processes|threads|open_files|(forced_)?switches"
 
 
-def made(name, place):
-    return importlib.import_module(SENSORS[name]).sensor(place)
+def made(name, target):
+    return importlib.import_module(SENSORS[name]).sensor(target)
 
 
 @pytest.fixture(params=SENSORS)
@@ -24,7 +24,7 @@ def name(request):
 
 def test_its_life(name):
     """On this machine it is looked at again and again, and closed twice without harm; or it says why it is absent."""
-    sensor = made(name, Place(os.getpid()))
+    sensor = made(name, Target(os.getpid()))
     if isinstance(sensor, Absent):
         assert sensor.why
         assert "\n" not in sensor.why
@@ -41,7 +41,7 @@ def test_its_life(name):
 
 def test_its_names(name):
     """A name ends in its unit, or counts things; what it means is said."""
-    sensor = made(name, Place(os.getpid()))
+    sensor = made(name, Target(os.getpid()))
     if isinstance(sensor, Absent):
         pytest.skip(sensor.why)
     for own, metric in sensor.metrics.items():
@@ -54,7 +54,7 @@ def test_its_names(name):
 def test_a_machine_that_shows_nothing(name, tmp_path, monkeypatch):
     """Below an empty /proc and /sys it is absent or sees nothing of it, and does not raise."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    sensor = made(name, Place(os.getpid(), str(tmp_path), str(tmp_path)))
+    sensor = made(name, Target(os.getpid(), str(tmp_path), str(tmp_path)))
     if not isinstance(sensor, Absent):
         sensor.look()
         sensor.look()
@@ -63,7 +63,7 @@ def test_a_machine_that_shows_nothing(name, tmp_path, monkeypatch):
 
 def test_a_process_that_is_not_there(name):
     """Of a process that has gone it tells what it can, and does not raise."""
-    sensor = made(name, Place(1 << 22))
+    sensor = made(name, Target(1 << 22))
     if not isinstance(sensor, Absent):
         sensor.look()
         sensor.look()

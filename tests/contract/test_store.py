@@ -747,7 +747,7 @@ def test_pieces_are_the_points(store):
     store.keep([samples([True, 3.5], name="odd", first=20_010)])
     for row in store.series():
         whole = store.points([row.id])[row.id]
-        pieces = list(store.pieces(row.id))
+        pieces = list(store.stretches(row.id))
         for column in ("step", "t", "value"):
             joined = [value for piece in pieces for value in getattr(piece, column).tolist()]
             assert joined == getattr(whole, column).tolist()

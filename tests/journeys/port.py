@@ -19,7 +19,7 @@ from tests.journeys.test_relay import JOB, VEDETTE, is_whole
 from vedette import wire
 from vedette.app import ask
 from vedette.home import Home
-from vedette.hub import address
+from vedette.hub.peers import address
 
 # What one may say who has been let in, and what one who has introduced itself.
 FROM_OTHERS = (

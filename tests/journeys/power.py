@@ -46,11 +46,11 @@ for number in range({_MOST}):
 _HASTY_HUB = """
 import sys
 from vedette.cli import main
-from vedette.hub.keeper import Keeper
+from vedette.hub.turn.keeper import Keeper
 def flush(self):
     self._unsynced = False
-    for speaker in self.speakers.values():
-        speaker.free()
+    for reader in self.readers.values():
+        reader.free()
 Keeper.flush = flush
 sys.exit(main(["hub", "--quiet"]))
 """

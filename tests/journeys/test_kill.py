@@ -15,8 +15,8 @@ import vedette
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.client import run as client_run
-from vedette.hub.keeper import Keeper
-from vedette.hub.speaker import Speaker
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore, open_reader
 
@@ -170,7 +170,7 @@ def test_a_faulty_hub_is_caught(home, fault, monkeypatch):
         forget = lambda batches, *more: keep([structs.replace(b, place=0) for b in batches], *more)  # noqa: E731
         monkeypatch.setattr(keeper.store, "keep", forget)
     elif fault == "free before commit":
-        monkeypatch.setattr(Speaker, "free", _free_all_samples)
+        monkeypatch.setattr(SpoolReader, "free", _free_all_samples)
     for step in range(3000):
         run.log({"x": 1.0}, step=step)
     keeper.turn(seal={""} if fault == "mark apart from data" else None)
@@ -184,10 +184,10 @@ def test_a_faulty_hub_is_caught(home, fault, monkeypatch):
     assert (count == 3000) == (fault == "none")
 
 
-def _free_all_samples(speaker):
-    for name in os.listdir(speaker.directory):
+def _free_all_samples(reader):
+    for name in os.listdir(reader.directory):
         if name.startswith("s."):
-            os.unlink(os.path.join(speaker.directory, name))
+            os.unlink(os.path.join(reader.directory, name))
 
 
 def test_a_slow_program_is_not_taken_for_dead_by_a_new_hub(home, start):

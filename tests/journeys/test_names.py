@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.home import Home
-from vedette.hub import address
+from vedette.hub.peers import address
 
 JOB = "import vedette\nrun = vedette.init(name='elsewhere')\nfor step in range(100): run.log({'x': step}, step=step)"
 

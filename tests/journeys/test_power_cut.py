@@ -11,7 +11,7 @@ import pytest
 from tests.journeys.conftest import eventually
 from tests.journeys.disk import Disk, cuttable_disk, why_not
 from tests.journeys.power import Finding, judge, read_after, writing
-from vedette.hub.keeper import Keeper
+from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Hub, Settings
 from vedette.store import SpanQuery
 from vedette.store.sqlite import SqliteStore

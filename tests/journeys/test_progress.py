@@ -14,8 +14,8 @@ from tests.journeys.test_relay import VEDETTE, connect_string, listen, runs
 from vedette import wire
 from vedette.app import ask, follow
 from vedette.home import Home
-from vedette.hub.gauges import Gauges
-from vedette.hub.keeper import Keeper
+from vedette.hub.processes.progress import Gauges
+from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 
@@ -108,9 +108,9 @@ def test_the_word_on_the_dead_is_safe_before_their_spool_goes(home, start, tmp_p
 def test_a_hub_that_does_not_look_before_it_buries_is_caught(home, start, tmp_path, monkeypatch):
     """The check above fails for a hub that believes that it has heard all there is."""
 
-    def blind(_gauges, speakers, _now, **_how):
-        for speaker in speakers.values():
-            speaker.gauged = True
+    def blind(_gauges, readers, _now, **_how):
+        for reader in readers.values():
+            reader.gauged = True
 
     monkeypatch.setattr(Gauges, "look", blind)
     _, lost = _bury(home, start, tmp_path, monkeypatch)

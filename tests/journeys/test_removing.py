@@ -15,7 +15,7 @@ from vedette import wire
 from vedette.app import ask
 from vedette.errors import HubError
 from vedette.home import Home
-from vedette.hub.sweeper import Sweeper
+from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Keep
 from vedette.store import EventQuery
 from vedette.store.sqlite import SqliteStore, open_reader

@@ -58,7 +58,7 @@ def meters(home):
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"vedette.hub.meter" in words and home.asked.encode() in words:
+        if b"vedette.hub.processes.meter" in words and home.asked.encode() in words:
             found.append(int(pid))
     return found
 

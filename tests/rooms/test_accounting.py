@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.rooms import tree_job
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 from vedette.sources import process
 from vedette.sources.process import ledger
 
@@ -23,7 +23,7 @@ def watch(kind, every_s, seconds=SECONDS):
     command = [sys.executable, tree_job.__file__, kind, str(seconds), str(mouth)]
     with subprocess.Popen(command, stdin=-1, pass_fds=[mouth], start_new_session=True) as job:
         os.close(mouth)
-        sensor = process.sensor(Place(job.pid))
+        sensor = process.sensor(Target(job.pid))
         counts, heard = [sensor.look()[0].values["cpu_s"]], b""
         job.stdin.write(b"x")
         job.stdin.flush()

@@ -8,8 +8,8 @@ import pytest
 
 from vedette.errors import SettingError
 from vedette.home import Home
-from vedette.hub import address
-from vedette.hub.address import Address, parse
+from vedette.hub.peers import address
+from vedette.hub.peers.address import Address, parse
 
 FINGERPRINT = "ab" * 32
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vedette.errors import NotFoundError, VedetteError, VersionError
-from vedette.hub.keeper import Keeper
-from vedette.hub.takein import SCRATCH, TakeIn
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.takein import SCRATCH, TakeIn
 from vedette.model import Event, Span
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery, archive, chunks

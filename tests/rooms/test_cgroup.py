@@ -2,7 +2,7 @@
 
 import pytest
 
-from vedette import cgroup
+from vedette.sensing import cgroup
 
 V2 = "30 25 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = (

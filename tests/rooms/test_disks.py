@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import disks
 
 
@@ -18,7 +18,7 @@ def say(root, *lines):
 
 
 def watch(root):
-    return disks.sensor(Place(1, str(root), str(root / "sys")))
+    return disks.sensor(Target(1, str(root), str(root / "sys")))
 
 
 def told(watching):
@@ -107,6 +107,6 @@ def test_numbers_too_large_to_keep(tmp_path):
 
 def test_the_real_ones():
     """The file of this machine is understood."""
-    watching = disks.sensor(Place(os.getpid()))
+    watching = disks.sensor(Target(os.getpid()))
     if not isinstance(watching, Absent):
         assert all(set(values) <= set(watching.metrics) for values in told(watching).values())

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vedette.energy import Energy
+from vedette.sensing.energy import Energy
 
 UNEVEN = (0.0, 0.5, 3.0, 3.2, 7.0)  # seconds at which somebody looks
 

@@ -211,7 +211,7 @@ def whole(kind, line):
 
 def test_what_a_broken_appender_leaves(monkeypatch):
     """The check of a full disk finds an appender that does not cut off what was torn."""
-    from vedette.appender import Appender
+    from vedette.sinks.appender import Appender
 
     monkeypatch.setattr(Appender, "_cut", lambda *_: None)
     with pytest.raises((AssertionError, ValueError)):

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.gauges import FILE, Gauges, Reading, _Mapped, read
-from vedette.hub import gauges as hub_gauges
-from vedette.hub.parcels import read_fact
-from vedette.hub.speaker import Speaker
+from vedette.hub.peers.parcels import read_fact
+from vedette.hub.processes import progress as hub_gauges
+from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Origin, Span
 from vedette.spool import Spool
 from vedette.store import Mark
@@ -164,14 +164,14 @@ def test_what_is_no_file_of_ours(tmp_path):
 
 
 class Listener:
-    """A speaker with gauges, and a hub that looks at them."""
+    """A reader with gauges, and a hub that looks at them."""
 
     def __init__(self, root) -> None:
         origin = Origin("one", "h", "b", 1, 1, "r", "r/1/one")
         self.spool = Spool(str(root), lambda: origin, 1 << 20, 1.0)
         self.spool.facts.append(frame(encode(Span("r/p", 1, kind="progress", add=0.0))))
-        self.speaker = Speaker(self.spool.directory, Mark(), Mark())
-        self.speaker.read_facts()
+        self.reader = SpoolReader(self.spool.directory, Mark(), Mark())
+        self.reader.read_facts()
         self.said: list[Fact] = []
         self.fails = False
         self.hub = hub_gauges.Gauges(self.say)
@@ -184,7 +184,7 @@ class Listener:
 
     def look(self, now, **how):
         self.said.clear()
-        self.hub.look({"one": self.speaker}, now, **how)
+        self.hub.look({"one": self.reader}, now, **how)
         return [(fact.id, fact.add) for fact in self.said]
 
 
@@ -193,7 +193,7 @@ def listener(tmp_path):
     made = Listener(tmp_path)
     with closing(made.spool):
         yield made
-    made.speaker.shut()
+    made.reader.shut()
 
 
 def test_the_hub_says_what_has_changed(listener):
@@ -251,14 +251,14 @@ def test_the_dead_are_heard_out_before_they_are_buried(listener):
     slot.numbers[slot.place + 1] = 3.0
     assert listener.look(10.0) == [("r/p", 3.0)]
     slot.numbers[slot.place + 1] = 4.0
-    listener.speaker.gone = True
+    listener.reader.gone = True
     listener.fails = True
     assert listener.look(10.1) == []
-    assert not listener.speaker.gauged
+    assert not listener.reader.gauged
 
     listener.fails = False
     assert listener.look(10.15) == [("r/p", 4.0)]
-    assert listener.speaker.gauged
+    assert listener.reader.gauged
 
 
 def test_only_a_hub_speaks_of_the_progress_of_others():

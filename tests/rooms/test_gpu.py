@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rooms.proc_tree import ProcTree
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 from vedette.sources.gpu import descendants
 
 SOURCE = Path(__file__).parent / "cases" / "nvml" / "driver.c"
@@ -27,10 +27,10 @@ print(json.dumps([first, gpus.look()]))
 
 SENSE = """
 import ctypes, json, os, subprocess, sys, time
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import gpu
 gpu._PATIENCE_S = 30  # however busy this machine is
-sensor = gpu.sensor(Place(os.getpid()))
+sensor = gpu.sensor(Target(os.getpid()))
 if not isinstance(sensor, Absent):
     driver = ctypes.CDLL("libnvidia-ml.so.1")
 def told(scope="host", among=None):
@@ -227,4 +227,4 @@ def test_who_descends_from_the_watched_process(tmp_path):
     os.makedirs(tmp_path / "60")
     (tmp_path / "60" / "stat").write_text("60 (x) S 60 0")  # its own parent
 
-    assert descendants([10, 20, 30, 40, 50, 60, 70, 0], Place(10, str(tmp_path))) == [10, 20, 30]
+    assert descendants([10, 20, 30, 40, 50, 60, 70, 0], Target(10, str(tmp_path))) == [10, 20, 30]

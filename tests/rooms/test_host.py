@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import host
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -34,7 +34,7 @@ def machine(tmp_path):
 
 
 def watch(machine):
-    return host.sensor(Place(1, str(machine.root)))
+    return host.sensor(Target(1, str(machine.root)))
 
 
 def test_what_stands_and_what_was_done(machine, monkeypatch):
@@ -92,7 +92,7 @@ def test_files_that_make_no_sense(machine, text):
 
 def test_without_proc_psutil_tells():
     """Where there is no /proc the same is known by psutil."""
-    here, there = (host.sensor(Place(1, proc)) for proc in ("/proc", "/nowhere"))
+    here, there = (host.sensor(Target(1, proc)) for proc in ("/proc", "/nowhere"))
     for one in (here, there):
         assert not isinstance(one, Absent)
         one.look()

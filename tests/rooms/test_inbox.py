@@ -9,9 +9,9 @@ import pytest
 
 from tests.rooms.conftest import small_disk
 from vedette import wire
-from vedette.hub import inbox as inboxes
-from vedette.hub import parcels
-from vedette.hub.inbox import Inbox, Mail
+from vedette.hub.peers import inbox as inboxes
+from vedette.hub.peers import parcels
+from vedette.hub.peers.inbox import Inbox, Mail
 from vedette.model import LANE_SAMPLES, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings

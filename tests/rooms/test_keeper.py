@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vedette import segment
-from vedette.hub.keeper import Keeper
+from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
 

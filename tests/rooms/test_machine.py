@@ -3,7 +3,7 @@
 import os
 
 from tests.rooms.proc_tree import ProcTree
-from vedette.hub.machine import Machine
+from vedette.hub.processes.machine import Machine
 
 
 def names(machine, t=0):

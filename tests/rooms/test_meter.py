@@ -6,8 +6,8 @@ import pytest
 
 from tests.rooms.proc_tree import ProcTree
 from vedette import wire
-from vedette.hub import meter as meters
-from vedette.hub.meter import Leave, Measure, Meter
+from vedette.hub.processes import meter as meters
+from vedette.hub.processes.meter import Leave, Measure, Meter
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Span
 from vedette.segment import origin_of
 from vedette.sources.gpu import Gpu

@@ -4,7 +4,7 @@ import pytest
 
 from vedette.model import Sample
 from vedette.monitor.record import Record
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 
 METRICS = {"cpu_s": Metric("counter", ""), "cpu_percent": Metric("gauge", "")}
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from vedette import sampler
 from vedette.monitor.outlets import Outlet
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.rounds import Rounds
-from vedette.sampler import Grid
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.schedule import Grid
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
+from vedette.sources import sampler
 
 
 class Steady:
@@ -58,9 +58,9 @@ def rounds(monkeypatch):
     said = []
 
     def make(sensors, *sinks, interval_s=0.001):
-        monkeypatch.setattr(sampler, "find", lambda _names, _place: (sensors, {}))
+        monkeypatch.setattr(sampler, "find", lambda _names, _target: (sensors, {}))
         outlets = [Outlet(f"sink {n}", sink) for n, sink in enumerate(sinks)]
-        return Rounds(Plan(interval_s=interval_s), Place(1), Record(100), said.append, outlets)
+        return Rounds(Plan(interval_s=interval_s), Target(1), Record(100), said.append, outlets)
 
     make.said = said
     return make
@@ -154,7 +154,7 @@ def test_the_grid_stands_rounding(interval_s):
 
 def test_finding_sensors():
     """What is absent says why; what cannot be imported, or raises, is absent too."""
-    found, absent = sampler.find(["process", "nonsense"], Place(1))
+    found, absent = sampler.find(["process", "nonsense"], Target(1))
 
     assert list(found) == ["process"]
     assert list(absent) == ["nonsense"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import network
 
 HEAD = "Inter-|   Receive  |  Transmit\n face |bytes packets |bytes packets\n"
@@ -24,7 +24,7 @@ def say(root, *lines, pid=""):
 
 
 def watch(root, pid=7):
-    return network.sensor(Place(pid, str(root)))
+    return network.sensor(Target(pid, str(root)))
 
 
 def told(watching):
@@ -101,7 +101,7 @@ def test_files_that_make_no_sense(tmp_path, text):
 @pytest.mark.parametrize("proc", ["/proc", "/nowhere"], ids=["by /proc", "by psutil"])
 def test_real_bytes(proc):
     """What goes through the loopback is counted, at least as much as was sent."""
-    watching = network.sensor(Place(os.getpid(), proc))
+    watching = network.sensor(Target(os.getpid(), proc))
     before = told(watching)
     if "lo" not in before:
         pytest.skip("there is no loopback here")
@@ -129,7 +129,7 @@ def test_a_real_namespace():
     with child:
         if not child.stdout.readline():
             pytest.skip("no namespace may be made here")
-        watching = network.sensor(Place(child.pid))
+        watching = network.sensor(Target(child.pid))
         assert not isinstance(watching, Absent)
         assert {one.tags.get("namespace", "") for one in watching.look()} == {"", "own"}
         child.kill()

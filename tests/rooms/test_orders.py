@@ -9,7 +9,7 @@ import pytest
 
 from vedette import kernel
 from vedette.hub.liveness import Watch
-from vedette.hub.orders import Orders
+from vedette.hub.turn.orders import Orders
 from vedette.model import Command, Origin
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"

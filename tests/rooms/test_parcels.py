@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.hub import parcels
+from vedette.hub.peers import parcels
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Block, Columns, chunks
 

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from tests.rooms.sys_tree import SysTree
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import SENSORS, power
 from vedette.sources.power import battery, rails, rapl
 
@@ -24,7 +24,7 @@ def tree(tmp_path, monkeypatch):
 
 
 def place(tree):
-    return Place(os.getpid(), "/proc", tree.root)
+    return Target(os.getpid(), "/proc", tree.root)
 
 
 class Clock:
@@ -376,7 +376,7 @@ def test_everything_broken(tree):
             found.look()
             found.close()
     for root in (__file__, "/nowhere", "a\0b", ""):
-        assert isinstance(power.sensor(Place(1, "/proc", root)), Absent)
+        assert isinstance(power.sensor(Target(1, "/proc", root)), Absent)
 
 
 def test_no_descriptor_is_left_open(tree):

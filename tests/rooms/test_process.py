@@ -11,7 +11,7 @@ import pytest
 
 from tests.rooms.proc_tree import ProcTree
 from vedette import kernel
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources.process import look, rarely, rates, sensor, snapshot
 
 
@@ -132,7 +132,7 @@ def test_psutil_sees_the_same():
 
 def watched(tree, pid=10, **told):
     """Return the sensor of a made-up tree."""
-    return sensor(Place(pid, tree.root, tree.root + "/sys", **told))
+    return sensor(Target(pid, tree.root, tree.root + "/sys", **told))
 
 
 def look_at(watching):
@@ -272,7 +272,7 @@ def test_a_file_that_may_not_be_read(tree):
 
 def test_what_is_dear_is_read_rarely(monkeypatch):
     """Open files, shares of memory and switches come with the first look, are then left out, and come again."""
-    watching = sensor(Place(os.getpid()))
+    watching = sensor(Target(os.getpid()))
     dear = {"open_files", "switches", "forced_switches", "memory_pss_bytes"}
     first = look_at(watching)
     assert dear <= set(first)
@@ -311,7 +311,7 @@ def test_no_such_process(tree):
     """It is absent, with a reason; by psutil too."""
     tree.add(10)
     assert watched(tree, 99) == Absent("there is no process 99")
-    assert sensor(Place(1 << 22, "/nowhere")) == Absent(f"there is no process {1 << 22}")
+    assert sensor(Target(1 << 22, "/nowhere")) == Absent(f"there is no process {1 << 22}")
 
 
 def test_quota_and_limit_of_a_cgroup(tree, tmp_path, monkeypatch):
@@ -364,7 +364,7 @@ def test_without_proc_psutil_tells():
     """Where there is no /proc the same is known by psutil: the tree, its CPU time, who has ended."""
     code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ninput()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=-1) as child:
-        watching = sensor(Place(child.pid, "/nowhere"))
+        watching = sensor(Target(child.pid, "/nowhere"))
         first = look_at(watching)
         while look_at(watching)["cpu_s"] < 0.3:
             time.sleep(0.05)
@@ -393,7 +393,7 @@ def test_a_real_process_that_writes():
         tempfile.NamedTemporaryFile(dir=".") as file,
         subprocess.Popen([sys.executable, "-c", code, file.name], stdin=-1, stdout=-1) as child,
     ):
-        watching = sensor(Place(child.pid))
+        watching = sensor(Target(child.pid))
         before = look_at(watching)
         child.stdin.write(b"\n")
         child.stdin.flush()

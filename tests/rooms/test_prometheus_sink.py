@@ -21,10 +21,10 @@ from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
 from vedette import sinks
 from vedette.errors import SettingError
-from vedette.hub.address import _make_certificate
+from vedette.hub.peers.address import _make_certificate
 from vedette.model import Sample
 from vedette.monitor import Monitor
-from vedette.sensor import flat_values
+from vedette.sensing.sensor import flat_values
 from vedette.sinks import prometheus
 from vedette.sinks.prometheus import Config
 

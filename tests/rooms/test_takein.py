@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from vedette.errors import VedetteError
-from vedette.hub.keeper import Keeper
-from vedette.hub.takein import TakeIn
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.takein import TakeIn
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery
 from vedette.store.sqlite import SqliteStore

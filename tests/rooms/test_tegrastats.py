@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.rooms.sys_tree import SysTree
-from vedette.sensor import Absent, Place
+from vedette.sensing.sensor import Absent, Target
 from vedette.sources import power
 from vedette.sources.power import tegrastats
 from vedette.sources.power.board import groups
@@ -75,7 +75,7 @@ def test_a_running_program(program, tmp_path):
     """Its newest line is what is seen, energy grows with each, and closing ends it without a zombie."""
     put, begun = program
     put(STUBBORN)
-    sensor = power.sensor(Place(os.getpid(), "/proc", str(tmp_path)))
+    sensor = power.sensor(Target(os.getpid(), "/proc", str(tmp_path)))
     assert wait(lambda: look(sensor).get("=in", {}).get("energy_j", 0) > 0)
     found = look(sensor)
     assert {name: values["power_w"] for name, values in found.items()} == {
@@ -93,7 +93,7 @@ def test_where_sys_tells_no_program_is_started(program, tmp_path):
     put, _ = program
     put(STUBBORN)
     SysTree(tmp_path / "sys").monitor((("VDD_IN", 5000, 1200),))
-    sensor = power.sensor(Place(os.getpid(), "/proc", str(tmp_path / "sys")))
+    sensor = power.sensor(Target(os.getpid(), "/proc", str(tmp_path / "sys")))
     sensor.close()
 
     assert list(sensor.parts) == ["ina3221"]
@@ -108,7 +108,7 @@ def test_a_program_that_is_no_use(program, script):
     """One that ends, says nothing, or says anything else: nothing is seen, no look waits, no zombie is left."""
     put, begun = program
     put(script)
-    sensor = tegrastats.sensor(Place(os.getpid()))
+    sensor = tegrastats.sensor(Target(os.getpid()))
     pid = begun()
     assert [sensor.look() for _ in range(100)] == [[]] * 100
     sensor.close()
@@ -121,7 +121,7 @@ def test_a_program_that_cannot_be_run(program, tmp_path, content):
     """What cannot be executed is tried, and is no error."""
     (tmp_path / "bin" / "tegrastats").write_bytes(content)
     (tmp_path / "bin" / "tegrastats").chmod(0o755)
-    sensor = tegrastats.sensor(Place(os.getpid()))
+    sensor = tegrastats.sensor(Target(os.getpid()))
 
     assert sensor.look() == []
     sensor.close()
@@ -131,7 +131,7 @@ def test_no_program(monkeypatch, tmp_path):
     """Without the program the sensor is absent."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert tegrastats.sensor(Place(os.getpid())) == Absent("no tegrastats on PATH")
+    assert tegrastats.sensor(Target(os.getpid())) == Absent("no tegrastats on PATH")
 
 
 def test_it_outlives_the_thread_that_asked_for_it(program):
@@ -139,7 +139,7 @@ def test_it_outlives_the_thread_that_asked_for_it(program):
     put, begun = program
     put(STUBBORN)
     found = []
-    thread = threading.Thread(target=lambda: found.append(tegrastats.sensor(Place(os.getpid()))))
+    thread = threading.Thread(target=lambda: found.append(tegrastats.sensor(Target(os.getpid()))))
     thread.start()
     thread.join()
     pid = begun()
@@ -155,7 +155,7 @@ def test_a_fork(program, first):
     """A forked child that closes what it has inherited leaves the program to its parent, and does not keep it alive."""
     put, begun = program
     put(STUBBORN)
-    sensor = tegrastats.sensor(Place(os.getpid()))
+    sensor = tegrastats.sensor(Target(os.getpid()))
     pid = begun()
     ear, voice = os.pipe()
     child = os.fork()
@@ -181,10 +181,10 @@ def test_a_fork(program, first):
 
 WATCHER = """
 import os, sys, time
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 from vedette.sources.power import tegrastats
 {change}
-sensor = tegrastats.sensor(Place(os.getpid()))
+sensor = tegrastats.sensor(Target(os.getpid()))
 while not sensor.look():
     time.sleep(0.01)
 if os.fork() == 0:  # a worker that has inherited the pipe, and lives on

@@ -43,7 +43,7 @@ def back(make, store, tmp_path):
             **{"config.lr": number / 10, "config.opt.name": "sgd", "tag.best": True},
         )  # fmt: skip
         make.points(f"run{number:02d}", "loss", [1.0, float(number)])
-    return web.Back(_path(store), blobs)
+    return web.HomeAccess(_path(store), blobs)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_the_code_of_a_run(make, store, tmp_path):
         (tmp_path / name).write_bytes(data)
         blobs[digest] = str(tmp_path / name)
         make.facts("r", Blob("r", BORN, name, digest, len(data), ""))
-    with web.site(web.Back(_path(store), blobs)) as site:
+    with web.site(web.HomeAccess(_path(store), blobs)) as site:
         code = site.get("/api/runs/r/code")
     assert code["manifest"][0]["path"] == "train.py"
     assert code["git"] == {"commit": "abc", "dirty": True}
@@ -246,7 +246,7 @@ def test_what_users_wrote_is_never_markup(make, store):
         make.run(run, text, "failed", project=text, cause=text, notes=text, description=text, **{"config.a": text})
         make.events(run, text)
         make.points(run, text, [1.0])
-    with web.site(web.Back(_path(store))) as site:
+    with web.site(web.HomeAccess(_path(store))) as site:
         for path in (
             "/api/runs",
             "/api/about",

@@ -11,16 +11,16 @@ from tests.rooms import web
 from vedette.errors import SettingError
 from vedette.views.web import server, share
 from vedette.views.web.pages import Pages
-from vedette.views.web.room import Room
 from vedette.views.web.serve import check_bind
 from vedette.views.web.server import ROUTES, Inside
+from vedette.views.web.state import AppState
 
 
 @pytest.fixture
 def back(make, store):
     make.run("r1", "first", project="p")
     make.points("r1", "loss", [1.0, 2.0])
-    return web.Back(store.connection.execute("PRAGMA database_list").fetchone()[2])
+    return web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_every_route_without_a_token_is_refused(site):
 
 def test_the_walk_finds_an_app_without_a_guard(back):
     """The walk above is not blind: routes that are served without the guard are caught, each of them."""
-    room = Room(back, web.TOKEN)
+    room = AppState(back, web.TOKEN)
     room.described = {}
     inside = Inside(room, Pages())
 

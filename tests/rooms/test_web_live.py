@@ -10,8 +10,8 @@ from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND
 from vedette.query.listing import Listing
 from vedette.views.web.live import Live
-from vedette.views.web.room import Room
 from vedette.views.web.server import around
+from vedette.views.web.state import AppState
 from vedette.wire import Change, Newest
 
 
@@ -52,9 +52,9 @@ class Listener:
 
 @contextlib.contextmanager
 def _site(store):
-    back = web.Back(store.connection.execute("PRAGMA database_list").fetchone()[2])
+    back = web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
     back.hub = True
-    room = Room(back, web.TOKEN)
+    room = AppState(back, web.TOKEN)
     with web.served(around(room)) as port:
         yield web.Site(port), back, room
         back.hub = False
@@ -95,7 +95,7 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     """What a hundred viewers are told is encoded once; many changes are one word; who does not read has missed some."""
 
     async def scene():
-        live = Live(web.Back("/nowhere"), Listing())
+        live = Live(web.HomeAccess("/nowhere"), Listing())
         live._loop = asyncio.get_running_loop()
         reading = [live.watch("") for _ in range(100)]
         idle = live.watch("")

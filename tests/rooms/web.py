@@ -21,7 +21,7 @@ from vedette.wire import Change, Newest
 TOKEN = "t0ken-of-the-owner"
 
 
-class Back:
+class HomeAccess:
     """A home without a hub: a store, a directory of blobs, and a note of what was asked."""
 
     def __init__(self, store_path: str, blobs: dict[str, str] | None = None) -> None:
@@ -70,7 +70,7 @@ class Back:
         self.told.set()
 
 
-class Empty(Back):
+class Empty(HomeAccess):
     """A home in which nothing was ever logged."""
 
     def reader(self) -> Any:

@@ -62,10 +62,10 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
 
 def _sensors() -> list[tuple[str, str, str]]:
     """Tell what can be measured here, and why something cannot."""
-    from vedette.sampler import find, known
-    from vedette.sensor import Place
+    from vedette.sensing.sensor import Target
+    from vedette.sources.sampler import find, known
 
-    sensors, absent = find(known(), Place(os.getpid()))
+    sensors, absent = find(known(), Target(os.getpid()))
     for sensor in sensors.values():
         sensor.close()
     return [

@@ -112,16 +112,16 @@ def _write_csv(store: SqliteReader, runs: list[str], file: Any) -> None:
     """Write the table; times as ISO 8601 to the microsecond, UTC, which is all that is kept."""
     import csv
 
-    from vedette.query.table import pieces
+    from vedette.query.table import stretches
 
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["run", "name", "tags", "step", "t", "value"])
-    for piece in pieces(store, runs):
-        head = [piece.run, piece.name, piece.tags]
+    for stretch in stretches(store, runs):
+        head = [stretch.run, stretch.name, stretch.tags]
         if file.isatty():
             head = [clean(text, one_line=True) for text in head]
-        times = np.datetime_as_string(piece.points.t.astype("datetime64[ns]"), unit="us")
-        steps, values = piece.points.step.tolist(), piece.points.value.tolist()
+        times = np.datetime_as_string(stretch.points.t.astype("datetime64[ns]"), unit="us")
+        steps, values = stretch.points.step.tolist(), stretch.points.value.tolist()
         writer.writerows(
             [*head, step, f"{t}Z", repr(value)] for step, t, value in zip(steps, times, values, strict=True)
         )

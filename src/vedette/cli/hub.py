@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     if args.quiet:
         _let_go(args.born_of)
     from vedette.hub.forms import bind_address
-    from vedette.hub.listener import listening
     from vedette.hub.service import run as serve
+    from vedette.hub.sockets.port import listening
 
     settings = _with(args.settings, address=args.address, advertise=args.advertise, heflwr=args.heflwr)
     try:

@@ -124,18 +124,18 @@ class _Watch:
         self, plan: "Plan", args: argparse.Namespace, pid: int, name: str, out: Any, gate: "Gate | None" = None
     ) -> None:
         """Open the sinks, and only then the gate: what cannot be written keeps a command from being started."""
-        from vedette import sampler
         from vedette.monitor.outlets import Outlet, open_all
         from vedette.monitor.record import Record
         from vedette.monitor.rounds import Rounds
-        from vedette.sensor import Place
+        from vedette.sensing.sensor import Target
+        from vedette.sources import sampler
 
         self._args, self._pid, self._name, self._out = args, pid, name, out
         self._newest = _Newest()
         self._record = Record(plan.keep)
-        place = Place(pid, apart=(os.getpid(),))
+        target = Target(pid, apart=(os.getpid(),))
         try:
-            sensors, _ = sampler.find(plan.sensors, place)  # for what their numbers mean; a command is another by then
+            sensors, _ = sampler.find(plan.sensors, target)  # for what their numbers mean; a command is another by then
             outlets = [*open_all(plan, sampler.metrics(sensors), pid), Outlet("rows", self._newest)]
             for sensor in sensors.values():
                 sensor.close()
@@ -150,7 +150,7 @@ class _Watch:
                 for outlet in outlets:
                     outlet.close(_say)
                 raise
-        self._rounds = Rounds(plan, place, self._record, _say, outlets)
+        self._rounds = Rounds(plan, target, self._record, _say, outlets)
         self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
         for port in self._rounds.ports:
             _say(f"/metrics can be read at port {port}")
@@ -237,7 +237,7 @@ class _Watch:
 
             self._print(as_json(samples, self._pid).decode().rstrip())
             return
-        from vedette.sensor import flat_values
+        from vedette.sensing.sensor import flat_values
 
         self._rows.fit(*_terminal(self._out))
         for line in self._rows.lines(samples[0].t, flat_values(samples)):
@@ -323,7 +323,7 @@ def _complete_sinks(prefix: str, **_: Any) -> list[str]:
 
 
 def _complete_sensors(prefix: str, **_: Any) -> list[str]:
-    from vedette.sampler import known
+    from vedette.sources.sampler import known
 
     before, comma, last = prefix.rpartition(",")
     return [before + comma + name for name in ("all", *known()) if name.startswith(last)]

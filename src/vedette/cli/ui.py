@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from vedette.hub import address
+    from vedette.hub.peers import address
     from vedette.views.web.serve import check_bind, listen, serve
     from vedette.views.web.server import build
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.errors import FormatError, HubError, SettingError
 from vedette.home import Home
-from vedette.hub import address as addresses
-from vedette.hub.address import Address
-from vedette.hub.keeper import Keeper
-from vedette.hub.own import Own
+from vedette.hub.peers import address as addresses
+from vedette.hub.peers.address import Address
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.own import Own
 from vedette.model import HUB, Event, Fact, Sample, Span, new_id
 from vedette.sources import heflwr
 from vedette.store import Both, Compare, Either, Not, SpanQuery

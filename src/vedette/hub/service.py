@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 from vedette import kernel, wire
 from vedette.errors import HubError, SettingError, VedetteError
 from vedette.home import Home
-from vedette.hub import address as addresses
-from vedette.hub import takein
-from vedette.hub.address import Address
-from vedette.hub.alarm import Alarm
-from vedette.hub.carrier import Carrier
-from vedette.hub.door import Door, most_strangers
 from vedette.hub.forms import Forms, FormServer, bind_address
-from vedette.hub.keeper import Keeper
-from vedette.hub.listener import Listener, Listening, listening
-from vedette.hub.relay import Relay, Session
-from vedette.hub.sweeper import Sweeper
-from vedette.hub.usage import start_meter
+from vedette.hub.peers import address as addresses
+from vedette.hub.peers.address import Address
+from vedette.hub.peers.blob_sender import BlobSender
+from vedette.hub.peers.relay import Relay, Session
+from vedette.hub.processes.metering import start_meter
+from vedette.hub.sockets.port import Listener, Listening, listening
+from vedette.hub.sockets.server import Server, most_strangers
+from vedette.hub.turn import takein
+from vedette.hub.turn.alarm import Alarm
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
 from vedette.version import __version__
@@ -130,12 +130,14 @@ class _Service:
         self._complained = ("", 0.0)
         self._relaying: set[asyncio.Task[None]] = set()
         self._errands: set[asyncio.Task[None]] = set()
-        self._door = Door(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
+        self._server = Server(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
         self.keeper.on_safe = self._acknowledge
         self.taking_in = takein.Queue(self.keeper)
         self._forms: FormServer | None = None
         if settings.hub.heflwr:
-            self._forms = FormServer(bind_address(settings.hub.heflwr), Forms(home, self.in_keeper, self._door.refused))
+            self._forms = FormServer(
+                bind_address(settings.hub.heflwr), Forms(home, self.in_keeper, self._server.refused)
+            )
 
     async def serve(self, *, quiet: bool) -> None:
         self._loop = asyncio.get_running_loop()
@@ -146,12 +148,12 @@ class _Service:
             raise HubError(f"{self._home.root} was removed while its hub began")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._home.socket)
-        server = await asyncio.start_unix_server(self._door.unix, self._home.socket)
+        server = await asyncio.start_unix_server(self._server.unix, self._home.socket)
         os.chmod(self._home.socket, 0o600)
         listener = None
         if self._listen is not None:
             most = most_strangers(self._settings.limits)
-            listener = Listener(self._listen, self._home.socket, self._door.tcp, most, self._door.turn_away)
+            listener = Listener(self._listen, self._home.socket, self._server.tcp, most, self._server.turn_away)
             await self._open(listener, self._listen, quiet=quiet)
         if self._forms is not None:
             self._open_forms(self._forms, quiet=quiet)
@@ -252,11 +254,11 @@ class _Service:
 
     async def _do_from_above(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
-            await self._door.links.seal_below(message)
+            await self._server.downstreams.seal_below(message)
             await self.seal(message.run)  # what is meant for above is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
-            await self._door.order(message, upstream, below=upstream == self.keeper.mail.onward)
+            await self._server.order(message, upstream, below=upstream == self.keeper.inboxes.onward)
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
@@ -277,19 +279,19 @@ class _Service:
             version=__version__,
             up_s=time.monotonic() - self._born,
             living=len(keeper.living()),
-            waiting_bytes=sum(speaker.waiting_bytes for speaker in list(keeper.speakers.values())),
-            set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.mail.set_aside.items()},
-            trouble=keeper.trouble or keeper.watching.trouble or keeper.mail.trouble,
+            waiting_bytes=sum(reader.waiting_bytes for reader in list(keeper.readers.values())),
+            set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.inboxes.set_aside.items()},
+            trouble=keeper.trouble or keeper.watcher.trouble or keeper.inboxes.trouble,
             listens=self._listens,
             deaf=self._deaf,
-            links=[(link.host, link.skew_s) for link in self._door.links.open.values()],
+            links=[(link.host, link.skew_s) for link in self._server.downstreams.open.values()],
             relays=[
                 (str(relay.address), relay.trouble or relay.turned_away)
-                for relay in list(keeper.outward.relays.values())
+                for relay in list(keeper.upstreams.relays.values())
             ],
-            refused=dict(self._door.refused),
+            refused=dict(self._server.refused),
             keep=self._sweeper.keep,
-            sweeping=self._sweeper.busy or self.keeper.stock.busy,
+            sweeping=self._sweeper.busy or self.keeper.blob_collector.busy,
             sweep_trouble=self._sweeper.trouble,
         )
 
@@ -299,8 +301,8 @@ class _Service:
         """Begin to relay to another hub."""
         address = addresses.parse(upstream)
         ask = functools.partial(self._asked_from_above, upstream)
-        carrier = Carrier(self.keeper.outgoing, self.keeper.blobs, upstream)
-        relay = Relay(address, self._home_id, kernel.host(), ask, carrier, trusted=self._pace.trusted_network)
+        sender = BlobSender(self.keeper.blob_queue, self.keeper.blobs, upstream)
+        relay = Relay(address, self._home_id, kernel.host(), ask, sender, trusted=self._pace.trusted_network)
         self._loop.call_soon_threadsafe(self._run_relay, relay)
         return relay
 
@@ -309,8 +311,8 @@ class _Service:
         self._relaying.add(task)
 
     def _acknowledge(self, safe: dict[str, int]) -> None:
-        broken = dict(self.keeper.mail.broken)
-        self._loop.call_soon_threadsafe(self._door.links.acknowledge, safe, broken)
+        broken = dict(self.keeper.inboxes.broken)
+        self._loop.call_soon_threadsafe(self._server.downstreams.acknowledge, safe, broken)
 
     def _keep(self) -> None:
         """Keep until nobody needs it; whatever happens, the program ends with this, and the lock goes with it."""
@@ -328,7 +330,7 @@ class _Service:
 
     def _keep_on(self) -> None:
         idle_since = time.monotonic()
-        self.keeper.outward.take_up()
+        self.keeper.upstreams.take_up()
         while not self._stopping.is_set():
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
                 self.keeper.let_go()
@@ -341,11 +343,11 @@ class _Service:
                 for item in asked:
                     if isinstance(item, _Act):
                         self._do(item)
-                self.keeper.trouble = self.keeper.watching.trouble = ""
+                self.keeper.trouble = self.keeper.watcher.trouble = ""
                 change, more = self.keeper.turn(seal={item.run for item in seals} or None)
                 failure = ""
                 if change.spans or change.events or change.points:
-                    self._loop.call_soon_threadsafe(self._door.publish, change)
+                    self._loop.call_soon_threadsafe(self._server.publish, change)
             except Exception as error:  # whatever it is: the spools are safe, and a new start may cure it
                 self.keeper.start_over(error)
                 failure = self.keeper.trouble
@@ -356,9 +358,16 @@ class _Service:
             if not failure:
                 self._sweep()  # when everybody has an answer
                 self._sweep_blobs(unheard=more)
-            taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._door.publish, news))
+            taking = self.taking_in.step(lambda news: self._loop.call_soon_threadsafe(self._server.publish, news))
             more = more or taking
-            if more or not self.keeper.idle or self._sweeper.busy or self.keeper.stock.busy or asked or self._stays:
+            if (
+                more
+                or not self.keeper.idle
+                or self._sweeper.busy
+                or self.keeper.blob_collector.busy
+                or asked
+                or self._stays
+            ):
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:
                 break
@@ -382,16 +391,16 @@ class _Service:
 
     def _sweep(self) -> None:
         def living() -> set[str]:
-            origins = [self.keeper.speakers[name].origin for name in self.keeper.living()]
+            origins = [self.keeper.readers[name].origin for name in self.keeper.living()]
             return {origin.span for origin in origins if origin is not None}
 
         was_busy = self._sweeper.busy
         self._sweeper.sweep(self.keeper.own.say, living)
         if was_busy and not self._sweeper.busy:
-            self.keeper.stock.ask()
+            self.keeper.blob_collector.ask()
 
     def _sweep_blobs(self, *, unheard: bool) -> None:
-        self.keeper.stock.step(lambda: not unheard and not self.taking_in.busy and self.keeper.heard_all)
+        self.keeper.blob_collector.step(lambda: not unheard and not self.taking_in.busy and self.keeper.has_read_all)
 
     def _turn_away(self) -> None:
         for item in self._take_asked():

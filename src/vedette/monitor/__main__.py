@@ -18,7 +18,7 @@ from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.rounds import Rounds
 from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 
 _LOOK_S = 1.0  # between two looks whether a process without a pidfd is still there
 _BEGIN_S = 5.0
@@ -53,7 +53,7 @@ class _Program:
         for fd in (talk.fileno(), parent.fd, self._watched.fd, self._signals()):
             if fd is not None:
                 self._ready.register(fd, select.POLLIN)
-        self._rounds = Rounds(plan, Place(pid, apart=(os.getpid(),)), self._record, lambda _: None)
+        self._rounds = Rounds(plan, Target(pid, apart=(os.getpid(),)), self._record, lambda _: None)
         talk.say(Ready(os.getpid(), self._rounds.absent, self._rounds.ports, self._rounds.primed))
 
     def run(self) -> None:

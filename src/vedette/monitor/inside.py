@@ -12,7 +12,7 @@ from vedette.monitor.life import Life
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.rounds import Rounds
-from vedette.sensor import Place
+from vedette.sensing.sensor import Target
 
 _LAST_S = 1.0  # that a sensor or a sink which hangs may keep `stop` waiting
 
@@ -22,7 +22,7 @@ class Inside:
 
     def __init__(self, plan: Plan, record: Record) -> None:
         """Begin; raise SettingError for a bad sink, RuntimeError or OSError for want of threads or files."""
-        self._rounds = Rounds(plan, Place(plan.pid or os.getpid()), record, say_once)
+        self._rounds = Rounds(plan, Target(plan.pid or os.getpid()), record, say_once)
         self._hung = ""
         self.ended = ""
         life = Life(plan.pid) if plan.pid and plan.pid != os.getpid() else None

@@ -9,7 +9,7 @@ from vedette import sinks
 from vedette.errors import SettingError, VedetteError
 from vedette.model import Sample
 from vedette.monitor.plan import Plan
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 from vedette.sinks import Sink
 
 

@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from vedette import sampler, sinks
+from vedette import sinks
 from vedette.errors import SettingError
-from vedette.sources import SENSORS
+from vedette.sources import SENSORS, sampler
 
 Where = Literal["thread", "process"]
 DEFAULT = ("process", "host", "network")  # the cheap ones

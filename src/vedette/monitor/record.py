@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from vedette.model import Sample
-from vedette.sensor import Metric, flat_name
+from vedette.sensing.sensor import Metric, flat_name
 
 _Group = tuple[str, tuple[tuple[str, str], ...]]  # a span and its tags
 _NO_INT = -(1 << 63)  # where a moment lacks a number; among floats it is NaN

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 
-from vedette import sampler
 from vedette.model import Sample
 from vedette.monitor.outlets import Outlet, open_all
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
-from vedette.sensor import Place
+from vedette.sensing.schedule import Grid
+from vedette.sensing.sensor import Target
+from vedette.sources import sampler
 
 _LEAST_S = 0.02  # that a last look must cover: of less the kernel's clock ticks make nonsense
 _SHORT_S = 0.5  # what a moment must cover to say what the most was, unless the interval is shorter
@@ -18,28 +19,28 @@ class Rounds:
     """One period of looking, from its first look, which primes the sensors, to its last, which covers the rest."""
 
     def __init__(
-        self, plan: Plan, place: Place, record: Record, say: Callable[[str], None], opened: list[Outlet] | None = None
+        self, plan: Plan, target: Target, record: Record, say: Callable[[str], None], opened: list[Outlet] | None = None
     ) -> None:
         """Find the sensors, open the sinks unless they are, and take the first look.
 
         Raise SettingError for a sink that cannot be; from then on nothing raises.
         """
         self._say, self._record, self._interval_s = say, record, plan.interval_s
-        self._span = f"pid-{place.pid}"
+        self._span = f"pid-{target.pid}"
         self._t = 0
         self._outlets: list[Outlet] = opened or []
         self._broken: dict[str, str] = {}
-        self._sensors, self.absent = sampler.find(plan.sensors, place)
+        self._sensors, self.absent = sampler.find(plan.sensors, target)
         metrics = sampler.metrics(self._sensors)
         if opened is None:
             try:
-                self._outlets = open_all(plan, metrics, place.pid)
+                self._outlets = open_all(plan, metrics, target.pid)
             except BaseException:
                 self._close()
                 raise
         self.closed = False
         self._at = time.monotonic()
-        self._grid = sampler.Grid(plan.interval_s, self._at)
+        self._grid = Grid(plan.interval_s, self._at)
         self.primed = self._samples()
         record.begin(metrics, self.primed)
         for outlet in self._outlets:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vedette.errors import NotFoundError
 from vedette.query.downsample import PER_PIXEL, odd, pick
 from vedette.query.tries import standing, try_of
-from vedette.store import Piece, Points, Reader, SeriesRow, joined
+from vedette.store import ChunkRow, Points, Reader, SeriesRow, joined
 
 _PARTS = 16  # of a chunk, from afar
 _MOST_FAR = 20_000  # chunks that are remembered from afar: about 20 MB
@@ -65,7 +65,7 @@ class Curves:
     """Draws series for any number of readers; any thread may ask."""
 
     def __init__(self) -> None:
-        self._far: OrderedDict[Piece, Points] = OrderedDict()
+        self._far: OrderedDict[ChunkRow, Points] = OrderedDict()
         self._lock = threading.Lock()
 
     def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: Seen | None = None) -> Curve:
@@ -87,7 +87,7 @@ class Curves:
         told = _Told(count, last_t, _greatest([points]))
         return _curve(along, points.value, wanted, told, exact=True, since=False)
 
-    def _draw(self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range, seen: Seen | None) -> Curve:
+    def _draw(self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, seen: Seen | None) -> Curve:
         count = sum(piece.count for piece in outline)
         last_t = max((piece.last_t for piece in outline), default=0)
         new = None if seen is None else self._since(store, outline, seen.t)
@@ -102,7 +102,7 @@ class Curves:
         )  # fmt: skip
 
     @staticmethod
-    def _since(store: Reader, outline: Sequence[Piece], since_t: int) -> Points | None:
+    def _since(store: Reader, outline: Sequence[ChunkRow], since_t: int) -> Points | None:
         tail = [piece for piece in outline if piece.last_t > since_t]
         if sum(piece.count for piece in tail) > 1_000_000:
             return None
@@ -111,7 +111,7 @@ class Curves:
         return Points(points.step[new], points.t[new], points.value[new])
 
     def _near_enough(
-        self, store: Reader, outline: Sequence[Piece], x: str, wanted: Range
+        self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range
     ) -> tuple[Points, float, bool]:
         """Return points that look right at this width, the greatest step, and whether they are all there are."""
         total = sum(piece.count for piece in outline)
@@ -133,7 +133,7 @@ class Curves:
         parts = [fine.get(piece, far[piece]) for piece, _, _ in seen]
         return joined(parts), _greatest(far.values()), len(near) == len(seen)
 
-    def _from_afar(self, store: Reader, outline: Sequence[Piece]) -> dict[Piece, Points]:
+    def _from_afar(self, store: Reader, outline: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
         with self._lock:
             known = {piece: self._far[piece] for piece in outline if piece in self._far}
         for piece, points in store.chunks([piece for piece in outline if piece not in known]):
@@ -157,10 +157,10 @@ class _Told(Struct, frozen=True):
     last_step: float
 
 
-def _read(store: Reader, pieces: Sequence[Piece]) -> dict[Piece, Points]:
+def _read(store: Reader, chunks: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
     """Return the points of all these chunks; raise _Moved when one is there no more: a hole would never close."""
-    found = dict(store.chunks(pieces))
-    if len(found) < len(pieces):
+    found = dict(store.chunks(chunks))
+    if len(found) < len(chunks):
         raise _Moved
     return found
 
@@ -192,8 +192,8 @@ def _axis(points: Points, x: str) -> Array:
 
 
 def _with_neighbours(
-    spans: list[tuple[Piece, float, float]], low: float, high: float
-) -> list[tuple[Piece, float, float]]:
+    spans: list[tuple[ChunkRow, float, float]], low: float, high: float
+) -> list[tuple[ChunkRow, float, float]]:
     """Return the chunks that reach into a range, and the nearest on each side of it."""
     before = max((span for span in spans if span[2] < low), key=lambda span: span[2], default=None)
     after = min((span for span in spans if span[1] > high), key=lambda span: span[1], default=None)

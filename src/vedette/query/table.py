@@ -12,7 +12,7 @@ from vedette.store import Points, Reader
 _GROUP_ROWS = 1 << 17
 
 
-class Piece(Struct, frozen=True, eq=False):
+class Stretch(Struct, frozen=True, eq=False):
     """Some rows that have run, name and tags in common; tags as JSON."""
 
     run: str
@@ -21,21 +21,21 @@ class Piece(Struct, frozen=True, eq=False):
     points: Points
 
 
-def pieces(store: Reader, runs: Sequence[str]) -> Iterator[Piece]:
+def stretches(store: Reader, runs: Sequence[str]) -> Iterator[Stretch]:
     """Yield the points of runs, series by series, a bounded number of rows at a time."""
     for run in runs:
         for series in store.series([run]):
             tags = json.dumps(series.tags, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-            for points in store.pieces(series.id):
+            for points in store.stretches(series.id):
                 for at in range(0, len(points), _GROUP_ROWS):
                     part = slice(at, at + _GROUP_ROWS)
-                    yield Piece(run, series.name, tags, Points(points.step[part], points.t[part], points.value[part]))
+                    yield Stretch(run, series.name, tags, Points(points.step[part], points.t[part], points.value[part]))
 
 
 def to_arrow(store: Reader, runs: Sequence[str]) -> Any:
     """Return the table as one of pyarrow; raise MissingError when that is not installed."""
     arrow = _arrow()
-    return arrow.Table.from_batches([_batch(arrow, piece) for piece in pieces(store, runs)], _schema(arrow))
+    return arrow.Table.from_batches([_batch(arrow, stretch) for stretch in stretches(store, runs)], _schema(arrow))
 
 
 def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
@@ -47,15 +47,15 @@ def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
     frames = [
         pd.DataFrame(
             {
-                "run": piece.run,
-                "name": piece.name,
-                "tags": piece.tags,
-                "step": piece.points.step,
-                "t": pd.to_datetime(piece.points.t, unit="ns", utc=True),
-                "value": piece.points.value.astype(float),
+                "run": stretch.run,
+                "name": stretch.name,
+                "tags": stretch.tags,
+                "step": stretch.points.step,
+                "t": pd.to_datetime(stretch.points.t, unit="ns", utc=True),
+                "value": stretch.points.value.astype(float),
             }
         )
-        for piece in pieces(store, runs)
+        for stretch in stretches(store, runs)
     ]
     if frames:
         return pd.concat(frames, ignore_index=True)
@@ -73,12 +73,12 @@ def to_polars(store: Reader, runs: Sequence[str]) -> Any:
         "t": pl.Datetime("ns", "UTC"), "value": pl.Float64,
     }  # fmt: skip
     frames = [pl.DataFrame(schema=kinds)]
-    for piece in pieces(store, runs):
-        points = piece.points
+    for stretch in stretches(store, runs):
+        points = stretch.points
         columns = {"step": points.step, "t": points.t, "value": points.value.astype(float)}
         same = [
             pl.lit(text).alias(name)
-            for name, text in zip(("run", "name", "tags"), (piece.run, piece.name, piece.tags), strict=True)
+            for name, text in zip(("run", "name", "tags"), (stretch.run, stretch.name, stretch.tags), strict=True)
         ]
         frame = pl.DataFrame(columns).with_columns(
             *same, pl.col("t").cast(pl.Datetime("ns")).dt.replace_time_zone("UTC")
@@ -99,9 +99,9 @@ def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> 
     rows = 0
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         held: list[Any] = []
-        for piece in pieces(store, runs):
-            held.append(_batch(arrow, piece))
-            rows += len(piece.points)
+        for stretch in stretches(store, runs):
+            held.append(_batch(arrow, stretch))
+            rows += len(stretch.points)
             if sum(len(batch) for batch in held) >= _GROUP_ROWS:
                 writer.write_table(arrow.Table.from_batches(held).cast(schema))
                 held = []
@@ -133,9 +133,9 @@ def _schema(arrow: Any) -> Any:
     )
 
 
-def _batch(arrow: Any, piece: Piece) -> Any:
-    points = piece.points
-    same = [arrow.repeat(text, len(points)) for text in (piece.run, piece.name, piece.tags)]
+def _batch(arrow: Any, stretch: Stretch) -> Any:
+    points = stretch.points
+    same = [arrow.repeat(text, len(points)) for text in (stretch.run, stretch.name, stretch.tags)]
     columns = [
         *same,
         arrow.array(points.step),

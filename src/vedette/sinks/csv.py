@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from vedette.appender import Appender
 from vedette.errors import SettingError
 from vedette.model import Sample
-from vedette.sensor import Metric, flat_values
+from vedette.sensing.sensor import Metric, flat_values
 from vedette.sinks import options
+from vedette.sinks.appender import Appender
 
 _TIME = "t"
 

@@ -22,9 +22,9 @@ from msgspec import Struct
 from vedette import kernel
 from vedette.errors import SettingError
 from vedette.model import Sample, new_id
-from vedette.plain import KEYS, Plain, line
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
+from vedette.sinks.plain import KEYS, Plain, line
 
 MOST_WAITING = 10_000  # moments
 _HEADER = "Vedette-Moment"

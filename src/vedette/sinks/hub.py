@@ -14,7 +14,7 @@ from vedette import kernel, masks, settings, wire
 from vedette.errors import SettingError, VedetteError
 from vedette.home import Home
 from vedette.model import Fact, Origin, Sample, Span, Value, new_id
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 from vedette.sinks import options
 from vedette.spool import Spool
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from vedette.appender import Appender
 from vedette.errors import SettingError
 from vedette.model import Sample
-from vedette.plain import KEYS, Plain, line
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
+from vedette.sinks.appender import Appender
+from vedette.sinks.plain import KEYS, Plain, line
 
 _LABELS = dict(
     zip(

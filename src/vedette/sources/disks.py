@@ -5,8 +5,8 @@ import re
 import time
 from collections.abc import Mapping
 
-from vedette.probe import Counter, Kept, number, sound
-from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+from vedette.sensing.probe import Counter, OpenFile, number, sound
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 
 _SECTOR_BYTES = 512  # in these files, whatever the disk's own are
 _NO_DISK = re.compile(r"(loop|ram|zram|fd|sr)\d")
@@ -22,15 +22,15 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def sensor(place: Place) -> Sensor | Absent:
+def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the disks."""
-    if not os.path.isfile(f"{place.proc}/diskstats"):
-        return Absent(f"there is no {place.proc}/diskstats")
-    found = _Disks(place)
+    if not os.path.isfile(f"{target.proc}/diskstats"):
+        return Absent(f"there is no {target.proc}/diskstats")
+    found = _Disks(target)
     if not found.look():
         found.close()
-        return Absent(f"{place.proc}/diskstats tells of no disk")
-    return _Disks(place)
+        return Absent(f"{target.proc}/diskstats tells of no disk")
+    return _Disks(target)
 
 
 class _Disks:
@@ -38,9 +38,9 @@ class _Disks:
 
     metrics = METRICS
 
-    def __init__(self, place: Place) -> None:
-        self._file = Kept(f"{place.proc}/diskstats")
-        self._blocks = f"{place.sys}/block"
+    def __init__(self, target: Target) -> None:
+        self._file = OpenFile(f"{target.proc}/diskstats")
+        self._blocks = f"{target.sys}/block"
         self._whole: dict[str, bool] = {}
         self._counters: dict[str, dict[str, Counter]] = {}
         self._at_s: dict[str, float] = {}

@@ -10,7 +10,7 @@ import urllib.parse
 from typing import NamedTuple
 
 from vedette.errors import FormatError
-from vedette.plain import KEYS
+from vedette.sinks.plain import KEYS
 
 PATHS = ("/simple_log", "/log")
 MOST_BYTES = 64 << 10  # of a body

@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vedette.probe import Kept, number, sound
-from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+from vedette.sensing.probe import OpenFile, number, sound
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _ODD = (ValueError, IndexError, KeyError)
@@ -23,21 +23,21 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def sensor(place: Place) -> Sensor | Absent:
+def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the machine."""
-    if os.path.isfile(f"{place.proc}/stat"):
-        return _Host(_Proc(place.proc))
+    if os.path.isfile(f"{target.proc}/stat"):
+        return _Host(_Proc(target.proc))
     try:
         return _Host(_Psutil())
     except ImportError:
-        return Absent(f"there is no {place.proc}/stat, and psutil is not installed")
+        return Absent(f"there is no {target.proc}/stat, and psutil is not installed")
 
 
 class _Proc:
     """What /proc tells."""
 
     def __init__(self, proc: str) -> None:
-        self._files = [Kept(f"{proc}/{name}") for name in ("stat", "meminfo", "loadavg")]
+        self._files = [OpenFile(f"{proc}/{name}") for name in ("stat", "meminfo", "loadavg")]
 
     def busy_s(self) -> dict[str, float]:
         """Return the CPU time that was not idle: by core, and of all under the name of none."""

@@ -5,7 +5,7 @@ import re
 import time
 from typing import NamedTuple
 
-from vedette import cgroup
+from vedette.sensing import cgroup
 
 _KILLED = re.compile(r"out of memory[^\n]*: Killed process (\d+)", re.IGNORECASE)
 _LOG = "/dev/kmsg"

@@ -8,8 +8,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from vedette.probe import Counter, Kept, number, sound
-from vedette.sensor import Absent, Metric, Place, Reading, Scope, Sensor
+from vedette.sensing.probe import Counter, OpenFile, number, sound
+from vedette.sensing.sensor import Absent, Metric, Reading, Scope, Sensor, Target
 
 METRICS: Mapping[str, Metric] = {
     "net_sent_bytes": Metric("counter", "bytes that were sent"),
@@ -19,15 +19,15 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def sensor(place: Place) -> Sensor | Absent:
+def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the interfaces."""
-    if os.path.isfile(f"{place.proc}/net/dev"):
-        return _Network(place)
+    if os.path.isfile(f"{target.proc}/net/dev"):
+        return _Network(target)
     try:
         import psutil  # noqa: F401, PLC0415 - only where it is needed
     except ImportError:
-        return Absent(f"there is no {place.proc}/net/dev, and psutil is not installed")
-    return _Network(place) if not os.path.isdir(place.proc) else Absent(f"there is no {place.proc}/net/dev")
+        return Absent(f"there is no {target.proc}/net/dev, and psutil is not installed")
+    return _Network(target) if not os.path.isdir(target.proc) else Absent(f"there is no {target.proc}/net/dev")
 
 
 class _Network:
@@ -35,12 +35,12 @@ class _Network:
 
     metrics = METRICS
 
-    def __init__(self, place: Place) -> None:
-        by_psutil = not os.path.isdir(place.proc)
-        self._all = [_Namespace("" if by_psutil else f"{place.proc}/net/dev", {}, "host")]
-        theirs = _namespace(place.proc, str(place.pid))
-        if theirs and theirs != _namespace(place.proc, "self"):
-            self._all.append(_Namespace(f"{place.proc}/{place.pid}/net/dev", {"namespace": "own"}, "process"))
+    def __init__(self, target: Target) -> None:
+        by_psutil = not os.path.isdir(target.proc)
+        self._all = [_Namespace("" if by_psutil else f"{target.proc}/net/dev", {}, "host")]
+        theirs = _namespace(target.proc, str(target.pid))
+        if theirs and theirs != _namespace(target.proc, "self"):
+            self._all.append(_Namespace(f"{target.proc}/{target.pid}/net/dev", {"namespace": "own"}, "process"))
 
     def look(self) -> list[Reading]:
         """Return what was sent and received."""
@@ -56,7 +56,7 @@ class _Namespace:
     """The interfaces that one file tells of. Their sum keeps what went through one that is no longer there."""
 
     def __init__(self, path: str, tags: Mapping[str, str], scope: Scope) -> None:
-        self._file = Kept(path)
+        self._file = OpenFile(path)
         self._tags = tags
         self._scope = scope
         self._interfaces: dict[str, _Flow] = {}

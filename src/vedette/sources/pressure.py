@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from vedette.probe import Counter, Kept, number, sound
-from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+from vedette.sensing.probe import Counter, OpenFile, number, sound
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 
 _RESOURCES = ("cpu", "memory", "io")
 _KINDS = (b"some", b"full")
@@ -15,9 +15,9 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def sensor(place: Place) -> Sensor | Absent:
+def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the waiting."""
-    folder = f"{place.proc}/pressure"
+    folder = f"{target.proc}/pressure"
     if not os.path.isdir(folder):
         return Absent(f"there is no {folder}: the kernel is older than 4.20, or was built without it")
     found = _Pressure(folder)
@@ -33,7 +33,7 @@ class _Pressure:
     metrics = METRICS
 
     def __init__(self, folder: str) -> None:
-        self._files = {resource: Kept(f"{folder}/{resource}", 512) for resource in _RESOURCES}
+        self._files = {resource: OpenFile(f"{folder}/{resource}", 512) for resource in _RESOURCES}
         self._stalled: dict[tuple[str, bytes], Counter] = {}
 
     def look(self) -> list[Reading]:

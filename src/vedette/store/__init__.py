@@ -186,7 +186,7 @@ class Part(Struct, frozen=True, eq=False):
     points: Points
 
 
-class Piece(Struct, frozen=True, gc=False):
+class ChunkRow(Struct, frozen=True, gc=False):
     """A chunk of a series, without its points; times in nanoseconds, min and max of the numbers that are numbers."""
 
     id: int
@@ -337,13 +337,13 @@ class Reader(Protocol):
     def weigh(self, spans: Sequence[str] | None = None) -> int:
         """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
 
-    def pieces(self, series: int) -> Iterator[Points]:
+    def stretches(self, series: int) -> Iterator[Points]:
         """Yield the points of a series in the order of `points`, a chunk at a time where they lie in that order."""
 
-    def outline(self, series: int) -> list[Piece]:
+    def outline(self, series: int) -> list[ChunkRow]:
         """Return the chunks of a series, without their points, in the order in which each process logged them."""
 
-    def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
+    def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
         """Yield these chunks with their points, as they were logged; those that were merged or removed are left out."""
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
@@ -399,11 +399,11 @@ class Store(Reader, Protocol):
         death of any process.
         """
 
-    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+    def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
         """Take in all that another store has, in steps; each step is one transaction, and hands out what came so far.
 
         What is here already is passed over, record by record, so that twice is the same as once, in whatever order
         stores are united, and whichever step was the last before a death. Samples and marks of origins in
-        `heard_here` are left to their own spools. A source that is not `trusted` cannot purge anything.
+        `live_here` are left to their own spools. A source that is not `trusted` cannot purge anything.
         Raise FormatError when the source is not what it claims; what came before that stays, and is sound.
         """

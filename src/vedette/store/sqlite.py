@@ -201,10 +201,10 @@ class SqliteStore(SqliteReader):
             return not_held(self.connection, origin, [part.block() for part in found])
         return found
 
-    def absorb(self, source: Reader, heard_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+    def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
         """Take in all that another store has, in steps of one transaction each."""
         assert isinstance(source, SqliteReader)
-        return sqlite_merge.absorb(self, source, heard_here, trusted=trusted)
+        return sqlite_merge.absorb(self, source, live_here, trusted=trusted)
 
     def _keep_facts(
         self,

@@ -59,7 +59,7 @@ class _Axis(Struct):
 
 
 def absorb(
-    store: "SqliteStore", source: SqliteReader, heard_here: Container[str] = (), *, trusted: bool = True
+    store: "SqliteStore", source: SqliteReader, live_here: Container[str] = (), *, trusted: bool = True
 ) -> Iterator[Taken]:
     """Take in all that another store has; see the Store protocol for what is promised."""
     taken = Taken(touched=set())
@@ -71,8 +71,8 @@ def absorb(
             yield from _events(store, source, numbers, purged, taken)
             yield from _blobs(store, source, purged, taken)
             for number, origin in numbers.items():
-                if origin.name not in heard_here:
-                    yield from _Samples(store, source, origin, number, purged, taken).take(heard_here)
+                if origin.name not in live_here:
+                    yield from _Samples(store, source, origin, number, purged, taken).take(live_here)
         except sqlite3.DatabaseError as error:  # not of the disk, which is a StoreError: what came cannot be
             raise FormatError(f"what is to be taken in cannot be kept: {error}") from None
     yield taken
@@ -230,7 +230,7 @@ class _Samples:
         self._purged = purged
         self._taken = taken
 
-    def take(self, heard_here: Container[str]) -> Iterator[Taken]:
+    def take(self, live_here: Container[str]) -> Iterator[Taken]:
         """Take them in, some axes in a transaction; an origin that begins to be heard here is left alone."""
         rows = _read(
             self._source,
@@ -242,7 +242,7 @@ class _Samples:
         self._here = Held(self._store.connection, self._number)
         more = True
         while more:
-            if self._origin.name in heard_here:
+            if self._origin.name in live_here:
                 return
             points = 0
             with self._store._transaction():

@@ -12,12 +12,12 @@ import numpy as np
 from vedette.model import Origin
 from vedette.store import (
     BlobRow,
+    ChunkRow,
     EventQuery,
     EventRow,
     Mark,
     OriginRow,
     Part,
-    Piece,
     Points,
     SeriesRow,
     SpanQuery,
@@ -306,7 +306,7 @@ class SqliteReader:
                 total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
         return total
 
-    def outline(self, series: int) -> list[Piece]:
+    def outline(self, series: int) -> list[ChunkRow]:
         """Return the chunks of a series, without their points, in the order in which each process logged them."""
         rows = self.connection.execute(
             "SELECT chunks.id, process, count, first_t, last_t, min, max FROM chunks JOIN axes ON axes.id = chunks.axis"
@@ -314,20 +314,20 @@ class SqliteReader:
             (series,),
         )
         return [
-            Piece(id_, process, count, a * 1000, b * 1000, low, high, series)
+            ChunkRow(id_, process, count, a * 1000, b * 1000, low, high, series)
             for id_, process, count, a, b, low, high in rows
         ]
 
-    def chunks(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Points]]:
+    def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
         """Yield these chunks with their points, as they were logged."""
-        for piece in pieces:
+        for chunk in rows:
             row = self.connection.execute(
                 "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis"
                 " WHERE chunks.id = ? AND series = ? AND count = ?",
-                (piece.id, piece.series, piece.count),
+                (chunk.id, chunk.series, chunk.count),
             ).fetchone()
             if row is not None:  # else it was merged into another just now, or removed
-                yield piece, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
+                yield chunk, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
         """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
@@ -357,7 +357,7 @@ class SqliteReader:
         of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
         return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
 
-    def pieces(self, series: int) -> Iterator[Points]:
+    def stretches(self, series: int) -> Iterator[Points]:
         """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
         if not self._lies_in_order(series):
             yield self.points([series])[series]

@@ -16,7 +16,7 @@ from vedette.app import ask
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
 from vedette.home import Home
-from vedette.hub import address as addresses
+from vedette.hub.peers import address as addresses
 
 USAGE = """usage:
   python -m vedette.compat.classifier monitor -setting Monitor "address: :PORT"

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from vedette.errors import MissingError, SettingError
 from vedette.model import Sample
-from vedette.plain import KEYS, Plain
-from vedette.sensor import Metric
+from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
+from vedette.sinks.plain import KEYS, Plain
 from vedette.sinks.prometheus.page import Page
 
 if TYPE_CHECKING:

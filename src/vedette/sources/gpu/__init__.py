@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from vedette.energy import Energy
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.energy import Energy
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.gpu.nvml import Gpu, Gpus
 
 __all__ = ["METRICS", "Gpu", "GpuSensor", "Gpus", "descendants", "sensor"]
@@ -85,10 +85,10 @@ class GpuSensor:
 
     metrics: Mapping[str, Metric] = METRICS
 
-    def __init__(self, asker: _Asker, place: Place) -> None:
+    def __init__(self, asker: _Asker, target: Target) -> None:
         """Look through this asker."""
         self._asker = asker
-        self._place = place
+        self._target = target
         self._meters: dict[int, _Counter] = {}
         self._ours: set[int] = set()  # GPUs that the tree has had memory on
 
@@ -112,7 +112,7 @@ class GpuSensor:
             values = {name: value for name, value in told.items() if value is not None}
             if values:
                 found.append(Reading(values, {"gpu": str(index)}))
-            ours = [gpu.processes[pid] for pid in descendants(gpu.processes, self._place)]
+            ours = [gpu.processes[pid] for pid in descendants(gpu.processes, self._target)]
             if ours or index in self._ours:
                 self._ours.add(index)
                 found.append(Reading({"gpu_memory_bytes": sum(ours)}, {"gpu": str(index)}, "process"))
@@ -141,7 +141,7 @@ class _Counter:
         return None if gpu.power_w is None else self._added.add(gpu.power_w, at_s)
 
 
-def sensor(place: Place) -> GpuSensor | Absent:
+def sensor(target: Target) -> GpuSensor | Absent:
     """Return the GPUs of this machine, if a driver knows any."""
     try:
         asker = _Asker()
@@ -150,25 +150,25 @@ def sensor(place: Place) -> GpuSensor | Absent:
     if asker.why:
         asker.close()
         return Absent(asker.why)
-    return GpuSensor(asker, place)
+    return GpuSensor(asker, target)
 
 
-def descendants(pids: Iterable[int], place: Place) -> list[int]:
+def descendants(pids: Iterable[int], target: Target) -> list[int]:
     """Return which of some processes are the watched one or descend from it, by the parents of these few alone."""
-    return [pid for pid in pids if _descends(pid, place)]
+    return [pid for pid in pids if _descends(pid, target)]
 
 
-def _descends(pid: int, place: Place) -> bool:
+def _descends(pid: int, target: Target) -> bool:
     for _ in range(_MOST_GENERATIONS):
-        if pid == place.pid:
+        if pid == target.pid:
             return True
         try:
-            with open(f"{place.proc}/{pid}/stat", "rb", buffering=0) as file:
+            with open(f"{target.proc}/{pid}/stat", "rb", buffering=0) as file:
                 pid = int(file.read(4096).rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return False
         if pid <= 1:
-            return pid == place.pid
+            return pid == target.pid
     return False
 
 

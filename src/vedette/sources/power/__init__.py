@@ -5,7 +5,7 @@ Each of the four is a sensor of its own, in a file of its own; this is the one t
 
 from collections.abc import Callable, Mapping
 
-from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 from vedette.sources.power import battery, rails, rapl, tegrastats
 from vedette.sources.power.board import METRICS
 
@@ -37,14 +37,14 @@ class Power:
             part.close()
 
 
-def sensor(place: Place) -> Power | Absent:
+def sensor(target: Target) -> Power | Absent:
     """Return what tells of power here; `tegrastats` is begun only where /sys has no rails of a board."""
     parts: dict[str, Sensor] = {}
     absent: dict[str, str] = {}
     for name, find in _KINDS.items():
         if name == "tegrastats" and "ina3221" in parts:
             continue
-        found = find(place)
+        found = find(target)
         if isinstance(found, Absent):
             absent[name] = found.why
         else:
@@ -52,7 +52,7 @@ def sensor(place: Place) -> Power | Absent:
     return Power(parts, absent) if parts else Absent("; ".join(absent.values()))
 
 
-_KINDS: dict[str, Callable[[Place], Sensor | Absent]] = {
+_KINDS: dict[str, Callable[[Target], Sensor | Absent]] = {
     "ina3221": rails.sensor,
     "tegrastats": tegrastats.sensor,
     "rapl": rapl.sensor,

@@ -6,7 +6,7 @@ What cannot be read, or is not what it should be, is None or empty; nothing here
 import os
 import re
 
-from vedette.probe import Kept
+from vedette.sensing.probe import OpenFile
 
 _NUMBER = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")  # beyond that it is no number of this world
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:+/-]+")
@@ -19,7 +19,7 @@ class Number:
 
     def __init__(self, path: str) -> None:
         """Open nothing yet."""
-        self._file = Kept(path, _MOST_BYTES)
+        self._file = OpenFile(path, _MOST_BYTES)
 
     def read(self) -> int | None:
         """Return the number that stands there now."""

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 
-from vedette.energy import Energy
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.energy import Energy
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.power.attribute import Number, names, tag, word
 from vedette.sources.power.board import METRICS
 
@@ -81,9 +81,9 @@ class Batteries:
             battery.close()
 
 
-def sensor(place: Place, clock: Callable[[], float] = time.monotonic) -> Batteries | Absent:
+def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Batteries | Absent:
     """Return the batteries of this machine that tell of power."""
-    root = f"{place.sys}/class/power_supply"
+    root = f"{target.sys}/class/power_supply"
     batteries: dict[str, Battery] = {}
     mains = []
     for name in names(root):

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from vedette.energy import Energy
-from vedette.sensor import Metric, Reading
+from vedette.sensing.energy import Energy
+from vedette.sensing.sensor import Metric, Reading
 
 METRICS = {
     "power_w": Metric("gauge", "Power, in watts"),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.power.attribute import Number, names, tag, word
 from vedette.sources.power.board import METRICS, Board
 
@@ -65,9 +65,9 @@ class Rails:
                 factor.close()
 
 
-def sensor(place: Place, clock: Callable[[], float] = time.monotonic) -> Rails | Absent:
+def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Rails | Absent:
     """Return the rails of this board, if there are any that may be read."""
-    channels = _find(place.sys)
+    channels = _find(target.sys)
     readable = [channel for channel in channels if channel.read_w() is not None]
     for channel in channels:
         if channel not in readable:

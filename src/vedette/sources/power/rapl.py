@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.power.attribute import Number, names, tag, word
 from vedette.sources.power.board import METRICS
 
@@ -84,9 +84,9 @@ class Rapl:
             zone.counter.close()
 
 
-def sensor(place: Place, clock: Callable[[], float] = time.monotonic) -> Rapl | Absent:
+def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Rapl | Absent:
     """Return the zones of this machine that may be read."""
-    root = f"{place.sys}/class/powercap"
+    root = f"{target.sys}/class/powercap"
     found = [(match[1], name) for name in names(root) if (match := _ZONE.fullmatch(name))]
     # The same package can be asked by a register of the processor or by memory: it is one package all the same.
     driver = min((driver for driver, _ in found), default="")

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from vedette.sensor import Absent, Metric, Place, Reading
+from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.power.attribute import tag
 from vedette.sources.power.board import METRICS, Board
 
@@ -130,7 +130,7 @@ class Tegrastats:
                     self._board.take(powers, time.monotonic())
 
 
-def sensor(place: Place) -> Tegrastats | Absent:  # noqa: ARG001 - it knows where to look by itself
+def sensor(target: Target) -> Tegrastats | Absent:  # noqa: ARG001 - it knows where to look by itself
     """Return the program's word, if there is such a program."""
     program = shutil.which("tegrastats")
     if program is None:

@@ -4,9 +4,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from vedette import cgroup
-from vedette.probe import sound
-from vedette.sensor import Absent, Metric, Place, Reading, Sensor
+from vedette.sensing import cgroup
+from vedette.sensing.probe import sound
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 from vedette.sources.process.elsewhere import Elsewhere
 from vedette.sources.process.ledger import Ledger, Totals
 from vedette.sources.process.members import Members
@@ -38,12 +38,12 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def sensor(place: Place) -> Sensor | Absent:
+def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the process and all that descend from it."""
-    if not os.path.isfile(f"{place.proc}/stat") and not os.path.isdir(f"{place.proc}/{place.pid}"):
-        return Elsewhere.of(place.pid, METRICS, place.apart)
-    members = Members(place.pid, place.proc, place.apart)
-    return _Tree(place, members) if members.all else Absent(f"there is no process {place.pid}")
+    if not os.path.isfile(f"{target.proc}/stat") and not os.path.isdir(f"{target.proc}/{target.pid}"):
+        return Elsewhere.of(target.pid, METRICS, target.apart)
+    members = Members(target.pid, target.proc, target.apart)
+    return _Tree(target, members) if members.all else Absent(f"there is no process {target.pid}")
 
 
 class _Tree:
@@ -51,11 +51,11 @@ class _Tree:
 
     metrics = METRICS
 
-    def __init__(self, place: Place, members: Members) -> None:
-        self._place = place
+    def __init__(self, target: Target, members: Members) -> None:
+        self._target = target
         self._members = members
         self._ledger = Ledger()
-        self._rarely = Rarely(place.proc)
+        self._rarely = Rarely(target.proc)
         self._before: tuple[float, Totals] | None = None
         self._limits_s = float("-inf")
         self._cores = self._memory = self._memory_limit = None  # type: float | None
@@ -95,7 +95,7 @@ class _Tree:
 
     def _look_at_limits(self) -> None:
         """See what the machine has, and what a cgroup leaves of it; either may change while we watch."""
-        pid, proc, sys = self._place.pid, self._place.proc, self._place.sys
+        pid, proc, sys = self._target.pid, self._target.proc, self._target.sys
         if pid not in self._members.all:
             return
         cores, quota = _cores(proc), cgroup.cores(pid, proc, sys)

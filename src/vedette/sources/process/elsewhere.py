@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vedette.probe import sound
-from vedette.sensor import Absent, Metric, Reading
+from vedette.sensing.probe import sound
+from vedette.sensing.sensor import Absent, Metric, Reading
 from vedette.sources.process.ledger import Account, Key, Ledger, Totals
 
 _RESCAN_S = 1.0

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 
-from vedette.probe import Kept
+from vedette.sensing.probe import OpenFile
 from vedette.sources.process.ledger import Account, Key
 from vedette.sources.process.snapshot import children
 
@@ -117,7 +117,7 @@ class Members:
         """Know the root; those in `apart` are left out, with all below them."""
         self._proc = proc
         self._apart = {*apart, os.getpid()} - {pid}
-        self._newest_file = Kept(f"{proc}/loadavg", 256)
+        self._newest_file = OpenFile(f"{proc}/loadavg", 256)
         self._newest: int | None = None
         self._ours = _is_ours(proc)
         self._scanned_s = float("-inf")

@@ -6,23 +6,23 @@ from vedette.errors import NotFoundError
 from vedette.store import Reader
 from vedette.version import __version__
 from vedette.views.web.replies import Refusal
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import About
+from vedette.views.web.state import AppState
 
 _MOST_PROJECTS = 1000
 
 
-async def about(room: Room, asked: Asked) -> About:
+async def about(state: AppState, asked: Asked) -> About:
     """Say what is served."""
     try:
-        projects = await room.desk.ask(_projects)
+        projects = await state.pool.ask(_projects)
     except NotFoundError:  # nothing was ever logged here
         projects = []
-    hub = await room.desk.call(room.back.has_hub)
-    read_only = room.read_only or asked.shared
-    home = "" if asked.shared else room.back.home
-    return About(__version__, read_only, hub, home, room.project, projects, time.time() * 1e3)
+    hub = await state.pool.call(state.home.has_hub)
+    read_only = state.read_only or asked.shared
+    home = "" if asked.shared else state.home.home
+    return About(__version__, read_only, hub, home, state.project, projects, time.time() * 1e3)
 
 
 def _projects(store: Reader) -> list[str]:

@@ -8,30 +8,30 @@ from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.web.files import read
 from vedette.views.web.replies import Refusal, plain
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import rows_of
+from vedette.views.web.state import AppState
 
 _MOST_RUNS = 500
 _MOST_BYTES = 64 << 20  # of a file that is looked into
 
 
-def compare(room: Room, store: Reader, asked: Asked) -> dict[str, Any]:
+def compare(state: AppState, store: Reader, asked: Asked) -> dict[str, Any]:
     """Put runs beside each other."""
     wanted = [find(store, text).id for text in _ids(asked.query["runs"])]
-    views, lines = room.listing.look_at(store, list(dict.fromkeys(wanted)))
+    views, lines = state.listing.look_at(store, list(dict.fromkeys(wanted)))
     found: dict[str, Any] = plain(compared(views).as_dict())
     return {**found, "runs": rows_of(store, views, lines)}
 
 
-def explain(room: Room, store: Reader, asked: Asked) -> dict[str, Any]:
+def explain(state: AppState, store: Reader, asked: Asked) -> dict[str, Any]:
     """Say why b differs from a."""
     if not asked.query["a"] or not asked.query["b"]:
         raise Refusal(400, "two runs are compared: a and b")
     ids = [find(store, asked.query[side]).id for side in ("a", "b")]
-    views, lines = room.listing.look_at(store, ids)
+    views, lines = state.listing.look_at(store, ids)
     found: dict[str, Any] = plain(
-        explained(views[0], views[1], lambda digest: read(room.back, digest, _MOST_BYTES)).as_dict()
+        explained(views[0], views[1], lambda digest: read(state.home, digest, _MOST_BYTES)).as_dict()
     )
     rows = rows_of(store, views, lines)
     return {**found, "a": rows[0], "b": rows[1]}

@@ -8,8 +8,8 @@ from vedette.model import KINDS
 from vedette.query.runs import below, find, find_removed, view
 from vedette.store import Reader
 from vedette.views.web.replies import Refusal
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
+from vedette.views.web.state import AppState
 
 _MOST_TEXT = 100_000
 _MOST_NAME = 256
@@ -43,7 +43,7 @@ class Done(Struct, frozen=True):
     id: str
 
 
-def edit(room: Room, store: Reader, asked: Asked) -> Done:
+def edit(state: AppState, store: Reader, asked: Asked) -> Done:
     """Keep what a user says of a run."""
     wish: Edit = asked.body
     attrs: dict[str, Any] = {}
@@ -63,20 +63,20 @@ def edit(room: Room, store: Reader, asked: Asked) -> Done:
     if not attrs:
         raise Refusal(400, "nothing is said: star, tags, description, notes or name")
     run = find(store, asked.path["run"]).id
-    room.back.edit([run], attrs)
+    state.home.edit([run], attrs)
     return Done(run)
 
 
-def stop(room: Room, store: Reader, asked: Asked) -> Done:
+def stop(state: AppState, store: Reader, asked: Asked) -> Done:
     """Have a run told to stop."""
     found = find(store, asked.path["run"])
     if found.state not in KINDS["run"].climbing:
         raise Refusal(409, f"run {found.id} has ended already: {found.state}")
-    room.back.stop(found.id)
+    state.home.stop(found.id)
     return Done(found.id)
 
 
-def remove(room: Room, store: Reader, asked: Asked) -> Done:
+def remove(state: AppState, store: Reader, asked: Asked) -> Done:
     """Hide a run, or bring it back; for good it goes by the command line alone."""
     wish: Remove = asked.body
     if wish.undo:
@@ -87,5 +87,5 @@ def remove(room: Room, store: Reader, asked: Asked) -> Done:
         alive = [one for one in (found, *below(store, run)) if one.state in KINDS["run"].climbing]
         if alive and not wish.force:
             raise Refusal(409, f"run {alive[0].id} ({alive[0].name}) is running: stop it first")
-    room.back.edit([run], {"removed": not wish.undo})
+    state.home.edit([run], {"removed": not wish.undo})
     return Done(run)

@@ -19,11 +19,11 @@ from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
 from vedette.store import Reader
 from vedette.views.web import run as runs
-from vedette.views.web.back import Back
+from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.replies import Refusal, plain
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import FileShape
+from vedette.views.web.state import AppState
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PIECE = 1 << 18
@@ -55,28 +55,28 @@ class Code(Struct, frozen=True):
     diff: str
 
 
-def files(room: Room, store: Reader, asked: Asked) -> Files:  # noqa: ARG001
+def files(state: AppState, store: Reader, asked: Asked) -> Files:  # noqa: ARG001
     """Return the files of a run."""
     return Files(runs.files(store, find(store, asked.path["run"]).id))
 
 
-def code(room: Room, store: Reader, asked: Asked) -> Code:
+def code(state: AppState, store: Reader, asked: Asked) -> Code:
     """Return the code of a run."""
     seen = view(store, asked.path["run"])
     digests = {one.name: one.digest for one in files_of(store, seen.id)}
-    manifest = read(room.back, digests.get(_MANIFEST, ""), 64 << 20)
+    manifest = read(state.home, digests.get(_MANIFEST, ""), 64 << 20)
     try:
         rows = msgspec.json.decode(manifest, type=list[CodeFile]) if manifest else []
     except (msgspec.DecodeError, RecursionError):
         rows = []
-    diff = read(room.back, digests.get(_DIFF, ""), _MOST_DIFF) or b""
+    diff = read(state.home, digests.get(_DIFF, ""), _MOST_DIFF) or b""
     git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
     return Code(rows, plain(git), diff.decode("utf-8", "replace"))
 
 
-def read(back: Back, digest: str, most: int) -> bytes | None:
+def read(home: HomeAccess, digest: str, most: int) -> bytes | None:
     """Return the bytes of a digest, up to so many; None when they are not here."""
-    path = back.blob(digest) if _DIGEST.fullmatch(digest) else None
+    path = home.blob(digest) if _DIGEST.fullmatch(digest) else None
     if path is None:
         return None
     try:
@@ -87,10 +87,10 @@ def read(back: Back, digest: str, most: int) -> bytes | None:
         return file.read(most)
 
 
-def blob(room: Room, asked: Asked) -> Response:
+def blob(state: AppState, asked: Asked) -> Response:
     """Answer with the bytes of a digest."""
     digest, name = asked.path["digest"], asked.query["name"]
-    path = room.back.blob(digest) if _DIGEST.fullmatch(digest) else None
+    path = state.home.blob(digest) if _DIGEST.fullmatch(digest) else None
     if path is None:
         raise Refusal(404, "there are no bytes of this digest here: a digest has 64 hexadecimal digits")
     try:
@@ -107,7 +107,7 @@ def blob(room: Room, asked: Asked) -> Response:
         "Content-Length": str(size),
         "Cache-Control": "private, max-age=31536000, immutable",
     }
-    return StreamingResponse(_pieces(fd, room, size), 200, headers, kind)
+    return StreamingResponse(_pieces(fd, state, size), 200, headers, kind)
 
 
 def _file_name(name: str, digest: str) -> str:
@@ -116,11 +116,11 @@ def _file_name(name: str, digest: str) -> str:
     return quote(clean or digest[:12], safe="")
 
 
-async def _pieces(fd: int, room: Room, size: int) -> AsyncIterator[bytes]:
+async def _pieces(fd: int, state: AppState, size: int) -> AsyncIterator[bytes]:
     try:
         at = 0
         while at < size:
-            piece = await room.desk.call(lambda at=at: os.pread(fd, min(_PIECE, size - at), at))  # type: ignore[misc]
+            piece = await state.pool.call(lambda at=at: os.pread(fd, min(_PIECE, size - at), at))  # type: ignore[misc]
             if not piece:
                 return
             at += len(piece)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from vedette.errors import VedetteError
 from vedette.query.listing import Listing
-from vedette.views.web.back import Back
+from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.replies import Refusal
 from vedette.wire import Change
 
@@ -61,8 +61,8 @@ class Viewer:
 class Live:
     """Listens to the hub while the server lives, and passes on what it hears."""
 
-    def __init__(self, back: Back, listing: Listing) -> None:
-        self._back = back
+    def __init__(self, home: HomeAccess, listing: Listing) -> None:
+        self._home = home
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[str, set[Viewer]] = {}
@@ -171,20 +171,20 @@ class Live:
 
     def _keep_following(self) -> None:
         while not self._closed.is_set():
-            if self._back.has_hub():
+            if self._home.has_hub():
                 with contextlib.suppress(VedetteError, OSError):
                     self._follow()
             if self._hub:
                 self._hub = False
                 self._listing.lose_touch()
                 self._pass_on_missed()
-            if not self._back.has_hub():
+            if not self._home.has_hub():
                 self._listing.rest()
             self._closed.wait(_AGAIN_S)
 
     def _follow(self) -> None:
         first = True
-        for change in self._back.follow():
+        for change in self._home.follow():
             if self._closed.is_set():
                 return
             if first:  # what happened before is not known
@@ -202,18 +202,18 @@ class Live:
         newest_at = 0.0
         while not self._closed.wait(_SEAL_S):
             watched = self._watched
-            if not watched or not self._back.has_hub():
+            if not watched or not self._home.has_hub():
                 continue
             with contextlib.suppress(VedetteError, OSError):
                 for run in watched - {""}:
-                    if self._back.newest(run):
-                        self._back.seal(run)
+                    if self._home.newest(run):
+                        self._home.seal(run)
                 if "" in watched and time.monotonic() - newest_at >= _NEWEST_S:
                     newest_at = time.monotonic()
                     self._look_around()
 
     def _look_around(self) -> None:
-        points = self._back.newest("")
+        points = self._home.newest("")
         before = {(point.span, point.name): point.t for point in self._listing.fresh}
         fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
         self._listing.fresh = points

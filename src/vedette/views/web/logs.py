@@ -6,8 +6,8 @@ from vedette.query.logs import level_number
 from vedette.query.runs import find
 from vedette.store import EventQuery, EventRow, Reader
 from vedette.views.web.replies import Refusal
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
+from vedette.views.web.state import AppState
 
 _MS = 10**6
 _MOST_TEXT = 64 << 10  # characters of one line
@@ -44,7 +44,7 @@ class Density(Struct, frozen=True):
     counts: dict[str, list[int]]
 
 
-def logs(room: Room, store: Reader, asked: Asked) -> Lines:  # noqa: ARG001
+def logs(state: AppState, store: Reader, asked: Asked) -> Lines:  # noqa: ARG001
     """Return lines after an id, before one, or the newest."""
     query = asked.query
     run = find(store, asked.path["run"]).id
@@ -66,7 +66,7 @@ def logs(room: Room, store: Reader, asked: Asked) -> Lines:  # noqa: ARG001
     return Lines([_line(event) for event in found[-limit:]], first=not more, last=before is None)
 
 
-def density(room: Room, store: Reader, asked: Asked) -> Density:  # noqa: ARG001
+def density(state: AppState, store: Reader, asked: Asked) -> Density:  # noqa: ARG001
     """Count lines over time."""
     query = asked.query
     run = find(store, asked.path["run"])

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from vedette.version import __version__
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked, Route
 from vedette.views.web.shapes import Fault
+from vedette.views.web.state import AppState
 
 _TYPES = {"text": "string", "count": "integer", "number": "number"}
 _REFS = "#/components/schemas/{name}"
@@ -63,6 +63,6 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
     return operation
 
 
-def openapi(room: Room, asked: Asked) -> Any:  # noqa: ARG001 - as every route is called
+def openapi(state: AppState, asked: Asked) -> Any:  # noqa: ARG001 - as every route is called
     """Return the document."""
-    return room.described
+    return state.described

@@ -17,7 +17,7 @@ from vedette.errors import (
     VedetteError,
     WhereError,
 )
-from vedette.views.web.desk import BusyError, SlowError
+from vedette.views.web.read_pool import BusyError, SlowError
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (WhereError, 400), (SettingError, 400), (NotFoundError, 404), (AmbiguousError, 400), (HubError, 503),

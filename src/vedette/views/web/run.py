@@ -9,7 +9,6 @@ from vedette.query.silence import Seen
 from vedette.query.usage import is_silent
 from vedette.store import Reader, SpanQuery
 from vedette.views.web.replies import ms, plain
-from vedette.views.web.room import Room, text_of
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import bar_of, row_fields
 from vedette.views.web.shapes import (
@@ -21,6 +20,7 @@ from vedette.views.web.shapes import (
     SeriesShape,
     TryShape,
 )
+from vedette.views.web.state import AppState, text_of
 
 _HOST_KEYS = ("python", "os", "host", "cpu.model", "cpu.count", "memory_bytes", "gpu.names", "gpu.driver")
 _MOST_PROCESSES = 2000
@@ -28,10 +28,10 @@ _MOST_SERIES = 5000
 _MOST_MARKS = 2000
 
 
-def run(room: Room, store: Reader, asked: Asked) -> OneRun:
+def run(state: AppState, store: Reader, asked: Asked) -> OneRun:
     """Return one run."""
     found = find(store, asked.path["run"])
-    views, lines = room.listing.look_at(store, [found.id])
+    views, lines = state.listing.look_at(store, [found.id])
     view, line = views[0], lines[0]
     attrs = view.attrs
     return OneRun(

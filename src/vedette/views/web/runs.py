@@ -9,22 +9,22 @@ from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.store import Reader
 from vedette.views.web.replies import ms, plain
-from vedette.views.web.room import Room, text_of
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
+from vedette.views.web.state import AppState, text_of
 from vedette.wire import Newest
 
 _TREND = 64
 _FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
 
 
-def runs(room: Room, store: Reader, asked: Asked) -> RunsPage:
+def runs(state: AppState, store: Reader, asked: Asked) -> RunsPage:
     """Return a page of the runs that fit."""
     query = asked.query
-    cursor = room.listing.cursor()  # before anything is read: what changes meanwhile is told again
-    changed = room.listing.changed(query["since"]) if query["since"] else None
+    cursor = state.listing.cursor()  # before anything is read: what changes meanwhile is told again
+    changed = state.listing.changed(query["since"]) if query["since"] else None
     columns = [name for name in query["columns"].split(",") if name]
-    found = room.listing.page(
+    found = state.listing.page(
         store, query["where"], query["project"], query["sort"] or "-start_t", group=query["group"],
         offset=query["offset"], limit=query["limit"], metric=query["metric"], only=changed,
     )  # fmt: skip
@@ -33,8 +33,8 @@ def runs(room: Room, store: Reader, asked: Asked) -> RunsPage:
         cursor,
         changed is None,
         found.ids,
-        rows_of(store, found.views, found.lines, columns, room.listing.fresh),
-        [] if query["since"] else [Column(*one) for one in room.listing.columns(store, query["project"])],
+        rows_of(store, found.views, found.lines, columns, state.listing.fresh),
+        [] if query["since"] else [Column(*one) for one in state.listing.columns(store, query["project"])],
     )
 
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from vedette.query.curves import Curve, Curves, Range, Seen
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.replies import Refusal
-from vedette.views.web.room import Room
 from vedette.views.web.routes import MOST_T, Asked
+from vedette.views.web.state import AppState
 
 MEDIA = "application/octet-stream"
 _MOST_SERIES = 500
@@ -71,7 +71,7 @@ class Head(Struct, frozen=True):
     cursor: Since
 
 
-def series(room: Room, store: Reader, asked: Asked) -> Response:
+def series(state: AppState, store: Reader, asked: Asked) -> Response:
     """Answer with a head and columns."""
     wish: Wish = asked.body
     if len(wish.of) > _MOST_SERIES:
@@ -81,7 +81,7 @@ def series(room: Room, store: Reader, asked: Asked) -> Response:
     rows = _rows(store, wish.of)
     asked_for = msgspec.json.encode([wish, [(row.id, row.count) for row in rows]])
     key = hashlib.sha256(asked_for).digest()  # a wish may be far longer than its answer, and keys are not counted
-    body = room.kept.get(key, lambda: _encode(room.curves, store, rows, wish))
+    body = state.kept.get(key, lambda: _encode(state.curves, store, rows, wish))
     return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from vedette.errors import SettingError
-from vedette.hub.address import is_loopback
+from vedette.hub.peers.address import is_loopback
 from vedette.views.web.guard import App
 
 _GRACE_S = 1

@@ -9,14 +9,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
-from vedette.views.web.back import Back
 from vedette.views.web.guard import App, Guard, Scope
+from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.live import live
 from vedette.views.web.pages import Pages, is_page
 from vedette.views.web.replies import Refusal, as_json, refuse
-from vedette.views.web.room import Room
 from vedette.views.web.routes import MOST_T, Asked, Found, Route, Takes, find, read_body, read_query
 from vedette.views.web.shapes import About, OneRun, RunsPage
+from vedette.views.web.state import AppState
 
 _BODY_S = 30.0
 _LIST = {
@@ -91,35 +91,35 @@ ROUTES: tuple[Route, ...] = (
 
 
 def build(
-    back: Back, token: str, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
+    home: HomeAccess, token: str, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
     page: str = "",
 ) -> App:  # fmt: skip
     """Return the whole as an ASGI app; `page`: where the built page lies, if not in the package."""
-    return around(Room(back, token, read_only=read_only, project=project), names, page)
+    return around(AppState(home, token, read_only=read_only, project=project), names, page)
 
 
-def around(room: Room, names: Iterable[str] = (), page: str = "") -> App:
-    """Return the app of a room: the guard, and what is behind it."""
-    room.described = openapi.describe(ROUTES)
-    guarded = Guard(Inside(room, Pages(page) if page else Pages()), room.token, names, is_page=is_page)
+def around(state: AppState, names: Iterable[str] = (), page: str = "") -> App:
+    """Return the app of a state: the guard, and what is behind it."""
+    state.described = openapi.describe(ROUTES)
+    guarded = Guard(Inside(state, Pages(page) if page else Pages()), state.token, names, is_page=is_page)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _live(room, receive, send)
+            await _live(state, receive, send)
         else:
             await guarded(scope, receive, send)
 
     return app
 
 
-async def _live(room: Room, receive: Any, send: Any) -> None:
+async def _live(state: AppState, receive: Any, send: Any) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            room.start()
+            state.start()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
-            room.close()
+            state.close()
             await send({"type": "lifespan.shutdown.complete"})
             return
 
@@ -127,8 +127,8 @@ async def _live(room: Room, receive: Any, send: Any) -> None:
 class Inside:
     """What is behind the guard."""
 
-    def __init__(self, room: Room, pages: Pages, routes: tuple[Route, ...] = ROUTES) -> None:
-        self._room = room
+    def __init__(self, state: AppState, pages: Pages, routes: tuple[Route, ...] = ROUTES) -> None:
+        self._state = state
         self._pages = pages
         self._routes = routes
 
@@ -151,24 +151,24 @@ class Inside:
         if scope["method"] == "POST":
             raise Refusal(405, "pages are read, by GET", {"Allow": "GET, HEAD"})
         seen, takes = _header(scope, b"if-none-match"), _header(scope, b"accept-encoding")
-        return await self._room.desk.call(lambda: self._pages.answer(path, seen, takes))
+        return await self._state.pool.call(lambda: self._pages.answer(path, seen, takes))
 
     async def _ask(self, scope: Scope, receive: Any, send: Any) -> Response | None:
         found = find(self._routes, scope["method"], scope.get("raw_path") or scope["path"].encode())
         route, shared = found.route, bool(scope.get("vedette.shared"))
-        if (route.changes and (shared or self._room.read_only)) or (route.owner and shared):
+        if (route.changes and (shared or self._state.read_only)) or (route.owner and shared):
             raise Refusal(403, "this is read-only: nothing can be changed from here")
         asked = await _read(scope, receive, found, shared=shared)
-        room = self._room
+        state = self._state
         if route.act is live:
-            await live(room.live, asked.query["run"], receive, send)
+            await live(state.live, asked.query["run"], receive, send)
             return None
         if route.how == "serves":
-            value = await route.act(room, asked)
+            value = await route.act(state, asked)
         elif route.how == "calls":
-            value = await room.desk.call(lambda: route.act(room, asked))
+            value = await state.pool.call(lambda: route.act(state, asked))
         else:
-            value = await room.desk.ask(lambda store: route.act(room, store, asked))
+            value = await state.pool.ask(lambda store: route.act(state, store, asked))
         return value if isinstance(value, Response) else as_json(value)
 
 

@@ -7,8 +7,8 @@ import time
 from msgspec import Struct
 
 from vedette.views.web.replies import Refusal
-from vedette.views.web.room import Room
 from vedette.views.web.routes import Asked
+from vedette.views.web.state import AppState
 
 _MARK = "share"
 _MOST_HOURS = 24.0 * 366
@@ -43,7 +43,7 @@ def is_good(said: str, token: str, now_s: float) -> bool:
     return hmac.compare_digest(said.encode("utf-8", "replace"), sign(token, int(end)).encode()) and now_s < int(end)
 
 
-def share(room: Room, asked: Asked) -> Shared:
+def share(state: AppState, asked: Asked) -> Shared:
     """Make a link."""
     wish: Share = asked.body
     if not 0 < wish.hours <= _MOST_HOURS:
@@ -53,4 +53,4 @@ def share(room: Room, asked: Asked) -> Shared:
     end_s = int(time.time() + wish.hours * 3600)
     page, _, _ = wish.path.partition("#")
     joint = "&" if "?" in page else "?"
-    return Shared(f"{asked.base}{page}{joint}token={sign(room.token, end_s)}", end_s * 1e3)
+    return Shared(f"{asked.base}{page}{joint}token={sign(state.token, end_s)}", end_s * 1e3)

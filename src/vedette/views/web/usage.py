@@ -8,9 +8,9 @@ from vedette.query.downsample import downsample
 from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.web.replies import ms
-from vedette.views.web.room import Room
 from vedette.views.web.routes import MOST_T, Asked
 from vedette.views.web.shapes import MarkShape
+from vedette.views.web.state import AppState
 
 _MOST_PROCESSES = 500
 
@@ -44,7 +44,7 @@ class Usage(Struct, frozen=True):
     hidden: int
 
 
-def usage(room: Room, store: Reader, asked: Asked) -> Usage:  # noqa: ARG001
+def usage(state: AppState, store: Reader, asked: Asked) -> Usage:  # noqa: ARG001
     """Return what a run used."""
     run = find(store, asked.path["run"]).id
     width, since_t = asked.query["width"], _nanoseconds(asked.query["since_t"])

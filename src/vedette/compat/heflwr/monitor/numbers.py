@@ -5,8 +5,8 @@ from itertools import pairwise
 from typing import Any
 
 from vedette.model import Sample
-from vedette.plain import KEYS
-from vedette.sensor import flat_values
+from vedette.sensing.sensor import flat_values
+from vedette.sinks.plain import KEYS
 
 Wanted = Sequence[str]  # of cpu, memory, network and power
 

@@ -1,0 +1,31 @@
+"""What those who talk to others need of the hub behind them."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from vedette import wire
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.takein import TakeIn
+
+T = TypeVar("T")
+
+
+class HubHandle(Protocol):
+    """The hub, as its sockets see it."""
+
+    keeper: Keeper
+
+    async def seal(self, run: str) -> str:
+        """Have all that a run has logged put into the store; return what went wrong, if anything."""
+
+    async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
+        """Do something in the keeper's thread, between two turns."""
+
+    def take_in(self, path: str, tell: Callable[[], object]) -> TakeIn:
+        """Have a path taken in; `tell` is called, in the loop, when that is over."""
+
+    def purged(self) -> None:
+        """Take note that something was removed for good, and is to be deleted."""
+
+    def health(self) -> wire.Health:
+        """Return how the hub is."""

@@ -1,0 +1,339 @@
+"""Measures the processes of this host for its hub, in a process of its own: `python -m vedette.hub.processes.meter`.
+
+Were it a thread of the hub, each of its many small reads would wait for the interpreter while points are taken in;
+and a GPU driver that hangs would hang the hub. What it finds goes into a spool of its own, as the hub's word. It hears
+by its standard input whom to measure, and leaves when nobody is left, or when the hub is gone.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+import msgspec
+from msgspec import Struct
+
+from vedette import masks
+from vedette.home import Home
+from vedette.hub.processes.machine import Machine
+from vedette.hub.turn.own import Own
+from vedette.kernel import command, host, host_span
+from vedette.model import HUB, Fact, Sample, Span
+from vedette.sensing.schedule import Schedule
+from vedette.sources.gpu import Gpus
+from vedette.sources.process import Process, look, rates
+
+_LINGER_S = 1.0  # somebody else may come
+_HOST_EVERY_S = 1.0  # at most
+_LEAST_S = 0.05  # a CPU time in ticks of 10 ms says nothing of less
+_MOST_ID = 128
+_MOST_WORDS, _MOST_CHARS = 32, 200  # of a command line
+
+
+class Measure(Struct, frozen=True, tag="measure"):
+    """Asks that a process that speaks, and all that descend from it, be measured; every 0 s is never."""
+
+    name: str  # of its origin
+    pid: int
+    started: int
+    process: str  # its span
+    interval_s: float
+    upstream: str = ""
+    open: list[str] = []  # spans of processes of the same try that another meter had opened, and not ended
+
+
+class Leave(Struct, frozen=True, tag="leave"):
+    """Asks that a process be measured no longer."""
+
+    name: str
+
+
+Wish = Measure | Leave
+encode_wish = msgspec.json.Encoder().encode
+_decode_wish = msgspec.json.Decoder(Wish).decode
+_Key = tuple[int, int]  # pid and start: what a process is known by
+
+
+class _Known:
+    """A process as it was last seen."""
+
+    def __init__(self, owner: str, span: str) -> None:
+        self.owner = owner  # the target whose tree it was found in
+        self.span = span
+        self.name = ""
+        self.last: Process | None = None
+        self.at_s = 0.0
+
+
+class Meter:
+    """Knows whom to measure, and measures them."""
+
+    def __init__(self, home: Home, apart: set[int], *, gpus: Gpus | None = None, proc: str = "/proc") -> None:
+        """Measure nobody yet; never those in `apart`. `proc`: where the kernel shows its processes."""
+        self.schedule: Schedule[str] = Schedule()
+        self.voice = Own(home)
+        self._apart = apart
+        self._gpus = gpus
+        self._proc = proc
+        self._targets: dict[str, Measure] = {}
+        self._by_pid: dict[int, str] = {}  # of several that one process speaks as, the newest
+        self._known: dict[_Key, _Known] = {}
+        self._unsaid: list[tuple[Fact, str]] = []
+        self._machine = Machine(proc)
+        self._machine_s = float("-inf")
+        self._t = 0
+
+    def hear(self, wish: Wish) -> None:
+        """Take a wish; whoever is new is measured for the first time at once."""
+        if isinstance(wish, Leave):
+            self._leave(wish.name)
+            return
+        self._targets[wish.name] = wish
+        self._rank()
+        self._adopt(wish)
+        if wish.interval_s > 0:
+            self.schedule.want(wish.name, wish.interval_s, time.monotonic())
+            self.measure([wish.name])
+
+    def _rank(self) -> None:
+        self._by_pid = {target.pid: name for name, target in sorted(self._targets.items())}
+
+    def _adopt(self, target: Measure) -> None:
+        """Take over what is known of a process that speaks now, and of those that another meter was watching."""
+        key = target.pid, target.started
+        known = self._known.get(key)
+        if known is not None and known.span != target.process:
+            if _is_silent(known.span):
+                self._end(known)
+            known.owner, known.span = target.name, target.process
+        for span in target.open:
+            pid, started = _key_of(span)
+            if (pid, started) not in self._known and pid not in self._by_pid:
+                self._known[pid, started] = _Known(target.name, span)
+            elif pid in self._by_pid:
+                self._end(_Known(target.name, span), target.upstream)
+
+    def _leave(self, name: str) -> None:
+        target = self._targets.pop(name, None)
+        if target is None:
+            return
+        self.schedule.drop(name)
+        self._rank()
+        heir = next((other for other in self._targets.values() if _try(other) == _try(target)), None)
+        self._known.pop((target.pid, target.started), None)
+        orphans = {key: known for key, known in self._known.items() if known.owner == name}
+        alive = look([pid for pid, _ in orphans], (), self._proc).processes if orphans else {}
+        for (pid, started), known in orphans.items():
+            lives = pid in alive and alive[pid].started == started
+            if heir is not None and lives:
+                known.owner = heir.name
+                continue
+            self._end(known, target.upstream, "it outlived its run" if lives else "")
+            del self._known[pid, started]
+
+    def measure(self, names: list[str]) -> None:
+        """Measure the trees of these targets, in one pass; then the machine, if its time has come."""
+        wanted = {name for name in names if self._by_pid[self._targets[name].pid] == name}
+        if not wanted:
+            return
+        self._t = t = max(time.time_ns(), self._t)
+        # Those that are known are roots, too: a parent may be gone. Trees are last, for these are walked first, and
+        # whoever is met in one is then known to be a part of it.
+        roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
+        roots += [self._targets[name].pid for name in wanted]
+        snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
+        owners: dict[int, str] = {}
+        samples: dict[str, list[Sample]] = {}
+        spans: dict[int, tuple[str, str]] = {}  # upstream and span, by pid
+        for pid, process in snapshot.processes.items():
+            owner = self._owner(process, owners)
+            if owner not in wanted:
+                continue
+            owners[pid] = owner
+            target = self._targets[owner]
+            known = self._meet(process, target)
+            if known is None:
+                continue
+            values = self._values(process, known, snapshot.at_s, target.interval_s)
+            samples.setdefault(target.upstream, []).append(Sample(t, t // 10**6, values, known.span))
+            spans[pid] = target.upstream, known.span
+        self._find_gone(wanted, snapshot.processes)
+        self._look_at_machine(snapshot.at_s, samples, spans)
+        self._keep(samples)
+
+    def _owner(self, process: Process, owners: dict[int, str]) -> str:
+        name = self._by_pid.get(process.pid)
+        if name is not None:
+            return name if self._targets[name].started in (0, process.started) else ""
+        known = self._known.get((process.pid, process.started))
+        return owners.get(process.ppid) or (known.owner if known is not None else "")
+
+    def _meet(self, process: Process, target: Measure) -> _Known | None:
+        """Return what is known of a process; one that is new and does not speak gets a span, as does a new name."""
+        key = process.pid, process.started
+        known, last, at_s = self._known.get(key), None, 0.0
+        if known is not None and _is_silent(known.span) and known.span.rpartition("/")[0] != _try(target):
+            last, at_s = known.last, known.at_s  # somebody between it and the root speaks now, for another run
+            self._end(known)
+            known = None
+        if known is None:
+            span = f"{_try(target)}/pid-{process.pid}-{process.started}"
+            if process.pid == target.pid:
+                span = target.process
+            if len(span.encode()) > _MOST_ID:
+                return None
+            known = self._known[key] = _Known(target.name, span)
+            known.last, known.at_s = last, at_s
+        known.owner = target.name
+        if _is_silent(known.span) and process.name != known.name:
+            words = command(process.pid, self._proc) or [process.name]
+            attrs = {
+                "pid": process.pid,
+                "ppid": process.ppid,
+                "host": host(),
+                "argv": [word[:_MOST_CHARS] for word in masks.argv(words[:_MOST_WORDS])],
+            }
+            state = "" if known.name else "running"
+            opened = Span(known.span, self._t, state, "", HUB, "process", process.name, _try(target), attrs)
+            known.name = process.name
+            self._say(opened, target.upstream)
+        return known
+
+    def _values(self, process: Process, known: _Known, at_s: float, interval_s: float) -> dict[str, float | int | bool]:
+        values: dict[str, float | int | bool] = {"memory_bytes": process.memory_bytes, "threads": process.threads}
+        before, since_s = known.last, at_s - known.at_s
+        if before is None:
+            # What it has done since its birth, if that is not long ago: a short life is seen only once.
+            since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+            if since_s <= 2 * interval_s:
+                moved = (None if process.read_bytes is None else 0, None if process.written_bytes is None else 0)
+                before = process._replace(cpu_s=0.0, read_bytes=moved[0], written_bytes=moved[1])
+        if before is not None and since_s >= min(_LEAST_S, interval_s / 2):
+            values |= rates(before, process, since_s)
+        elif known.last is not None:
+            return values  # too soon after the last look: the next one counts from there
+        known.last, known.at_s = process, at_s
+        return values
+
+    def _find_gone(self, wanted: set[str], found: dict[int, Process]) -> None:
+        gone = [
+            key
+            for key, known in self._known.items()
+            if known.owner in wanted and (key[0] not in found or found[key[0]].started != key[1])
+        ]
+        for key in gone:
+            known = self._known.pop(key)
+            if _is_silent(known.span):
+                self._end(known)
+
+    def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
+        """Say that a process is gone; how it ended, its parent alone knows."""
+        self._t = max(time.time_ns(), self._t)
+        if upstream is None:
+            upstream = self._targets[known.owner].upstream
+        self._say(Span(known.span, self._t, "done", cause, HUB), upstream)
+
+    def _look_at_machine(
+        self, at_s: float, samples: dict[str, list[Sample]], spans: dict[int, tuple[str, str]]
+    ) -> None:
+        if at_s - self._machine_s < 0.9 * _HOST_EVERY_S:
+            return
+        self._machine_s = at_s
+        told_of_host = self._machine.look(self._t)
+        gpus = self._gpus.look() if self._gpus is not None else {}
+        t, step, here = self._t, self._t // 10**6, host_span()
+        for upstream in {target.upstream for target in self._targets.values()}:
+            heard = samples.setdefault(upstream, [])
+            heard += told_of_host
+            for index, gpu in gpus.items():
+                told = {
+                    "gpu_percent": gpu.percent, "gpu_memory_bytes": gpu.memory_bytes,
+                    "gpu_power_w": gpu.power_w, "gpu_temperature_c": gpu.temperature_c,
+                }  # fmt: skip
+                numbers = {key: value for key, value in told.items() if value is not None}
+                heard += [Sample(t, step, numbers, here, {"gpu": str(index)})] if numbers else []
+        for index, gpu in gpus.items():
+            for pid, memory in gpu.processes.items():
+                if pid in spans:
+                    upstream, span = spans[pid]
+                    samples[upstream].append(Sample(t, step, {"gpu_memory_bytes": memory}, span, {"gpu": str(index)}))
+
+    def close(self) -> None:
+        """Let go of all that is open."""
+        self.voice.close()
+        self._machine.close()
+
+    def _say(self, fact: Fact, upstream: str) -> None:
+        self._unsaid.append((fact, upstream))
+        self._keep({})
+
+    def _keep(self, samples: dict[str, list[Sample]]) -> None:
+        """Put on record what there is to say; when the disk is full, facts wait, and samples are lost."""
+        try:
+            while self._unsaid:
+                fact, upstream = self._unsaid[0]
+                self.voice.say([fact], upstream)
+                del self._unsaid[0]
+            for upstream, heard in samples.items():
+                self.voice.sample(heard, upstream)
+        except OSError:
+            return
+
+
+def _try(target: Measure) -> str:
+    return target.process.rpartition("/")[0]
+
+
+def _is_silent(span: str) -> bool:
+    """Tell whether a process has no spool: its span is then named after its pid."""
+    return span.rpartition("/")[2].startswith("pid-")
+
+
+def _key_of(span: str) -> _Key:
+    _, pid, started = span.rpartition("/")[2].split("-")
+    return int(pid), int(started)
+
+
+def serve(meter: Meter, ear: int) -> None:
+    """Measure, as it is wished through a pipe, until that is shut or nobody has been left for a while."""
+    os.set_blocking(ear, False)
+    poll = select.poll()
+    poll.register(ear, select.POLLIN)
+    rest = b""
+    left_at = time.monotonic() + 10 * _LINGER_S  # the first wish is on its way
+    while True:
+        now = time.monotonic()
+        wait_s = meter.schedule.wait_s(now)
+        if wait_s is None and now >= left_at:
+            return
+        if poll.poll(1000 * (left_at - now if wait_s is None else wait_s)):
+            heard = os.read(ear, 1 << 16)
+            if not heard:
+                return
+            *lines, rest = (rest + heard).split(b"\n")
+            for line in lines:
+                meter.hear(_decode_wish(line))
+            left_at = time.monotonic() + _LINGER_S
+        if due := meter.schedule.due(time.monotonic()):
+            meter.measure(due)
+            left_at = time.monotonic() + _LINGER_S
+
+
+def main() -> None:
+    """Be the meter of the hub that has started this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the hub tells when it is over
+    os.umask(0o077)
+    home, gpu = sys.argv[1:3]
+    gpus = Gpus() if gpu == "gpu" else None
+    meter = Meter(Home(home), {os.getpid(), os.getppid()}, gpus=gpus)
+    try:
+        serve(meter, sys.stdin.fileno())
+    finally:
+        meter.close()
+        if gpus is not None:
+            gpus.shut()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Which of those who speak are alive, and the last word on those who died without one."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+from vedette.hub import causes, tree
+from vedette.hub.liveness import Death, Watch, verdict
+from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
+from vedette.sources import memory
+
+_STILLBORN_S = 60.0
+
+Say = Callable[[list[Fact], str], None]
+
+
+class Watcher:
+    """Watches the processes of readers, and says how they ended."""
+
+    def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: dict[str, str]) -> None:
+        """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us.
+
+        `stopped`: origins that were told to stop, and by whom.
+        """
+        self._stopped = stopped
+        self.watches: dict[str, Watch] = {}
+        self.trouble = ""
+        self._say = say
+        self._handed = handed
+        self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
+        self._memory: dict[str, memory.Baseline] = {}
+        self._poll = select.poll()
+        self._by_fd: dict[int, str] = {}
+
+    def look(self, readers: Mapping[str, SpoolReader]) -> bool:
+        """Mark the readers whose processes have died, and say how; tell whether one was found."""
+        self._begin(readers)
+        ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
+        found = False
+        for name, watch in self.watches.items():
+            reader = readers[name]
+            if not reader.gone and self._is_gone(reader, watch, ready=name in ready):
+                reader.gone = found = True
+        for reader in readers.values():
+            if reader.gone and not reader.named and reader.origin is not None:
+                try:
+                    self._name_the_end(reader, reader.origin)
+                except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
+                    self.trouble = str(error)
+        return found
+
+    def _begin(self, readers: Mapping[str, SpoolReader]) -> None:
+        """Watch those who are not watched yet."""
+        for name, reader in readers.items():
+            if reader.origin is None:  # it is about to write its first segment, unless it is long dead
+                reader.gone = reader.was_read and _age_s(reader.directory) > _STILLBORN_S
+            elif name not in self.watches:
+                reader.gone = False  # until its own watch says so
+                try:
+                    watch = self.watches[name] = Watch(reader.origin, self._handed)
+                except (OSError, OverflowError) as error:  # too many open files, say: look again next time
+                    self.trouble = str(error)
+                    continue
+                if (fd := watch.fileno()) is not None:
+                    self._memory[name] = memory.begin(reader.origin.pid)
+                    self._by_fd[fd] = name
+                    self._poll.register(fd, select.POLLIN)
+
+    def _is_gone(self, reader: SpoolReader, watch: Watch, *, ready: bool) -> bool:
+        if watch.unknown and reader.said_last_word:
+            return True
+        fd = watch.fileno()
+        try:
+            death = watch.look(ready)
+        except OSError as error:
+            self.trouble = str(error)
+            return False
+        if death is None:
+            return False
+        self._forget_fd(fd)
+        self._deaths.setdefault(reader.name, death)
+        return True
+
+    def _name_the_end(self, reader: SpoolReader, origin: Origin) -> None:
+        """Say how a process ended that did not say so, as soon as that is known: it may be long until all is kept."""
+        death = self._deaths.get(reader.name)
+        if death is not None and origin.process:
+            reader.hear_out()
+            if reader.state not in KINDS["process"].ends:
+                killed = death.status is not None and death.status & 0x7F == signal.SIGKILL
+                killer = causes.of_kill(self._memory.get(reader.name)) if killed else ""
+                asked = self._stopped.get(reader.name)
+                self._say(_last_words(reader, origin, death, killer, asked), origin.upstream)
+                if reader.launches and killed:  # what it had launched has nobody left to watch it
+                    run, attempt, _ = origin.process.split("/", 2)
+                    tree.end(lambda: tree.marked(run, attempt))
+        reader.named = True
+
+    def heard_t(self, reader: SpoolReader) -> int:
+        """Return when a reader was last known alive: now, or when it last spoke if it cannot be watched."""
+        watch = self.watches.get(reader.name)
+        return reader.heard_t if watch is None or watch.unknown else time.time_ns()
+
+    def is_stranger(self, name: str) -> bool:
+        """Tell whether nobody here can know if an origin lives."""
+        return name in self.watches and self.watches[name].unknown
+
+    def forget(self, name: str) -> None:
+        """Stop watching an origin; how it died is remembered until its spool is gone."""
+        if (watch := self.watches.pop(name, None)) is not None:
+            self._forget_fd(watch.fileno())
+            watch.shut()
+
+    def bury(self, name: str) -> None:
+        """Forget an origin for good."""
+        self.forget(name)
+        self._deaths.pop(name, None)
+        self._stopped.pop(name, None)
+        self._memory.pop(name, None)
+
+    def _forget_fd(self, fd: int | None) -> None:
+        if fd is not None:
+            self._by_fd.pop(fd, None)
+            try:
+                self._poll.unregister(fd)
+            except (KeyError, OSError):
+                pass
+
+
+def _last_words(reader: SpoolReader, origin: Origin, death: Death, killer: str, asked: str | None) -> list[Fact]:
+    stacks = reader.stacks()
+    state, cause = verdict(death, reader.state, reader.exit_code, stacks, killer)
+    if asked is not None and cause.startswith("killed by SIGKILL"):
+        state, cause = "cancelled", f"told to stop{asked}, and killed by SIGKILL as it did not"
+    elif asked is not None and cause in ("killed by SIGTERM", "SIGTERM"):
+        cause = f"killed by SIGTERM: told to stop{asked}"
+    t = death.t or reader.heard_t
+    facts: list[Fact] = []
+    if stacks and state != "done":
+        facts.append(Event(origin.span, t, "stacks", 40, stacks))
+    facts.append(Span(origin.process, t, state=state, cause=cause, by=HUB))
+    if origin.main:
+        # With kind and parent: it may have died before it could say them.
+        attempt = origin.process.rpartition("/")[0]
+        facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
+    return facts
+
+
+def _age_s(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,228 @@
+"""Who may come in, and what they may ask: the protocol of the hub's sockets, one connection at a time.
+
+Over the Unix socket the peer's user is checked, over TCP the token. Until then a peer may send little, not for long.
+"""
+
+import asyncio
+import collections
+import contextlib
+import time
+from typing import Any
+
+from vedette import wire
+from vedette.errors import FormatError, HubError, VedetteError
+from vedette.hub.handle import HubHandle
+from vedette.hub.peers import address as addresses
+from vedette.hub.peers.downstreams import Downstreams
+from vedette.hub.sockets.connection import Connection
+from vedette.hub.turn.edits import facts_of
+from vedette.hub.turn.questions import ANSWER, Questions
+from vedette.model import PURGED
+from vedette.settings import Limits
+from vedette.version import __version__
+
+_MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
+_HELLO_S = 10.0
+_TURN_PATIENCE_S = 2.0
+_NEWS_S = 0.5
+NOTHING = "-"  # no run has this id
+
+
+def most_strangers(limits: Limits) -> int:
+    """Return how many may be connected, or on their way, who have not shown the token."""
+    return max(8, limits.connections // 8)
+
+
+class Server:
+    """Answers connections."""
+
+    def __init__(self, hub: HubHandle, limits: Limits, token: str, home_id: str) -> None:
+        self.refused: collections.Counter[str] = collections.Counter()
+        self.downstreams = Downstreams(hub, limits.inbox_bytes, home_id, self.refused)
+        self._hub = hub
+        self._limits = limits
+        self._token = token
+        self._home_id = home_id
+        self._open = {True: 0, False: 0}  # connections of this machine, and of others
+        self._strangers = 0  # of others who have not shown the token yet
+        self._followers: dict[asyncio.Queue[bytes], str] = {}
+        self._questions = Questions()
+
+    async def unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Talk to a process of this machine."""
+        await self._admit(reader, writer, local=True)
+
+    async def tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Talk to whoever has the token."""
+        await self._admit(reader, writer, local=False)
+
+    def turn_away(self) -> None:
+        """Take note that somebody was not even heard."""
+        self.refused["limits.connections"] += 1
+
+    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
+        stranger = not local
+        self._open[local] += 1
+        self._strangers += stranger
+        try:
+            crowded = stranger and self._strangers > most_strangers(self._limits)
+            if crowded or self._open[local] > self._limits.connections:
+                self.turn_away()
+                raise HubError("too many connections are open already (limits.connections)")
+            connection = Connection(reader, writer)
+            if local:
+                addresses.check_peer(writer.get_extra_info("socket"))
+                writer.write(self._greeting())
+            hello = await asyncio.wait_for(connection.hear(wire.MAX_HELLO), _HELLO_S)
+            if not isinstance(hello, wire.Hello):
+                raise FormatError("a Hello must come first")
+            wire.check_version(hello)
+            if not local:
+                if not addresses.same_token(hello.token, self._token):
+                    self.refused["token"] += 1
+                    raise HubError("the token is not this hub's: copy the connect string that it printed")
+                writer.write(self._greeting())
+                self._strangers -= 1
+                stranger = False
+            await self._serve(connection, local=local)
+        except VedetteError as error:
+            self.refused["malformed"] += isinstance(error, FormatError)
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                writer.write(wire.pack_message(wire.Refused(str(error))))
+        except TimeoutError:
+            self.refused["silent"] += 1
+        except (OSError, EOFError, asyncio.CancelledError):
+            pass
+        finally:
+            self._open[local] -= 1
+            self._strangers -= stranger
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                writer.close()
+
+    def _greeting(self) -> bytes:
+        return wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=[wire.BLOBS]))
+
+    async def _serve(self, connection: Connection, *, local: bool) -> None:
+        while True:
+            message = await connection.hear(wire.MAX_PAYLOAD)
+            if isinstance(message, wire.Introduce):
+                await self.downstreams.serve(message, connection)
+                return
+            if isinstance(message, wire.Follow):
+                await self._follow(message.run, connection)
+                return
+            if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn | wire.Await):
+                raise HubError(f"a {type(message).__name__} is taken from this machine alone")
+            if isinstance(message, wire.TakeIn):
+                await self._take_in(message.path, connection)
+                continue
+            if isinstance(message, wire.Await):
+                await self._wait_for_answer(message, connection)
+                return
+            connection.say(await self._answer(message))
+            await connection.writer.drain()
+
+    async def _take_in(self, path: str, connection: Connection) -> None:
+        """Have a path taken in, and say how far that is until it is over."""
+        ended = asyncio.Event()
+        asked = self._hub.take_in(path, ended.set)
+        try:
+            over = False
+            while not over:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _NEWS_S)
+                over = asked.over
+                connection.say(asked.news())
+                await connection.writer.drain()
+        finally:
+            asked.unwanted = True
+
+    async def _answer(self, message: wire.Message) -> wire.Message:
+        if isinstance(message, wire.Seal):
+            behind = await self.downstreams.seal_below(message)
+            failure = await self._hub.seal(message.run)
+            return wire.Refused(failure) if failure else wire.Done(behind=behind)
+        if isinstance(message, wire.Edit):
+            await self._hub.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
+            failure = await self._hub.seal(NOTHING)  # a turn, so that it is kept when this is answered
+            if message.state == PURGED:
+                self._hub.purged()
+            return wire.Refused(failure) if failure else wire.Done(len(message.spans))
+        if isinstance(message, wire.AskHealth):
+            with contextlib.suppress(TimeoutError):  # what was written until now shall count, if that can be had
+                await asyncio.wait_for(self._hub.seal(NOTHING), _TURN_PATIENCE_S)
+            return self._hub.health()
+        if isinstance(message, wire.AskLatest):
+            return wire.Latest(await self._hub.in_keeper(lambda keeper: keeper.newest(message.prefix)))
+        if isinstance(message, wire.Order):
+            count = await self.order(message)
+            return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)
+        raise FormatError(f"a {type(message).__name__} is not for the hub")
+
+    async def _wait_for_answer(self, message: wire.Await, connection: Connection) -> None:
+        """Hand a process the answer to its question, unless it says anything or goes away first."""
+        answer = self._questions.wait(message)
+        gone = asyncio.ensure_future(connection.reader.read(1))
+        either: set[asyncio.Future[Any]] = {answer, gone}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done() and not answer.cancelled():
+                connection.say(answer.result())
+                await connection.writer.drain()
+        finally:
+            gone.cancel()
+            self._questions.leave(message, answer)
+
+    async def order(self, order: wire.Order, upstream: str | None = None, *, below: bool = True) -> int | None:
+        """Have a command obeyed, here and by the hubs below; return by how many, None when it is old.
+
+        `upstream`: the hub that gives it; `below`: the hubs below are meant, too.
+        """
+        left_s = order.left_s
+        if left_s is None:  # it was given on this machine, by this clock
+            left_s = (order.command.expires_t - time.time_ns()) / 1e9
+        if left_s <= 0:
+            return None
+        done = await self._hub.in_keeper(lambda keeper: keeper.order(order.command, upstream))
+        if done and order.command.verb == ANSWER:
+            if (why := self._questions.give(order.command)) and upstream is None:
+                raise HubError(why)
+            return done
+        if done is None or not below:
+            return done
+        return done + self.downstreams.pass_on(order, left_s)
+
+    # Those who watch.
+
+    def publish(self, change: wire.Change) -> None:
+        """Tell the followers what was committed."""
+        news = wire.Change(sorted(set(change.spans)), sorted(set(change.events)), sorted(set(change.points)))
+        data = wire.pack_message(news)
+        touched = {*change.spans, *change.events, *change.points}
+        for inbox, run in self._followers.items():
+            if not run or any(span == run or span.startswith(run + "/") for span in touched):
+                if inbox.full():
+                    while not inbox.empty():
+                        inbox.get_nowait()
+                    inbox.put_nowait(wire.pack_message(wire.Change(missed=True)))
+                else:
+                    inbox.put_nowait(data)
+
+    async def _follow(self, run: str, connection: Connection) -> None:
+        """Send changes until the follower says anything or goes away."""
+        inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
+        self._followers[inbox] = run
+        gone = asyncio.ensure_future(connection.reader.read(1))
+        try:
+            connection.say(wire.Done())
+            while not gone.done():
+                news = asyncio.ensure_future(inbox.get())
+                await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not news.done():
+                    news.cancel()
+                    break
+                connection.writer.write(news.result())
+                await connection.writer.drain()
+        finally:
+            gone.cancel()
+            del self._followers[inbox]

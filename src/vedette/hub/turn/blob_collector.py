@@ -1,0 +1,118 @@
+"""The hub's care for the blobs of its home: made safe from a power cut, counted, and removed when nothing names them.
+
+`step` is a moment of that, between two turns of the keeper. What is removed is what neither the store, nor a manifest,
+nor the list of what is on its way to other hubs names, and nobody has saved for a while.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from vedette.blobs import MANIFEST, YOUNG_S, Blobs, Found
+from vedette.hub.peers.blob_queue import BlobQueue
+from vedette.model import Blob, Fact
+from vedette.store import Store
+
+_EVERY_S = 3600.0
+_AGAIN_S = YOUNG_S + 10.0  # when there were some that are too young to go
+_SLICE_S = 0.005
+_ROWS = 2000  # of the store, read at once
+
+
+class BlobCollector:
+    """Keeps the blobs of a home in order. All but the flushing is done in the keeper's thread."""
+
+    def __init__(self, blobs: Blobs, store: Store, blob_queue: BlobQueue) -> None:
+        self.busy = False  # a sweep is going on
+        self._blobs = blobs
+        self._store = store
+        self._queue = blob_queue
+        self._due_at = time.monotonic() + _EVERY_S
+        self._steps: Iterator[None] = iter(())
+        self._unsafe: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._flusher: threading.Thread | None = None
+
+    def note(self, facts: list[tuple[int, Fact]]) -> None:
+        """Have the blobs that facts name made safe; a thread does it, since the disk may take its time."""
+        for _, fact in facts:
+            if isinstance(fact, Blob):
+                self._unsafe.put(fact.digest)
+                if self._flusher is None:
+                    self._flusher = threading.Thread(target=self._flush, name="flusher", daemon=True)
+                    self._flusher.start()
+
+    def _flush(self) -> None:
+        while True:
+            with contextlib.suppress(Exception):  # a digest that is none, a disk that is gone
+                self._blobs.flush(self._unsafe.get())
+
+    def ask(self) -> None:
+        """Have it swept soon: something that named blobs is gone, or may be."""
+        self._due_at = 0.0
+
+    def step(self, all_read: Callable[[], bool]) -> None:
+        """Go on with a sweep, or begin one that is due; only while nobody's words wait, which may name a blob."""
+        if not self.busy and time.monotonic() < self._due_at:
+            return
+        if not all_read():
+            if self.busy:
+                self.ask()  # from the beginning, then
+            self.busy = False
+            return
+        if not self.busy:
+            self.busy, self._due_at = True, time.monotonic() + _EVERY_S
+            self._steps = self._sweep()
+        until = time.monotonic() + _SLICE_S
+        try:
+            while time.monotonic() < until:
+                next(self._steps)
+        except StopIteration:
+            self.busy = False
+        except OSError:
+            self.busy, self._due_at = False, time.monotonic() + _AGAIN_S
+
+    def _sweep(self) -> Iterator[None]:
+        if not os.path.isdir(self._blobs.root):
+            return
+        self._blobs.tidy()
+        old: dict[str, Found] = {}
+        total = young = 0
+        before = time.time() - YOUNG_S
+        for found in self._blobs.all():
+            total += found.size
+            if found.saved < before:
+                old[found.digest] = found
+            else:
+                young += 1
+            yield
+        if old:
+            for named in self._named():
+                old.pop(named, None)
+                yield
+        for digest, found in old.items():
+            if self._blobs.remove(digest):
+                total -= found.size
+            yield
+        self._blobs.count(total)
+        if young:
+            self._due_at = min(self._due_at, time.monotonic() + _AGAIN_S)
+
+    def _named(self) -> Iterator[str]:
+        """Yield every digest that must stay, some more than once; raise OSError where that cannot be known now."""
+        manifests = set()
+        after = None
+        while rows := self._store.blobs(after=after, limit=_ROWS):
+            after = rows[-1].key
+            for row in rows:
+                yield row.digest
+                if row.name == MANIFEST:
+                    manifests.add(row.digest)
+        for manifest in manifests:
+            yield from self._blobs.listed(manifest, surely=True)
+        for digest, lists in self._queue.all():
+            yield digest
+            if lists:
+                yield from self._blobs.listed(digest, surely=True)

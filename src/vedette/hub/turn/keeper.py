@@ -1,0 +1,413 @@
+"""The hub's work: read the spools and inboxes, keep and seal or pass on, flush and free, and bury the dead.
+
+`turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
+"""
+
+import itertools
+import os
+import time
+from collections import ChainMap
+from collections.abc import Callable, Container
+
+from vedette import kernel, wire
+from vedette.blobs import Blobs
+from vedette.errors import FormatError, StoreError
+from vedette.home import Home
+from vedette.hub.peers.blob_queue import BlobQueue
+from vedette.hub.peers.inbox import InboxReader
+from vedette.hub.peers.relay import Relay
+from vedette.hub.peers.remote_origin import RemoteOrigin
+from vedette.hub.peers.upstreams import ALIVE_EVERY_S, OriginReader, Upstreams, marks_of
+from vedette.hub.processes.metering import Start, Usage
+from vedette.hub.processes.progress import Gauges
+from vedette.hub.processes.watcher import Watcher
+from vedette.hub.turn.blob_collector import BlobCollector
+from vedette.hub.turn.orders import Orders
+from vedette.hub.turn.own import Own
+from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span, above
+from vedette.settings import Settings
+from vedette.store import Batch, Mark, Store
+
+_SHORT_CHUNKS = 64
+_MOST_NEWEST = 50_000
+_MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
+
+
+class Keeper:
+    """Keeps one home. All that it knows can be found again from the store's marks, the spools and the inboxes."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        settings: Settings,
+        handed: dict[tuple[int, int], int] | None = None,
+        dial: Callable[[str], Relay] | None = None,
+        start_meter: Start | None = None,
+    ) -> None:
+        """Keep this store.
+
+        `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
+        hub out of its address; without it, what is meant for others waits. `start_meter` begins to measure processes.
+        """
+        kernel.boot()  # asked while there are descriptors to ask with
+        self.home = home
+        self.pace = settings.hub
+        self.store = store
+        self.readers: dict[str, SpoolReader] = {}
+        self.inboxes = InboxReader(
+            home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.inboxes.onward)), settings
+        )
+        self.blobs = Blobs(home, settings.limits)
+        self.blob_queue = BlobQueue(self.blobs)
+        self.blob_collector = BlobCollector(self.blobs, store, self.blob_queue)
+        self.upstreams = Upstreams(self.readers, self.inboxes, store, settings.hub, dial, self.blob_queue)
+        self.own = Own(home)
+        self.orders = Orders(self.own.say)
+        self.gauges = Gauges(self.own.say)
+        self.watcher = Watcher(self.own.say, handed or {}, self.orders.stopped)
+        self.usage = Usage(store, settings, start_meter)
+        self.set_aside = self.upstreams.set_aside
+        self.trouble = ""
+        self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
+        self._limits = settings.limits
+        self._synced = self._beaten = time.monotonic()
+        self._seals: dict[str, int] = {}
+        self._stamped: set[str] = set()
+        self._unsynced = False
+
+    def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
+        """Do one pass; return what was committed, and whether there is more to read at once.
+
+        `seal`: the runs whose samples must be in the store when this returns ("" for all of them).
+        """
+        now = time.monotonic()
+        change = wire.Change([], [], [])
+        self._hear_others()
+        self._discover()
+        more = self.watcher.look(self.readers)
+        self.gauges.look(self.readers, now, everything=bool(seal))
+        if self.own.names - self.readers.keys():  # what it has just said belongs to this turn
+            self._discover()
+        ends = {name: reader.ends() for name, reader in self.readers.items()} if seal else {}
+        more = self._read(now, change) or more
+        if len(self.watcher.watches) < len(self.readers):  # by now it is known who they are
+            more = self.watcher.look(self.readers) or more
+        while more and any(
+            name in ends and self._may_read(s) and not s.has_reached(ends[name]) for name, s in self.readers.items()
+        ):
+            self._seal(now, change, set())
+            more = self._read(now, change)
+        self._seal(now, change, seal or set())
+        self._bury()
+        self.orders.tend(self.watcher.watches)
+        self.usage.tend(self.readers, self.watcher.watches)
+        self._stamp(now)
+        if self.flush_in_s <= 0 or self.inboxes.unsafe_bytes > _MOST_UNSAFE_BYTES:
+            self._synced = now
+            self.flush()
+        return change, more
+
+    def _stamp(self, now: float) -> None:
+        """Put on record who lives: each one as soon as it is watched, then all of them time and again."""
+        watched = self.watcher.watches
+        names = [name for name in watched if name not in self._stamped and not self.readers[name].gone]
+        due = now - self._beaten >= ALIVE_EVERY_S
+        if due:
+            self._beaten = now
+            names = [name for name, reader in self.readers.items() if not reader.gone]
+        if names or due:
+            heard = {name: self.watcher.heard_t(self.readers[name]) for name in names}
+            self.store.keep([], {name: t for name, t in heard.items() if not self.readers[name].upstream})
+            self.upstreams.beat(heard)
+        self._stamped.update(names)
+
+    @property
+    def flush_in_s(self) -> float:
+        """When the next flush is due: a turn before what was read last is as old as a power cut may cost."""
+        return self._synced + self.pace.sync_s - self.pace.turn_s - time.monotonic()
+
+    def living(self) -> list[str]:
+        """Return the origins whose processes live, or may."""
+        return [name for name, reader in list(self.readers.items()) if not (reader.gone or reader.of_hub)]
+
+    def newest(self, prefix: str) -> list[wire.Newest]:
+        """Return the newest point of each series that waits to be sealed, of the spans that begin so."""
+        found = (point for reader in self._origin_readers() for point in reader.newest(prefix))
+        return list(itertools.islice(found, _MOST_NEWEST))
+
+    def origins_here(self) -> Container[str]:
+        """Return the origins that are being heard, from a spool or from another hub."""
+        return ChainMap[str, object](self.readers, self.inboxes.origins)  # type: ignore[arg-type]
+
+    def _origin_readers(self) -> list[OriginReader]:
+        return [*self.readers.values(), *self.inboxes.origins.values()]
+
+    def _hear_others(self) -> None:
+        known, safe = self.upstreams.hear()
+        self._stamped -= known  # the other hub should know at once that they live
+        self._unsynced = self._unsynced or safe
+
+    def order(self, command: Command, upstream: str | None = None) -> int | None:
+        """Do what a command asks of processes here; return of how many, None when it was given before.
+
+        `upstream`: the hub that gives it, which may command only what is meant for it.
+        """
+        if not self.orders.is_new(command, upstream):
+            return None
+        pairs = [
+            (reader.origin, self.watcher.watches[name])
+            for name, reader in self.readers.items()
+            if reader.origin and name in self.watcher.watches and upstream in (None, reader.upstream)
+        ]
+        return self.orders.obey(command, pairs)
+
+    def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
+        """Return how far origins are safe here, even from a power cut; None while that is not known yet."""
+        if self.inboxes.unsafe_bytes or self._unsynced:
+            self.flush()
+        return self.inboxes.reach(origins)
+
+    def alive(self, message: wire.Alive) -> None:
+        """Take note of origins that another hub knows alive."""
+        now_t = time.time_ns()
+        heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in message.ages.items()}
+        skews = {}
+        if message.skew_s is not None:
+            skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
+        if self.inboxes.onward:
+            self.inboxes.alive |= {name: (t, skews.get(name)) for name, t in heard.items()}
+        self.store.keep([], heard, skews)
+        self._unsynced = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is known to live, and all that was said is sealed and flushed."""
+        strangers = all(
+            (reader.of_hub or self.watcher.is_stranger(name)) and reader.ready and not reader.waiting_bytes
+            for name, reader in self.readers.items()
+        )
+        return strangers and not self._unsynced and self.inboxes.idle and self.blob_queue.idle
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether nothing that anybody has said is known to wait unread."""
+        all_read = all(self._may_read(reader) and not reader.has_more for reader in self.readers.values())
+        return (
+            all_read
+            and not self.set_aside
+            and not self.inboxes.set_aside
+            and self.upstreams.may_read(self.inboxes.onward)
+        )
+
+    def _discover(self) -> None:
+        try:
+            with os.scandir(self.home.spool) as entries:
+                names = [e.name for e in entries if e.name.isascii() and e.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        new = [name for name in names if name not in self.readers and name not in self.set_aside]
+        if not new:
+            return
+        marks, none = self.store.marks(new), Mark()
+        for name in new:
+            places = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
+            reader = self.readers[name] = SpoolReader(os.path.join(self.home.spool, name), *places, self._limits)
+            if reader.origin is None and places != (none, none):  # no header has survived, but it was heard before
+                reader.origin = self.store.origin(name)
+            if reader.upstream:
+                self._enrol(reader)
+
+    def _read(self, now: float, change: wire.Change) -> bool:
+        batches: list[tuple[OriginReader, Batch]] = []
+        more = False
+        for name, reader in list(self.readers.items()):
+            if not self._may_read(reader):
+                continue
+            known = reader.origin is not None
+            try:
+                batch = reader.read_facts()
+                reader.read_samples(now)
+                more = more or reader.has_more
+            except FormatError as error:  # of a newer version: leave it alone, whole
+                self.set_aside[name] = str(error)
+                self.forget(name)
+                continue
+            except (
+                OSError,
+                MemoryError,
+            ) as error:  # too many open files, a bad disk: it is found again, and nobody else waits
+                self.trouble = f"{reader.directory}: {error}"
+                self.forget(name)
+                continue
+            if not known and reader.upstream:  # it has just begun to speak, and not to us
+                self._enrol(reader)
+            elif batch is not None:
+                batches.append((reader, batch))
+        if self.upstreams.may_read(self.inboxes.onward):
+            more = self.inboxes.read(now) or more
+        self.upstreams.introduce_remotes()
+        ready = [remote for remote in self.inboxes.origins.values() if remote.ready]
+        batches += [(remote, batch) for remote in ready if (batch := remote.read_facts()) is not None]
+        if batches:
+            self._commit(batches, now, change)
+        return more or bool(batches)
+
+    def _enrol(self, reader: SpoolReader) -> None:
+        self.upstreams.enrol(reader)
+        if reader.name in self.set_aside:
+            self.forget(reader.name)
+
+    def _may_read(self, reader: SpoolReader) -> bool:
+        return reader.ready and self.upstreams.may_read(reader.upstream)
+
+    def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
+        batches: list[tuple[OriginReader, Batch]] = []
+        for reader in self._origin_readers():
+            if not reader.ready:
+                continue
+            pace_s = self.pace.ship_s if reader.upstream else self.pace.seal_s
+            wanted = bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
+            if wanted or reader.due(now, pace_s) or (self.inboxes.pressed and isinstance(reader, RemoteOrigin)):
+                batch = reader.sealing(now, pace_s, all_of_it=wanted or bool(reader.upstream))
+                if batch is not None:
+                    batches.append((reader, batch))
+        if batches:
+            self._commit(batches, now, change)
+            for reader, _ in batches:
+                if reader.upstream:
+                    continue
+                self._seals[reader.name] = self._seals.get(reader.name, 0) + 1
+                if self._seals[reader.name] % _SHORT_CHUNKS == 0:
+                    self.store.tidy(reader.name)
+
+    def _commit(self, batches: list[tuple[OriginReader, Batch]], now: float, change: wire.Change) -> None:
+        """Have batches kept: here at once, elsewhere once they have arrived."""
+        for upstream in {reader.upstream for reader, _ in batches} - {""}:
+            group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
+            self.upstreams.offer(upstream, group)
+            for reader, batch in group:
+                reader.handed(batch, now)
+                _note(change, batch)
+        for group in self._keep([item for item in batches if not item[0].upstream]):
+            self._unsynced = True
+            for reader, batch in group:
+                reader.handed(batch, now)
+                reader.kept(batch)
+                self.blob_collector.note(batch.facts)
+                _note(change, batch)
+
+    def _keep(self, batches: list[tuple[OriginReader, Batch]]) -> list[list[tuple[OriginReader, Batch]]]:
+        """Keep batches, all in one transaction; return those that were kept.
+
+        A batch that cannot be kept for what is in it must not hold up the others: its reader is set aside, whole.
+        """
+        if not batches:
+            return []
+        try:
+            self.store.keep([batch for _, batch in batches])
+        except (StoreError, OSError):
+            raise  # disk or lock: to be tried again
+        except Exception as error:
+            if len(batches) > 1:
+                return [group for item in batches for group in self._keep([item])]
+            reader, batch = batches[0]
+            if isinstance(reader, RemoteOrigin):  # nobody could look into it: it is counted, and passed over
+                self.inboxes.trouble = f"{reader.name}: it cannot be kept: {type(error).__name__}: {error}"[:500]
+                self.store.keep([Batch(batch.origin, batch.lane, batch.place, batch.damaged + 1, batch.refused)])
+                return [batches]
+            self.set_aside[reader.name] = f"it cannot be kept: {type(error).__name__}: {error}"
+            self.forget(reader.name)
+            return []
+        return [batches]
+
+    def _bury(self) -> None:
+        """Remove the spools of those who are dead, and all of whose words are kept."""
+        finished = [s for s in self.readers.values() if s.finished and (s.origin is None or (s.named and s.gauged))]
+        if not finished:
+            return
+        for reader in finished:
+            if reader.origin is None:
+                if not reader.remove_empty():
+                    self.set_aside[reader.name] = "no segment of it has a readable header"
+                continue
+            if not reader.upstream:
+                self.store.tidy(reader.name)
+            else:
+                self.upstreams.offer(reader.upstream, [(reader, reader.last())], over=True)
+        self.flush()  # all that they said must be on disk before their spools go
+        for reader in finished:
+            if reader.origin is not None:
+                try:
+                    reader.remove()
+                except OSError as error:  # somebody has put something there
+                    self.set_aside[reader.name] = f"all of it is kept, but it cannot be removed: {error}"
+            self.forget(reader.name)
+            self.watcher.bury(reader.name)
+
+    def forget(self, name: str) -> None:
+        """Let go of an origin; if its spool is still there, it is found again."""
+        self.watcher.forget(name)
+        self.gauges.forget(name)
+        if (reader := self.readers.pop(name, None)) is not None:
+            reader.shut()
+        self._seals.pop(name, None)
+        self._stamped.discard(name)
+
+    def flush(self) -> None:
+        """Make the last second safe against a power cut; only then free what the store has."""
+        for reader in self.readers.values():
+            reader.sync()
+        self.own.sync()
+        safe = self.inboxes.sync()
+        self.store.sync()
+        self._unsynced = False
+        if safe or self.inboxes.broken:
+            self.on_safe(safe)
+        for reader in self.readers.values():
+            reader.free()
+        for remote in self.inboxes.free(time.monotonic()):
+            self._seals.pop(remote.name, None)
+            if not remote.upstream:
+                self.store.tidy(remote.name)
+            elif remote.ready:
+                self.upstreams.offer(remote.upstream, [(remote, remote.last())], over=True)
+
+    def start_over(self, error: Exception) -> None:
+        """After a failed commit: go back to the marks, as a new hub would."""
+        self.trouble = f"{type(error).__name__}: {error}"
+        for name in list(self.readers):
+            self.forget(name)
+        self.inboxes.start_over()
+
+    def let_go(self) -> None:
+        """Let go of everything, touching nothing on disk."""
+        self.usage.close()
+        for name in list(self.readers):
+            self.forget(name)
+        self.inboxes.shut()
+        self.store.close()
+
+    def close(self) -> None:
+        """Seal everything and let go."""
+        try:
+            self.usage.close()
+            self.turn(seal={""})
+            self.own.close()
+            for reader in self.readers.values():
+                reader.gone = reader.gone or reader.of_hub
+            self.turn()
+            self.flush()
+        except Exception as error:  # the spools are safe, and the next hub reads them
+            self.trouble = str(error)
+        self.let_go()
+
+
+def _note(change: wire.Change, batch: Batch) -> None:
+    for _, fact in batch.facts:
+        if isinstance(fact, Span):
+            change.spans.append(fact.id)
+        elif isinstance(fact, Event):
+            change.events.append(fact.span)
+    change.points.extend(columns.span for columns in batch.columns)

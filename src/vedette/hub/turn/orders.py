@@ -1,0 +1,92 @@
+"""Commands on their way down: done by the hub of the host that the process runs on, at most once, and answered."""
+
+import contextlib
+import functools
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from vedette.hub import tree
+from vedette.hub.liveness import Watch
+from vedette.hub.turn.questions import ANSWER
+from vedette.model import Command, Event, Fact, Origin
+
+_GRACE_S = 10.0
+_MOST_REMEMBERED = 10_000
+Say = Callable[[list[Fact], str], None]
+
+
+class Orders:
+    """Obeys what is asked of processes of this host."""
+
+    def __init__(self, say: Say) -> None:
+        """`say` puts an answer on record, for the hub that keeps the run."""
+        self._say = say
+        self._seen: dict[tuple[str, str | None], None] = {}
+        self.stopped: dict[str, str] = {}  # origins that were told to stop, and by whom: their end was asked for
+        self._to_kill: list[tuple[float, Command, Origin]] = []
+
+    def is_new(self, command: Command, upstream: str | None = None) -> bool:
+        """Tell whether a command has not been seen yet; from now on it has been.
+
+        It may come from each hub above, as each commands only those that are meant for it; one that was given here
+        (`upstream` is None) was for all of them.
+        """
+        if (command.id, upstream) in self._seen or (command.id, None) in self._seen:
+            return False
+        self._seen[command.id, upstream] = None
+        while len(self._seen) > _MOST_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+    def obey(self, command: Command, processes: Iterable[tuple[Origin, Watch]]) -> int:
+        """Do what is asked of those of these processes that are meant; return how many there were."""
+        meant = [(origin, watch) for origin, watch in processes if origin.process and _is_for(command.to, origin)]
+        if command.verb == ANSWER:  # the door hands it over; it is nobody's to keep
+            return len(meant)
+        if command.verb != "stop":
+            for origin, _ in meant:
+                self._answer(command, origin, f"there is no command {command.verb[:50]!r} for")
+            return len(meant)
+        grace_s = command.args.get("grace_s", _GRACE_S)
+        kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
+        sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
+        by = command.args.get("by")
+        whom = f" by {by[:100]}" if isinstance(by, str) and by else ""
+        self.stopped.update((origin.name, whom) for origin, _ in meant)
+        self._to_kill += [(kill_at, command, origin) for (origin, _), ok in zip(meant, sent, strict=True) if ok]
+        for (origin, _), ok in zip(meant, sent, strict=True):
+            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to", whom)
+        return len(meant)
+
+    def tend(self, watches: Mapping[str, Watch]) -> None:
+        """Kill those that did not stop in their time of grace; `watches` are by origin."""
+        now = time.monotonic()
+        due = [item for item in self._to_kill if item[0] <= now]
+        self._to_kill = [item for item in self._to_kill if item[0] > now]
+        for _, command, origin in due:
+            watch = watches.get(origin.name)
+            lives = watch is not None and watch.death is None and watch.send(signal.SIGSTOP)
+            tree.end(functools.partial(_family, command.to, origin, lives=lives))
+            if watch is not None and lives and watch.send(signal.SIGKILL):
+                self._answer(command, origin, "it did not stop in time: SIGKILL sent to")
+
+    def _answer(self, command: Command, origin: Origin, what: str, asked: str = "") -> None:
+        text = f"{what} process {origin.pid} on {origin.host}" + (f", asked for{asked}" if asked else "")
+        attrs = {"command": command.id, "verb": command.verb[:50], "process": origin.process}
+        with contextlib.suppress(OSError):  # a full disk keeps nobody from obeying
+            self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)
+
+
+def _is_for(to: str, origin: Origin) -> bool:
+    return to in (origin.span, origin.process) or origin.process.startswith(to + "/")
+
+
+def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
+    """Return what a process has started, and, where its whole try is meant, what that left behind.
+
+    `lives`: its pid is still its own.
+    """
+    found = tree.below(origin.pid) if lives else set()
+    run, _, rest = origin.process.partition("/")
+    return found if to == origin.process else found | tree.marked(run, rest.partition("/")[0])

@@ -1,0 +1,410 @@
+"""Blobs in pieces: what another hub sends, put together; and what is still to be sent."""
+
+import asyncio
+import collections
+import hashlib
+import os
+import resource
+
+import pytest
+
+from vedette import wire
+from vedette.blobs import Blobs
+from vedette.hub.peers.address import Address
+from vedette.hub.peers.blob_queue import BlobQueue
+from vedette.hub.peers.blob_receiver import BlobReceiver
+from vedette.hub.peers.blob_sender import BlobSender
+from vedette.hub.peers.relay import Relay
+from vedette.hub.turn.blob_collector import BlobCollector
+from vedette.model import Blob
+from vedette.settings import Limits
+
+DATA = bytes(range(256)) * 20
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+def names(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+class There:
+    """The hub that takes blobs, and how to talk to it."""
+
+    def __init__(self, root, **limits):
+        self.blobs = Blobs(str(root), Limits(**limits))
+        self.refused = collections.Counter()
+        self.sent = []
+        self._pieces = None
+
+    async def tell(self, message, sender="far"):
+        self._pieces = self._pieces or BlobReceiver(self.blobs, self.refused)
+        self.sent.append(message)
+        message = wire.unpack_message(wire.encode(message))
+        take = self._pieces.take if isinstance(message, wire.Piece) else self._pieces.have
+        return await take(message, sender)
+
+    def say(self, *messages, sender="far"):
+        async def talk():
+            self._pieces = None
+            return [await self.tell(message, sender) for message in messages]
+
+        return asyncio.run(talk())
+
+
+def piece(place, stop, data=DATA, size=None, digest=DIGEST):
+    return wire.Piece(digest, len(DATA) if size is None else size, place, data[place:stop])
+
+
+def test_pieces_become_a_blob_when_the_last_one_is_there(tmp_path):
+    """A blob is seen once it is whole; a piece that comes twice or too early changes nothing."""
+    there = There(tmp_path)
+    end = len(DATA)
+    answers = there.say(
+        wire.AskBlobs({DIGEST: end}), piece(100, 200), piece(0, 1000), piece(0, 1000), piece(1000, 2000)
+    )
+    assert [answer.places[DIGEST] for answer in answers] == [0, 0, 1000, 1000, 2000]
+    assert there.blobs.size(DIGEST) is None
+    assert list(there.blobs.all()) == []
+    [asked, last, again] = there.say(wire.AskBlobs({DIGEST: end}), piece(2000, end), wire.AskBlobs({DIGEST: end}))
+    assert [answer.places[DIGEST] for answer in (asked, last, again)] == [2000, end, end]
+    assert there.blobs.verify(DIGEST)
+    assert names(os.path.join(there.blobs.root, "parts")) == []
+
+
+def test_bytes_that_are_not_those_of_the_digest_are_never_seen(tmp_path):
+    """Wrong bytes are asked for again, too many and a wrong size refused; they are counted, and leave nothing."""
+    there = There(tmp_path)
+    wrong = bytes(len(DATA))
+    [answer] = there.say(piece(0, len(DATA), wrong))
+    assert (answer.places, answer.refused) == ({DIGEST: 0}, {})
+    [answer] = there.say(piece(0, len(DATA), DATA, size=10))
+    assert answer.refused[DIGEST]
+    [answer] = there.say(wire.AskBlobs({DIGEST: 0}))
+    assert answer.refused[DIGEST]
+    assert there.refused["blob"] == 2
+    assert there.blobs.size(DIGEST) is None
+    assert names(os.path.join(there.blobs.root, "parts")) == []
+
+
+def test_who_stops_waiting_lets_nobody_in_before_the_disk_is_done(tmp_path):
+    """A piece that is being written when its link is cut is written to the end before another is looked at."""
+    there = There(tmp_path)
+    pipe = there.blobs.part(DIGEST, "far")
+    os.mkfifo(pipe)  # stands for a disk that takes its time
+
+    async def talk():
+        pieces = BlobReceiver(there.blobs, there.refused)
+        cut = asyncio.ensure_future(pieces.take(piece(0, 100), "far"))
+        while not pieces._lock.locked():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        cut.cancel()
+        await asyncio.gather(cut, return_exceptions=True)
+        other = asyncio.ensure_future(pieces.have(wire.AskBlobs({"a" * 64: 10}), "far"))
+        await asyncio.wait([other], timeout=0.5)
+        waited = not other.done()
+        fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # from here on the disk goes on
+        try:
+            await other
+            return waited, os.read(fd, 1000)
+        finally:
+            os.close(fd)
+
+    assert asyncio.run(asyncio.wait_for(talk(), 60)) == (True, DATA[:100])
+
+
+def test_the_limits_hold_for_what_others_send(tmp_path):
+    """Neither one blob nor all together get larger than the limits, also those that are not whole yet."""
+    there = There(tmp_path, blob_bytes=6000, blobs_bytes=8000)
+    [one, other] = there.say(wire.AskBlobs({DIGEST: 7000}), wire.AskBlobs({DIGEST: len(DATA)}))
+    assert one.refused
+    assert other.places == {DIGEST: 0}
+    there.say(piece(0, 5000))
+    [answer] = there.say(piece(0, 5000), sender="another")
+    assert answer.refused
+    assert there.refused == {"limits.blob_bytes": 1, "limits.blobs_bytes": 1}
+    [answer] = there.say(wire.Piece(DIGEST, 1 << 50, 5000, b"x" * 1000))
+    assert answer.refused
+
+
+@pytest.mark.parametrize("bad", ["../" + "a" * 61, "A" * 64, "a" * 63, "a" * 64 + "\n", "a" * 32 + "\0" + "a" * 31])
+def test_no_digest_of_a_message_becomes_another_path(bad):
+    """What is no digest is no message."""
+    for message in (wire.Piece(bad, 1, 0, b"x"), wire.AskBlobs({bad: 1}), wire.HasBlobs({bad: 1})):
+        with pytest.raises(wire.FormatError):
+            wire.unpack_message(wire.encode(message))
+
+
+def carry(outgoing, blobs, there, upstream="up", until=lambda: True):
+    """Have a carrier send until a condition holds."""
+
+    async def run():
+        there._pieces = None
+        carrier = BlobSender(outgoing, blobs, upstream)
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
+        while not until():  # noqa: ASYNC110 - it is a file that appears
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return carrier
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_only_what_is_lacking_is_sent_and_a_new_hub_goes_on(tmp_path):
+    """What waits is found again by a new hub; what is there already is not sent, a manifest brings what it lists."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    big = os.urandom(3 << 20)
+    facts = []
+    for name, data in (("known", b"known"), ("big", big), ("empty", b"")):
+        digest, size = here.keep(data)
+        facts.append((len(facts), Blob("r", 1, name, digest, size)))
+    listed, _ = here.keep(b"print(1)")
+    digest, size = here.keep(f'[{{"path": "../../x", "digest": "{listed}", "size": 8, "mode": 0}}]'.encode())
+    facts += [(9, Blob("r", 1, "code.manifest", digest, size)), (10, Blob("r", 1, "bad", "../../x", 1))]
+    there.blobs.keep(b"known")
+    BlobQueue(here).note("vedette://token@up:1", facts)
+
+    outgoing = BlobQueue(here)
+    assert outgoing.upstreams() == ["vedette://token@up:1"]
+    assert not outgoing.idle
+    carry(outgoing, here, there, "vedette://token@up:1", lambda: not outgoing.all())
+    assert {found.digest for found in there.blobs.all()} == {found.digest for found in here.all()}
+    sent = [message for message in there.sent if isinstance(message, wire.Piece)]
+    assert sum(len(message.data) for message in sent) == len(big) + size + 8
+    assert BlobQueue(here).idle
+    assert BlobQueue(here).upstreams() == []
+
+
+def test_bytes_that_have_not_come_here_yet_are_waited_for(tmp_path):
+    """A hub in the middle knows of a blob before it has it, and sends it on when it has come."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "later", DIGEST, len(DATA)))])
+    assert outgoing.idle
+    carry(outgoing, here, there)
+    assert outgoing.of("up") == [(DIGEST, False)]
+    here.keep(DATA)
+    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.blobs.verify(DIGEST)
+
+
+def test_what_is_refused_is_not_sent_again(tmp_path):
+    """A blob that the other hub does not take is given up, with a word."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there", blob_bytes=10)
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", here.keep(DATA)[0], len(DATA)))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert "over the limit of 10" in carrier.refused
+    assert [type(message) for message in there.sent] == [wire.AskBlobs]
+
+
+def test_a_part_that_was_damaged_is_sent_again(tmp_path):
+    """When the first half of a blob was lost there by a power cut, all of it is sent once more, and it is whole."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    data = os.urandom(200_000)
+    digest, size = here.keep(data)
+    with open(there.blobs.part(digest, "far"), "wb") as file:
+        file.write(bytes(100_000))
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.blobs.verify(digest)
+    assert carrier.refused == ""
+    assert there.refused == {"blob": 1}
+
+
+def test_what_is_damaged_here_is_given_up(tmp_path):
+    """A blob whose bytes are no longer its own is not sent for ever."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    digest, size = here.keep(DATA)
+    with open(here.path(digest), "r+b") as file:
+        file.write(b"damaged")
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert "not those of its digest" in carrier.refused
+    assert there.refused == {"blob": 1}
+    assert list(there.blobs.all()) == []
+
+
+def test_a_hub_that_never_takes_it_right_is_given_up(tmp_path):
+    """A hub on whose disk the bytes are wrong each time is not sent them for ever, though they are right here."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    digest, size = here.keep(DATA)
+    take = there.tell
+
+    async def damage(message, sender="far"):
+        if isinstance(message, wire.Piece):
+            message = wire.Piece(message.digest, message.size, message.place, bytes(len(message.data)))
+        return await take(message, sender)
+
+    there.tell = damage
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    assert there.refused == {"blob": 2}
+
+
+def lacking(here, *missing):
+    """Keep a manifest that names a file that is here and others that are not; return their digests."""
+    listed, _ = here.keep(b"print(1)")
+    rows = ", ".join(f'{{"digest": "{digest}"}}' for digest in (listed, *missing))
+    digest, _ = here.keep(f"[{rows}]".encode())
+    return digest, listed
+
+
+def test_a_manifest_that_lacks_a_file_is_not_asked_for_every_second(tmp_path):
+    """What is here of a manifest is sent once, the hub may go then, and what was missing is sent when it comes."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    manifest, listed = lacking(here, DIGEST)
+    outgoing = BlobQueue(here)
+    outgoing.note("up", [(1, Blob("r", 1, "code.manifest", manifest, 1))])
+    assert not outgoing.idle
+
+    async def until_idle():
+        there._pieces = None
+        loop = asyncio.get_running_loop()
+        carrier = BlobSender(outgoing, here, "up")
+        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
+        while not outgoing.idle:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert there.blobs.verify(listed)
+        assert outgoing.of("up") == [(manifest, True)]
+        asked = len(there.sent)
+        await asyncio.sleep(2.5)  # two looks, at which nothing has changed
+        assert len(there.sent) == asked
+        here.keep(DATA)
+        assert not outgoing.idle
+        while outgoing.all():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(until_idle(), 60))
+    assert there.blobs.verify(DIGEST)
+
+
+def test_a_manifest_that_lacks_a_file_is_given_up_after_a_week(tmp_path):
+    """Its note goes when it is old, not before; what only waits for the other hub is never given up for its age."""
+    here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
+    manifest, listed = lacking(here, DIGEST)
+    whole, _ = here.keep(b"whole")
+    outgoing = BlobQueue(here)
+    facts = [(1, Blob("r", 1, "code.manifest", manifest, 1)), (2, Blob("r", 1, "whole", whole, 5))]
+    outgoing.note("up", facts)
+    carry(outgoing, here, there, until=lambda: outgoing.idle)
+    outgoing.give_up_old("up")
+    assert outgoing.of("up") == [(manifest, True)]
+    outgoing.note("up", facts)
+    for digest in (manifest, whole):
+        os.utime(os.path.join(outgoing._folder("up"), digest), (0, 0))
+    outgoing.give_up_old("up")
+    assert outgoing.of("up") == [(whole, False)]
+    assert outgoing.idle is False
+    assert there.blobs.verify(listed)
+
+
+def swept(blobs, store, outgoing, *, all_read=True):
+    """Sweep to the end; return what is left."""
+    stock = BlobCollector(blobs, store, outgoing)
+    stock.ask()
+    stock.step(lambda: all_read)
+    while stock.busy:
+        stock.step(lambda: all_read)
+    return {found.digest for found in blobs.all()}
+
+
+def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make):
+    """Only old blobs go that neither the store, nor a manifest, nor the list of what goes out names."""
+    blobs = Blobs(str(tmp_path))
+    outgoing = BlobQueue(blobs)
+    kept = {name: blobs.keep(name.encode())[0] for name in ("named", "listed", "leaving", "listed there", "orphan")}
+    for name, lists in (("mine", "listed"), ("theirs", "listed there")):
+        kept[name] = blobs.keep(f'[{{"digest": "{kept[lists]}", "path": "{name}"}}]'.encode())[0]
+    make.run("r1")
+    make.facts("r1", Blob("r1", 1, "a", kept["named"], 5), Blob("r1", 1, "code.manifest", kept["mine"], 1))
+    make.facts("r1", Blob("r1", 1, "bad", "../../etc/passwd", 5))
+    outgoing.note(
+        "up", [(1, Blob("r", 1, "a", kept["leaving"], 5)), (2, Blob("r", 1, "code.manifest", kept["theirs"], 1))]
+    )
+    assert swept(blobs, store, outgoing) == set(kept.values())  # all are young
+    for digest in kept.values():
+        os.utime(blobs.path(digest), (0, 0))
+    assert swept(blobs, store, outgoing, all_read=False) == set(kept.values())
+    assert swept(blobs, store, outgoing) == set(kept.values()) - {kept["orphan"]}
+    assert blobs.total() == sum(found.size for found in blobs.all())
+    outgoing.forget("up")
+    assert swept(blobs, store, outgoing) == {kept[name] for name in ("named", "listed", "mine")}
+
+
+class Starved:
+    """A store, and a process that has no descriptor left once it was asked."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def blobs(self, **asked):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        return self._store.blobs(**asked)
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_sweep_that_cannot_read_a_manifest_removes_nothing(tmp_path, store, make, leaving):
+    """Where it cannot be known what a manifest names, nothing goes, and it is tried again."""
+    blobs = Blobs(str(tmp_path))
+    outgoing = BlobQueue(blobs)
+    listed = blobs.keep(b"listed")[0]
+    manifest = blobs.keep(f'[{{"digest": "{listed}"}}]'.encode())[0]
+    make.run("r1")
+    if leaving:
+        outgoing.note("up", [(1, Blob("r1", 1, "code.manifest", manifest, 1))])
+    else:
+        make.facts("r1", Blob("r1", 1, "code.manifest", manifest, 1))
+    orphan = blobs.keep(b"orphan")[0]
+    for digest in (listed, manifest, orphan):
+        os.utime(blobs.path(digest), (0, 0))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        swept(blobs, Starved(store), outgoing)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert {found.digest for found in blobs.all()} == {listed, manifest, orphan}
+    assert swept(blobs, store, outgoing) == {listed, manifest}
+
+
+def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
+    """A hub takes no blobs from who has not introduced itself: what waits from before is asked for after that."""
+    blobs = Blobs(str(tmp_path / "here"))
+    digest, size = blobs.keep(DATA)
+    path = str(tmp_path / "socket")
+    outgoing = BlobQueue(blobs)
+    outgoing.note(path, [(1, Blob("r", 1, "known", digest, size))])
+    heard = []
+
+    async def other_hub(reader, writer):
+        unframer = wire.Unframer()
+        while data := await reader.read(1 << 16):
+            for payload in unframer.feed(data):
+                message = wire.unpack_message(payload)
+                heard.append(type(message))
+                if isinstance(message, wire.Hello):
+                    writer.write(wire.pack_message(wire.Hello(home="there", takes=[wire.BLOBS])))
+                elif isinstance(message, wire.Introduce):
+                    writer.write(wire.pack_message(wire.Marks({})))
+
+    async def talk():
+        relay = Relay(Address(path=path), "here", "far", carrier=BlobSender(outgoing, blobs, path))
+        async with await asyncio.start_unix_server(other_hub, path):
+            task = asyncio.ensure_future(relay.run(lambda: None))
+            while not relay.news():  # noqa: ASYNC110 - the keeper looks in its own time
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # and takes it
+            relay.introduce([])
+            while wire.AskBlobs not in heard:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+    assert heard == [wire.Hello, wire.Introduce, wire.AskBlobs]

@@ -1,0 +1,60 @@
+"""Questions to the store: a few at a time, and none for ever."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from tests.rooms import web
+from vedette.views.web.read_pool import ReadPool, SlowError
+from vedette.views.web.replies import refuse
+
+
+@pytest.fixture
+def back(make, store):
+    make.run("r1", "first")
+    return web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
+
+
+def _endless(begun: threading.Event | None = None):
+    def act(reader):
+        if begun is not None:
+            begun.set()
+        words = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
+        return reader.connection.execute(words).fetchone()
+
+    return act
+
+
+def test_a_question_that_never_ends_is_broken_off(back):
+    """What takes too long is broken off and said in a sentence; the thread then answers others."""
+
+    async def ask():
+        desk = ReadPool(back, patience_s=0.2)
+        try:
+            for _ in range(6):  # more than there are threads
+                with pytest.raises(SlowError):
+                    await desk.ask(_endless())
+            return await desk.ask(lambda reader: reader.connection.execute("SELECT 7").fetchone())
+        finally:
+            desk.close()
+
+    assert asyncio.run(ask()) == (7,)
+    answer = refuse(SlowError())
+    assert answer.status_code == 503
+    assert "too long" in json.loads(answer.body)["error"]
+
+
+def test_closing_breaks_off_what_is_being_read(back):
+    """Nobody who ends the server waits for a question: its threads end."""
+
+    async def ask():
+        desk, begun = ReadPool(back, patience_s=3600), threading.Event()
+        asking = asyncio.ensure_future(desk.ask(_endless(begun)))
+        await asyncio.to_thread(begun.wait)
+        desk.close()
+        with pytest.raises(SlowError):
+            await asking
+
+    asyncio.run(asyncio.wait_for(ask(), 120))
