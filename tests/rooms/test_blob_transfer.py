@@ -394,7 +394,7 @@ def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
                     writer.write(wire.pack_message(wire.Marks({})))
 
     async def talk():
-        relay = Relay(Address(path=path), "here", "far", carrier=BlobSender(outgoing, blobs, path))
+        relay = Relay(Address(path=path), "here", "far", sender=BlobSender(outgoing, blobs, path))
         async with await asyncio.start_unix_server(other_hub, path):
             task = asyncio.ensure_future(relay.run(lambda: None))
             while not relay.news():  # noqa: ASYNC110 - the keeper looks in its own time

@@ -115,10 +115,10 @@ def test_points_that_lie_in_disorder_are_put_in_order(store, make):
     make.run("abc")
     for _ in range(2):  # steps from 0 on, twice
         make.points("abc", "x", [1.0, 2.0, 3.0])
-    [piece] = table.pieces(store, ["abc"])
+    [stretch] = table.stretches(store, ["abc"])
 
-    assert piece.points.step.tolist() == [0, 0, 1, 1, 2, 2]
-    assert piece.points.value.tolist() == view(store, "abc").history("x").value.tolist()
+    assert stretch.points.step.tolist() == [0, 0, 1, 1, 2, 2]
+    assert stretch.points.value.tolist() == view(store, "abc").history("x").value.tolist()
 
 
 def test_the_file_is_named_after_the_run_if_that_is_safe(filled, tmp_path):

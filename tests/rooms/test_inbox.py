@@ -11,7 +11,7 @@ from tests.rooms.conftest import small_disk
 from vedette import wire
 from vedette.hub.peers import inbox as inboxes
 from vedette.hub.peers import parcels
-from vedette.hub.peers.inbox import Inbox, Mail
+from vedette.hub.peers.inbox import Inbox, InboxReader
 from vedette.model import LANE_SAMPLES, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings
@@ -21,9 +21,9 @@ from vedette.store import Batch, Block, Mark
 ROOMY = 1 << 30
 
 
-def mail_in(root, marks=None, **hub):
+def reader_of(root, marks=None, **hub):
     places = {} if marks is None else marks
-    return Mail(str(root), lambda name: (Mark(), Mark(places.get(name, 0))), Settings(hub=Hub(**hub)))
+    return InboxReader(str(root), lambda name: (Mark(), Mark(places.get(name, 0))), Settings(hub=Hub(**hub)))
 
 
 def samples(name, start, place, values=None, over=False):
@@ -37,18 +37,18 @@ def ship(seq, *groups):
     return wire.encode(wire.Shipment(seq, [parcel for group in groups for parcel in group]))
 
 
-def read_all(mail, now=0.0):
+def read_all(reader, now=0.0):
     for _ in range(20):
-        mail.read(now)
+        reader.read(now)
 
 
-def places(mail):
-    return {name: heard.place[LANE_SAMPLES] for name, heard in mail.heard.items()}
+def places(reader):
+    return {name: heard.place[LANE_SAMPLES] for name, heard in reader.origins.items()}
 
 
-def rows(mail, name):
+def rows(reader, name):
     """Return the places of all samples that wait, and take them as kept."""
-    heard = mail.heard[name]
+    heard = reader.origins[name]
     batch = heard.sealing(0.0, 0.0, all_of_it=True)
     heard.handed(batch, 0.0)
     heard.kept(batch)
@@ -73,43 +73,43 @@ def test_a_segment_without_a_header_holds_nobody_up(tmp_path):
     directory = tmp_path / "000000000001"
     directory.mkdir()
     (directory / f"s.{0:016d}").write_bytes(bytes(65536))
-    mail = mail_in(tmp_path)
-    assert mail.reach(["a"]) is None
+    reader = reader_of(tmp_path)
+    assert reader.reach(["a"]) is None
 
-    read_all(mail)
-    assert mail.reach(["a"]) == {"a": (0, 0)}
-    mail.sync()
-    mail.free(0.0)
+    read_all(reader)
+    assert reader.reach(["a"]) == {"a": (0, 0)}
+    reader.sync()
+    reader.free(0.0)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_damage_stays_where_it_is(tmp_path, number):
     """Of a damaged shipment the rest is read, for all origins, and each that has a gap has it counted."""
-    mail = mail_in(tmp_path)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    inbox = reader.open(ROOMY)
     inbox.append(ship(1, samples("a", 0, 100), samples("b", 0, 10)))
     inbox.append(ship(2, samples("a", 100, 200)))
     inbox.append(ship(3, samples("b", 10, 20), samples("c", 0, 30)))
     inbox.append(ship(4, samples("a", 200, 300), samples("b", 20, 30), samples("c", 30, 40)))
     inbox.close()
-    mail.shut()
+    reader.shut()
     flip(tmp_path, number)
 
-    mail = mail_in(tmp_path)
-    read_all(mail)
-    assert places(mail) == {"a": 300, "b": 30, "c": 40}
+    reader = reader_of(tmp_path)
+    read_all(reader)
+    assert places(reader) == {"a": 300, "b": 30, "c": 40}
     whole = {"a": 300, "b": 30, "c": 40}
     hurt = {1: {"a", "b"}, 2: {"a"}, 3: {"b", "c"}}[number]
     for name, count in whole.items():
-        found, batch = rows(mail, name)
+        found, batch = rows(reader, name)
         assert (len(found) < count, batch.damaged) == (name in hurt, int(name in hurt))
 
 
 def test_damage_in_one_inbox_stays_out_of_the_next(tmp_path):
     """What fitted on to something damaged in an earlier inbox is taken, its gap counted, and all beside it."""
-    mail = mail_in(tmp_path)
-    first, second = mail.open(ROOMY), mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    first, second = reader.open(ROOMY), reader.open(ROOMY)
     first.append(ship(1, samples("a", 0, 100)))
     first.append(ship(2, samples("a", 100, 200)))
     second.append(ship(1, samples("a", 200, 300), samples("b", 0, 10)))
@@ -118,11 +118,11 @@ def test_damage_in_one_inbox_stays_out_of_the_next(tmp_path):
     second.close()
     flip(tmp_path, 2)
 
-    mail = mail_in(tmp_path)
-    read_all(mail)
-    found, batch = rows(mail, "a")
+    reader = reader_of(tmp_path)
+    read_all(reader)
+    found, batch = rows(reader, "a")
     assert (found, batch.damaged) == ([*range(1, 101), *range(201, 301)], 1)
-    found, batch = rows(mail, "b")
+    found, batch = rows(reader, "b")
     assert (found, batch.damaged) == (list(range(1, 21)), 0)
 
 
@@ -130,10 +130,10 @@ def test_nothing_is_given_up_on_a_full_disk():
     """When the disk is full a shipment is refused; all that were acknowledged are found by the next hub."""
     with small_disk("24m") as root:
         acknowledged = fill(root, Inbox)
-        mail = mail_in(os.path.join(root, "inbox"))
-        read_all(mail)
-        assert places(mail)["a"] >= acknowledged > 0
-        assert rows(mail, "a")[0][:acknowledged] == list(range(1, acknowledged + 1))
+        reader = reader_of(os.path.join(root, "inbox"))
+        read_all(reader)
+        assert places(reader)["a"] >= acknowledged > 0
+        assert rows(reader, "a")[0][:acknowledged] == list(range(1, acknowledged + 1))
 
 
 class Lossy(Inbox):
@@ -148,17 +148,17 @@ def test_the_control_gives_up_what_it_has_acknowledged():
     """An inbox that makes room by itself loses what it has acknowledged: the check above would see it."""
     with small_disk("24m") as root:
         acknowledged = fill(root, Lossy)
-        mail = mail_in(os.path.join(root, "inbox"))
-        read_all(mail)
-        assert places(mail).get("a", 0) < acknowledged
+        reader = reader_of(os.path.join(root, "inbox"))
+        read_all(reader)
+        assert places(reader).get("a", 0) < acknowledged
 
 
 def fill(root, kind):
     """Send shipments into an inbox until the disk has no room; return the place up to which they were acknowledged."""
     root = os.path.join(root, "inbox")
     os.mkdir(root)
-    mail = mail_in(root)
-    mail.open(ROOMY).close()
+    reader = reader_of(root)
+    reader.open(ROOMY).close()
     inbox = kind(root, "000000000001", ROOMY)
     chance = np.random.default_rng(1)
     seq = acknowledged = 0
@@ -167,81 +167,81 @@ def fill(root, kind):
             start = seq * 20_000
             seq += 1
             inbox.append(ship(seq, samples("a", start, start + 20_000, chance.random(20_000))))
-            mail.read(0.0)
-            acknowledged = max(acknowledged, mail.sync().get(inbox.name, 0) * 20_000)
-            mail.free(0.0)
+            reader.read(0.0)
+            acknowledged = max(acknowledged, reader.sync().get(inbox.name, 0) * 20_000)
+            reader.free(0.0)
     assert seq > 20
-    mail.shut()
+    reader.shut()
     return acknowledged
 
 
 def test_nothing_is_acknowledged_before_it_is_flushed(tmp_path, flushes):
     """What was read is acknowledged with a flush, once, and not again after a new start without one."""
-    mail = mail_in(tmp_path)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    inbox = reader.open(ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
-    mail.read(0.0)
-    assert (mail.unsafe_bytes > 0, flushes) == (True, [])
-    assert mail.sync() == {inbox.name: 1}
+    reader.read(0.0)
+    assert (reader.unsafe_bytes > 0, flushes) == (True, [])
+    assert reader.sync() == {inbox.name: 1}
     assert flushes
-    assert mail.sync() == {}
+    assert reader.sync() == {}
 
     inbox.append(ship(2, samples("a", 100, 200)))
-    mail.read(0.0)
-    mail.start_over()
-    assert mail.sync() == {}
+    reader.read(0.0)
+    reader.start_over()
+    assert reader.sync() == {}
     flushes.clear()
-    mail.read(0.0)
-    assert mail.sync() == {inbox.name: 2}
+    reader.read(0.0)
+    assert reader.sync() == {inbox.name: 2}
     assert flushes
 
 
 def test_what_is_passed_on_is_acknowledged_when_it_has_arrived(tmp_path):
     """A hub in the middle acknowledges what the next one has, and no more, also when it is sent a second time."""
-    mail = mail_in(tmp_path, onward="there:1")
-    inbox, other = mail.open(ROOMY), mail.open(ROOMY)
+    reader = reader_of(tmp_path, onward="there:1")
+    inbox, other = reader.open(ROOMY), reader.open(ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
     other.append(ship(1, samples("a", 0, 100)))
-    mail.read(0.0)
-    assert mail.sync() == {}
-    rows(mail, "a")
-    assert mail.sync() == {inbox.name: 1, other.name: 1}
+    reader.read(0.0)
+    assert reader.sync() == {}
+    rows(reader, "a")
+    assert reader.sync() == {inbox.name: 1, other.name: 1}
 
 
 def test_a_new_start_reads_what_is_not_kept(tmp_path):
     """After a failed commit what is kept is passed over, and the rest comes again, whole and once."""
     marks = {}
-    mail = mail_in(tmp_path, marks)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path, marks)
+    inbox = reader.open(ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
     inbox.append(ship(2, samples("a", 100, 200), samples("b", 0, 5)))
-    mail.read(0.0)
+    reader.read(0.0)
     marks["a"] = 150
-    mail.start_over()
+    reader.start_over()
     inbox.append(ship(3, samples("a", 200, 250)))
-    read_all(mail)
-    assert rows(mail, "a")[0] == list(range(151, 251))
-    assert rows(mail, "b")[0] == list(range(1, 6))
+    read_all(reader)
+    assert rows(reader, "a")[0] == list(range(151, 251))
+    assert rows(reader, "b")[0] == list(range(1, 6))
 
 
 def test_old_inboxes_are_read_in_their_order(tmp_path):
     """What came over several connections fits together again, however large the first of them is."""
-    mail = mail_in(tmp_path)
+    reader = reader_of(tmp_path)
     chance = np.random.default_rng(1)
     place = 0
     for _ in range(3):
-        inbox = mail.open(ROOMY)
+        inbox = reader.open(ROOMY)
         for seq in range(1, 41):  # 6 MB: more than is read at once
             inbox.append(ship(seq, samples("a", place, place + 20_000, chance.random(20_000))))
             place += 20_000
-        mail.left(inbox.name)
+        reader.left(inbox.name)
         inbox.close()
-    mail = mail_in(tmp_path)
-    assert mail.reach(["a"]) is None
-    read_all(mail)
-    assert mail.trouble == ""
-    assert mail.reach(["a"]) == {"a": (0, place)}
-    assert rows(mail, "a")[0] == list(range(1, place + 1))
+    reader = reader_of(tmp_path)
+    assert reader.reach(["a"]) is None
+    read_all(reader)
+    assert reader.trouble == ""
+    assert reader.reach(["a"]) == {"a": (0, place)}
+    assert rows(reader, "a")[0] == list(range(1, place + 1))
 
 
 def bombs(count):
@@ -262,31 +262,31 @@ def bombs(count):
 def test_small_shipments_of_many_numbers_are_read_a_few_at_a_time(tmp_path, monkeypatch):
     """However well they compress, only so many numbers are held at once; all come in the end, each once."""
     monkeypatch.setattr(inboxes, "_MOST_WAITING", 1 << 20)
-    mail = mail_in(tmp_path)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    inbox = reader.open(ROOMY)
     for payload in bombs(12):
         assert len(payload) < 5_000
         inbox.append(payload)
     found = 0
     for _ in range(12):
-        mail.read(0.0)
-        assert mail.heard["a"].numbers <= (1 << 20) + (4 << 17)
-        if mail.pressed or not mail.read(0.0):
-            found += len(rows(mail, "a")[0]) if mail.heard["a"].numbers else 0
+        reader.read(0.0)
+        assert reader.origins["a"].numbers <= (1 << 20) + (4 << 17)
+        if reader.pressed or not reader.read(0.0):
+            found += len(rows(reader, "a")[0]) if reader.origins["a"].numbers else 0
     assert found == 12 << 17
-    assert mail.sync() == {inbox.name: 12}
+    assert reader.sync() == {inbox.name: 12}
 
 
 def test_a_shipment_of_too_many_numbers_is_refused(tmp_path):
     """One shipment that claims more than fits is never unpacked, and its connection is told why."""
-    mail = mail_in(tmp_path)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    inbox = reader.open(ROOMY)
     [parcel] = samples("a", 0, 100)
     huge = msgspec.structs.replace(parcel, blocks=[msgspec.structs.replace(parcel.blocks[0], count=1 << 20)] * 9)
     inbox.append(wire.encode(wire.Shipment(1, [huge])))
-    mail.read(0.0)
-    assert "more than" in mail.broken[inbox.name]
-    assert mail.sync() == {}
+    reader.read(0.0)
+    assert "more than" in reader.broken[inbox.name]
+    assert reader.sync() == {}
 
 
 @pytest.mark.parametrize(
@@ -302,25 +302,25 @@ def test_a_shipment_of_too_many_numbers_is_refused(tmp_path):
 )
 def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, payload):
     """Whatever came, the turn goes on: its sender is told, others are read and acknowledged, the next hub starts."""
-    mail = mail_in(tmp_path)
-    bad, good = mail.open(ROOMY), mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    bad, good = reader.open(ROOMY), reader.open(ROOMY)
     bad.append(payload)
     bad.append(ship(8, samples("a", 0, 5)))  # what follows is not taken, either
     good.append(ship(1, samples("b", 0, 5)))
-    mail.read(0.0)
-    assert mail.broken.keys() == {bad.name}
-    assert mail.sync() == {good.name: 1}
-    assert places(mail).get("a", 0) == 0
+    reader.read(0.0)
+    assert reader.broken.keys() == {bad.name}
+    assert reader.sync() == {good.name: 1}
+    assert places(reader).get("a", 0) == 0
 
-    mail.left(bad.name)
-    assert mail.broken == {}
+    reader.left(bad.name)
+    assert reader.broken == {}
     bad.close()
     good.close()
-    mail.shut()
-    mail = mail_in(tmp_path)
-    read_all(mail)
-    assert mail.reach(["b"]) == {"b": (0, 5)}
-    assert mail.broken == {}
+    reader.shut()
+    reader = reader_of(tmp_path)
+    read_all(reader)
+    assert reader.reach(["b"]) == {"b": (0, 5)}
+    assert reader.broken == {}
 
 
 def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
@@ -331,32 +331,32 @@ def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
         if head:
             (directory / f"s.{0:016d}").write_bytes(head + bytes(65528))
     (tmp_path / "7").touch()
-    mail = mail_in(tmp_path)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path)
+    inbox = reader.open(ROOMY)
     inbox.append(ship(1, samples("a", 0, 5)))
-    read_all(mail)
-    mail.sync()
-    mail.free(0.0)
-    assert mail.set_aside.keys() == {"000000000001"}
-    assert mail.reach(["a"]) == {"a": (0, 5)}
+    read_all(reader)
+    reader.sync()
+    reader.free(0.0)
+    assert reader.set_aside.keys() == {"000000000001"}
+    assert reader.reach(["a"]) == {"a": (0, 5)}
     assert list_segments(str(tmp_path / "000000000001"), LANE_SAMPLES)
 
 
 def test_those_who_say_no_more_are_let_go_of(tmp_path):
     """An origin is forgotten when it is over, or quiet for a minute, and all of it is kept; not before."""
     marks = {}
-    mail = mail_in(tmp_path, marks)
-    inbox = mail.open(ROOMY)
+    reader = reader_of(tmp_path, marks)
+    inbox = reader.open(ROOMY)
     inbox.append(ship(1, samples("over", 0, 5, over=True), samples("quiet", 0, 5), samples("waits", 0, 5)))
-    mail.read(0.0)
-    assert mail.free(0.0) == []
-    rows(mail, "over")
-    rows(mail, "quiet")
-    assert [heard.name for heard in mail.free(1.0)] == ["over"]
-    assert [heard.name for heard in mail.free(100.0)] == ["quiet"]
-    assert mail.heard.keys() == {"waits"}
+    reader.read(0.0)
+    assert reader.free(0.0) == []
+    rows(reader, "over")
+    rows(reader, "quiet")
+    assert [heard.name for heard in reader.free(1.0)] == ["over"]
+    assert [heard.name for heard in reader.free(100.0)] == ["quiet"]
+    assert reader.origins.keys() == {"waits"}
 
     marks["quiet"] = 5
     inbox.append(ship(2, samples("quiet", 5, 9)))
-    mail.read(200.0)
-    assert rows(mail, "quiet")[0] == [6, 7, 8, 9]
+    reader.read(200.0)
+    assert rows(reader, "quiet")[0] == [6, 7, 8, 9]
