@@ -1,4 +1,4 @@
-"""What every test may need: a home of its own, whose hub ends with the test."""
+"""What every test may need: signals as a terminal leaves them, and a home of its own, whose hub ends with the test."""
 
 import os
 import signal
@@ -9,6 +9,16 @@ from collections.abc import Iterator
 import pytest
 
 from vedette.home import Home
+
+# `nohup` and `&` start pytest with signals that are ignored. Each process that a test starts would inherit that, and no
+# Ctrl-C could end it. A handler is not inherited by another program: whoever has one starts others with the default.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, lambda *_: None),  # the reason for nohup: pytest itself goes on
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 @pytest.fixture(autouse=True)
