@@ -22,7 +22,6 @@ from vedette.hub.peers import address as addresses
 from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
-from vedette.hub.processes.metering import start_meter
 from vedette.hub.sockets.port import Listener, Listening, listening
 from vedette.hub.sockets.server import Server, most_strangers
 from vedette.hub.turn import takein
@@ -120,8 +119,7 @@ class _Service:
         self._listen = listen
         self._listens = self._deaf = ""
         self._home_id = addresses.home_id(home)
-        meter = functools.partial(start_meter, home, settings)
-        self.keeper = Keeper(home, store, settings, handed, self._dial, meter)
+        self.keeper = Keeper(home, store, settings, handed, self._dial, measure=True)
         self._born = time.monotonic()
         self._asked: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._wake = Alarm(home.spool)

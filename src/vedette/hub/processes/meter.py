@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from vedette import masks
 from vedette.home import Home
+from vedette.hub.helper import Inlet
 from vedette.hub.processes.machine import Machine
 from vedette.hub.turn.own import Own
 from vedette.kernel import command, host, host_span
@@ -50,7 +51,6 @@ class Leave(Struct, frozen=True, tag="leave"):
 
 
 Wish = Measure | Leave
-encode_wish = msgspec.json.Encoder().encode
 _decode_wish = msgspec.json.Decoder(Wish).decode
 _Key = tuple[int, int]  # pid and start: what a process is known by
 
@@ -295,12 +295,10 @@ def _key_of(span: str) -> _Key:
     return int(pid), int(started)
 
 
-def serve(meter: Meter, ear: int) -> None:
-    """Measure, as it is wished through a pipe, until that is shut or nobody has been left for a while."""
-    os.set_blocking(ear, False)
+def serve(meter: Meter, inlet: Inlet[Wish]) -> None:
+    """Measure whom the hub names, until the hub is gone or nobody has been left for a while."""
     poll = select.poll()
-    poll.register(ear, select.POLLIN)
-    rest = b""
+    poll.register(inlet.fd, select.POLLIN)
     left_at = time.monotonic() + 10 * _LINGER_S  # the first wish is on its way
     while True:
         now = time.monotonic()
@@ -308,12 +306,11 @@ def serve(meter: Meter, ear: int) -> None:
         if wait_s is None and now >= left_at:
             return
         if poll.poll(1000 * (left_at - now if wait_s is None else wait_s)):
-            heard = os.read(ear, 1 << 16)
-            if not heard:
+            wishes = inlet.read()
+            if wishes is None:
                 return
-            *lines, rest = (rest + heard).split(b"\n")
-            for line in lines:
-                meter.hear(_decode_wish(line))
+            for wish in wishes:
+                meter.hear(wish)
             left_at = time.monotonic() + _LINGER_S
         if due := meter.schedule.due(time.monotonic()):
             meter.measure(due)
@@ -328,7 +325,7 @@ def main() -> None:
     gpus = Gpus() if gpu == "gpu" else None
     meter = Meter(Home(home), {os.getpid(), os.getppid()}, gpus=gpus)
     try:
-        serve(meter, sys.stdin.fileno())
+        serve(meter, Inlet(_decode_wish))
     finally:
         meter.close()
         if gpus is not None:

@@ -18,7 +18,7 @@ from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.relay import Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.upstreams import ALIVE_EVERY_S, OriginReader, Upstreams, marks_of
-from vedette.hub.processes.metering import Start, Usage
+from vedette.hub.processes.metering import Usage
 from vedette.hub.processes.progress import Gauges
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.blob_collector import BlobCollector
@@ -44,12 +44,13 @@ class Keeper:
         settings: Settings,
         handed: dict[tuple[int, int], int] | None = None,
         dial: Callable[[str], Relay] | None = None,
-        start_meter: Start | None = None,
+        *,
+        measure: bool = False,
     ) -> None:
         """Keep this store.
 
         `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
-        hub out of its address; without it, what is meant for others waits. `start_meter` begins to measure processes.
+        hub out of its address; without it, what is meant for others waits. `measure`: have processes measured.
         """
         kernel.boot()  # asked while there are descriptors to ask with
         self.home = home
@@ -67,7 +68,7 @@ class Keeper:
         self.orders = Orders(self.own.say)
         self.gauges = Gauges(self.own.say)
         self.watcher = Watcher(self.own.say, handed or {}, self.orders.stopped)
-        self.usage = Usage(store, settings, start_meter)
+        self.usage = Usage(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
@@ -102,7 +103,8 @@ class Keeper:
         self._seal(now, change, seal or set())
         self._bury()
         self.orders.tend(self.watcher.watches)
-        self.usage.tend(self.readers, self.watcher.watches)
+        if self.usage is not None:
+            self.usage.tend(self.readers, self.watcher.watches)
         self._stamp(now)
         if self.flush_in_s <= 0 or self.inboxes.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
@@ -383,7 +385,8 @@ class Keeper:
 
     def let_go(self) -> None:
         """Let go of everything, touching nothing on disk."""
-        self.usage.close()
+        if self.usage is not None:
+            self.usage.close()
         for name in list(self.readers):
             self.forget(name)
         self.inboxes.shut()
@@ -392,7 +395,8 @@ class Keeper:
     def close(self) -> None:
         """Seal everything and let go."""
         try:
-            self.usage.close()
+            if self.usage is not None:
+                self.usage.close()
             self.turn(seal={""})
             self.own.close()
             for reader in self.readers.values():
