@@ -166,7 +166,7 @@ def test_the_time_limit_of_who_does_not_stop(home, tmp_path):
 
 def _belonging_to(run_id):
     """Return the pids of a run's processes that still live."""
-    from vedette.hub.tree import marked
+    from vedette.deaths.tree import marked
 
     return list(marked(run_id, "1"))  # a zombie has no environment
 

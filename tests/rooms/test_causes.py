@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from vedette import kernel
-from vedette.hub import causes
-from vedette.hub.liveness import Death, Watch, verdict
+from vedette.deaths import causes
+from vedette.deaths.liveness import Death, Watch, verdict
+from vedette.deaths.memory import Baseline, Shortage
 from vedette.launch.ending import name
 from vedette.launch.local import Ending
 from vedette.model import Origin
-from vedette.sources.memory import Baseline, Shortage
 
 CASES = sorted((Path(__file__).parent / "cases" / "tracebacks").glob("*.txt"))
 STACKS = """Fatal Python error: Segmentation fault

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from vedette.sources import memory
-from vedette.sources.memory import Shortage
+from vedette.deaths import memory
+from vedette.deaths.memory import Shortage
 
 V2 = "30 25 0:27 / {root} rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "30 25 0:27 / {root} rw,nosuid - cgroup cgroup rw,memory\n31 25 0:28 / /elsewhere rw - cgroup2 cgroup2 rw\n"

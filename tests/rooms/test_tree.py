@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from vedette.hub import tree
+from vedette.deaths import tree
 
 # A tree that grows as long as it may: its root starts another process every few milliseconds, and each stays.
 GROWING = """

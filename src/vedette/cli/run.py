@@ -83,8 +83,8 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.current import end_as, own
     from vedette.client.guard import swallow
     from vedette.client.run import DEFAULT_PROJECT
-    from vedette.hub import causes
-    from vedette.hub.tree import marked
+    from vedette.deaths import causes
+    from vedette.deaths.tree import marked
     from vedette.launch import ending
     from vedette.launch.local import Launch
     from vedette.launch.record import Recorder

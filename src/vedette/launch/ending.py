@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 
-from vedette.hub import causes
+from vedette.deaths import causes
+from vedette.deaths.memory import shortage
 from vedette.launch.local import Ending
-from vedette.sources.memory import shortage
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM = "disk full: its output could not be written any more"

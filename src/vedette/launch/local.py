@@ -10,12 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from vedette import kernel
-from vedette.hub import tree
+from vedette.deaths import memory, tree
 from vedette.launch import terminal
 from vedette.launch.child import Plumbing, lay, start
 from vedette.launch.pump import Around, Pump, Take
 from vedette.launch.terminal import Terminal
-from vedette.sources import memory
 
 PASSED_ON = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,

@@ -6,11 +6,10 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from vedette.hub import causes, tree
-from vedette.hub.liveness import Death, Watch, verdict
+from vedette.deaths import causes, memory, tree
+from vedette.deaths.liveness import Death, Watch, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
-from vedette.sources import memory
 
 _STILLBORN_S = 60.0
 

@@ -6,8 +6,8 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from vedette.hub import tree
-from vedette.hub.liveness import Watch
+from vedette.deaths import tree
+from vedette.deaths.liveness import Watch
 from vedette.hub.turn.questions import ANSWER
 from vedette.model import Command, Event, Fact, Origin
 

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from vedette import kernel
-from vedette.hub import causes
+from vedette.deaths import causes
 from vedette.model import Origin
 
 _PATIENCE_S = 1.0  # a status can be read once the parent has reaped; then at the latest we give up

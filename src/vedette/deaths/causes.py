@@ -5,7 +5,7 @@ import re
 import signal
 from collections.abc import Sequence
 
-from vedette.sources.memory import Baseline, Shortage, shortage
+from vedette.deaths.memory import Baseline, Shortage, shortage
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS})
 _ASKED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE})  # somebody wanted an end
