@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.quiet:
         _let_go(args.born_of)
     from vedette.hub.forms import bind_address
-    from vedette.hub.service import run as serve
+    from vedette.hub.program import run as serve
     from vedette.hub.sockets.port import listening
 
     settings = _with(args.settings, address=args.address, advertise=args.advertise, heflwr=args.heflwr)

@@ -3,5 +3,5 @@
 `keeper` does the pass. `spool_reader` reads one origin. `own` writes what the hub says itself. `orders` carries out
 commands, `questions` hands answers to who waits for them, `edits` turns a user's word into facts. `sweeper` removes
 runs that are due, `blob_collector` removes blobs that nothing names, `takein` imports homes, spools and archives.
-`quota` limits what one origin may bring. `alarm` wakes the keeper's thread.
+`quota` limits what one origin may bring.
 """

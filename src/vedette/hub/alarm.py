@@ -1,4 +1,4 @@
-"""What wakes the thread that keeps."""
+"""What wakes the keeper's thread before its pause between two turns is over."""
 
 import contextlib
 import os
@@ -8,10 +8,10 @@ from vedette import kernel
 
 
 class Alarm:
-    """Wakes the keeper: when it is asked to, and at once when a process begins to speak, which may not live long."""
+    """Wakes the thread when somebody asks for it, and when a process makes its spool: it may not live long."""
 
     def __init__(self, spool: str) -> None:
-        """Listen for processes that begin a spool there."""
+        """`spool` is the directory of all spools."""
         self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(self._asked, select.POLLIN)
@@ -23,7 +23,7 @@ class Alarm:
         os.eventfd_write(self._asked, 1)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until the time is over or something is up."""
+        """Sleep until the time is over or somebody wakes it."""
         for fd, _ in self._poll.poll(seconds * 1000):
             with contextlib.suppress(BlockingIOError):
                 os.read(fd, 1 << 16)

@@ -1,0 +1,38 @@
+"""How the hub is, as `vedette doctor` shows it: read by the event loop from what the keeper's thread replaces whole."""
+
+import os
+
+from vedette import wire
+from vedette.hub.sockets.server import Server
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.sweeper import Sweeper
+from vedette.version import __version__
+
+
+def report(
+    keeper: Keeper, sweeper: Sweeper, server: Server, *, up_s: float, listens: str, not_listening: str
+) -> wire.Health:
+    """Return the hub's health.
+
+    `listens` is the address that other hubs connect to; `not_listening` says why an address that was asked for cannot
+    be listened on.
+    """
+    return wire.Health(
+        pid=os.getpid(),
+        version=__version__,
+        up_s=up_s,
+        living=len(keeper.living()),
+        waiting_bytes=sum(reader.waiting_bytes for reader in list(keeper.readers.values())),
+        set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.inboxes.set_aside.items()},
+        trouble=keeper.trouble or keeper.watcher.trouble or keeper.inboxes.trouble,
+        listens=listens,
+        deaf=not_listening,
+        links=[(link.host, link.skew_s) for link in server.downstreams.open.values()],
+        relays=[
+            (str(relay.address), relay.trouble or relay.turned_away) for relay in list(keeper.upstreams.relays.values())
+        ],
+        refused=dict(server.refused),
+        keep=sweeper.keep,
+        sweeping=sweeper.busy or keeper.blob_collector.busy,
+        sweep_trouble=sweeper.trouble,
+    )

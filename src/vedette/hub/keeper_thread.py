@@ -1,0 +1,216 @@
+"""The keeper's thread: it takes turns until nobody needs the hub, and between two turns does what others ask of it.
+
+The event loop asks by a queue, and is answered by futures that are completed in the loop.
+"""
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from vedette import wire
+from vedette.errors import HubError
+from vedette.home import Home
+from vedette.hub.alarm import Alarm
+from vedette.hub.log import Log
+from vedette.hub.turn import takein
+from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.sweeper import Sweeper
+from vedette.settings import Hub
+
+_RETRY_S = 1.0
+_REST = 9.0  # times as long as a turn took: looking at many quiet spools takes a tenth of the time at most
+_LEAVING = "the hub is leaving"
+T = TypeVar("T")
+
+
+class _Seal(NamedTuple):
+    run: str
+    answer: "asyncio.Future[str]"
+
+
+class _Act(NamedTuple):
+    do: Callable[[Keeper], Any]
+    answer: "asyncio.Future[Any]"
+
+
+class KeeperThread:
+    """Runs a keeper. `start`, `seal`, `act`, `take_in` and `purged` are called in the event loop, `stop` anywhere."""
+
+    def __init__(self, home: Home, lock: int, keeper: Keeper, sweeper: Sweeper, pace: Hub, log: Log) -> None:
+        self.alarm = Alarm(home.spool)
+        self._home = home
+        self._lock = lock
+        self._keeper = keeper
+        self._sweeper = sweeper
+        self._pace = pace
+        self._log = log
+        self._requests: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
+        self._taking_in = takein.Queue(keeper)
+        self._stopping = threading.Event()
+        self._left = False
+        self._thread = threading.Thread(target=self._run, name="keeper")
+
+    def start(self, publish: Callable[[wire.Change], None], ended: Callable[[], None], *, stays: bool) -> None:
+        """Begin to take turns. `publish` and `ended` are called in the event loop that this is called in.
+
+        `stays`: the hub goes on when it is idle, since others connect to it who could not start one.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._publish = publish
+        self._ended = ended
+        self._stays = stays
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have it end soon: it seals everything first."""
+        self._stopping.set()
+        self.alarm.set()
+
+    def join(self) -> None:
+        """Wait until it has ended."""
+        self._thread.join()
+
+    async def seal(self, run: str) -> str:
+        """Have all that a run has logged put into the store; return what went wrong, if anything."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._request(_Seal(run, answer))
+        return await answer
+
+    async def act(self, do: Callable[[Keeper], T]) -> T:
+        """Do something in this thread, between two turns; return its result, raise HubError if it failed."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._request(_Act(do, answer))
+        return await answer
+
+    def take_in(self, path: str, tell: Callable[[], object]) -> takein.TakeIn:
+        """Have a path taken in; `tell` is called, in the loop, when that is over."""
+        loop = asyncio.get_running_loop()
+        asked = self._taking_in.ask(path, lambda: loop.call_soon_threadsafe(tell))
+        self.alarm.set()
+        return asked
+
+    def purged(self) -> None:
+        """Take note that something was removed for good, and is to be deleted."""
+        self._sweeper.busy = True  # until a sweep finds nothing: nobody may be told before that that all is deleted
+        self.alarm.set()
+
+    def _request(self, request: _Seal | _Act) -> None:
+        self._requests.put(request)
+        self.alarm.set()
+        if self._left:  # the thread does not look any more
+            self._refuse_requests()
+
+    # All below runs in the thread itself, but for `_refuse_requests`.
+
+    def _run(self) -> None:
+        """Keep until nobody needs it; whatever happens, the program ends with this thread, and its lock is released."""
+        try:
+            self._take_turns()
+            if self._home.holds(self._lock):
+                self._keeper.close()
+        except Exception as error:  # the spools are safe, and the next hub reads them
+            self._log.complain(f"{type(error).__name__}: {error}")
+        finally:
+            self._left = True
+            self._refuse_requests()
+            self._taking_in.refuse(f"{_LEAVING}; do it again")
+            self._loop.call_soon_threadsafe(self._ended)
+
+    def _take_turns(self) -> None:
+        idle_since = time.monotonic()
+        self._keeper.upstreams.take_up()
+        while not self._stopping.is_set():
+            if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
+                self._keeper.let_go()
+                break
+            begun = time.monotonic()
+            requests = self._take_requests()
+            more = self._turn(requests)
+            more = self._taking_in.step(self._tell) or more
+            if more or requests or self._stays or self._busy:
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since > self._pace.idle_s:
+                break
+            if not more:
+                took_s = time.monotonic() - begun
+                self.alarm.wait(max(self._pace.turn_s, min(_REST * took_s, self._keeper.flush_in_s)))
+
+    @property
+    def _busy(self) -> bool:
+        return not self._keeper.idle or self._sweeper.busy or self._keeper.blob_collector.busy
+
+    def _turn(self, requests: list[_Seal | _Act]) -> bool:
+        """Answer requests and take a turn; return whether there is more to read at once."""
+        seals = [request for request in requests if isinstance(request, _Seal)]
+        more, failure = False, ""
+        try:
+            for request in requests:
+                if isinstance(request, _Act):
+                    self._do(request)
+            self._keeper.trouble = self._keeper.watcher.trouble = ""
+            change, more = self._keeper.turn(seal={request.run for request in seals} or None)
+            if change.spans or change.events or change.points:
+                self._tell(change)
+        except Exception as error:  # whatever it is: the spools are safe, and it may help to start over
+            self._keeper.start_over(error)
+            failure = self._keeper.trouble
+            self._log.complain(f"{failure}; trying again")
+            self._stopping.wait(_RETRY_S)
+        for request in seals:
+            self._loop.call_soon_threadsafe(_answer, request.answer, failure)
+        if not failure:
+            self._sweep(more=more)  # after everybody has an answer
+        return more
+
+    def _tell(self, change: wire.Change) -> None:
+        self._loop.call_soon_threadsafe(self._publish, change)
+
+    def _sweep(self, *, more: bool) -> None:
+        keeper = self._keeper
+
+        def living() -> set[str]:
+            origins = [keeper.readers[name].origin for name in keeper.living()]
+            return {origin.span for origin in origins if origin is not None}
+
+        was_busy = self._sweeper.busy
+        self._sweeper.sweep(keeper.own.say, living)
+        if was_busy and not self._sweeper.busy:
+            keeper.blob_collector.ask()
+        keeper.blob_collector.step(lambda: not more and not self._taking_in.busy and keeper.has_read_all)
+
+    def _do(self, request: _Act) -> None:
+        try:
+            result = request.do(self._keeper)
+        except Exception as error:
+            failure = HubError(f"{type(error).__name__}: {error}")
+            self._loop.call_soon_threadsafe(_fail, request.answer, failure)
+        else:
+            self._loop.call_soon_threadsafe(_answer, request.answer, result)
+
+    def _take_requests(self) -> list[_Seal | _Act]:
+        requests = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                requests.append(self._requests.get_nowait())
+        return requests
+
+    def _refuse_requests(self) -> None:
+        for request in self._take_requests():
+            if isinstance(request, _Seal):
+                self._loop.call_soon_threadsafe(_answer, request.answer, _LEAVING)
+            else:
+                self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
+
+
+def _answer(answer: "asyncio.Future[Any]", result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

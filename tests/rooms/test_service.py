@@ -1,0 +1,281 @@
+"""The hub as it runs, inside this process: its thread, its sockets and its answers, without the program around them."""
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from vedette import wire
+from vedette.errors import HubError, SettingError
+from vedette.hub import log as hub_log
+from vedette.hub import program
+from vedette.hub.log import Log
+from vedette.hub.peers import address as addresses
+from vedette.hub.service import Service
+from vedette.hub.sockets.connection import Connection
+from vedette.hub.sockets.port import listening
+from vedette.hub.turn.own import Own
+from vedette.hub.turn.sweeper import Sweeper
+from vedette.model import Event, Span
+from vedette.settings import Hub, Settings
+from vedette.store import SpanQuery
+from vedette.store.sqlite import SqliteStore
+
+PATIENCE_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def serving(home, settings=None):
+    """Run the hub of a home; end it as a signal would."""
+    settings = settings or Settings(hub=Hub(idle_s=PATIENCE_S, turn_s=0.01, sync_s=0.1))
+    home.prepare()
+    lock = home.take_lock()
+    store = SqliteStore(home.store)
+    sweeper = Sweeper(home, store, settings.keep)
+    service = Service(home, store, settings, lock, sweeper, Log(home.log), listening(home, settings))
+    task = asyncio.ensure_future(service.serve(quiet=True))
+    try:
+        await until(lambda: os.path.exists(home.socket) or task.done())
+        yield service
+    finally:
+        service._thread.stop()
+        await asyncio.wait_for(task, PATIENCE_S)
+        os.close(lock)
+
+
+async def until(check):
+    """Wait until something holds."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not check():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
+async def connect(home):
+    """Connect as a command of this machine does."""
+    connection = Connection(*await asyncio.open_unix_connection(home.socket))
+    connection.say(wire.Hello(name="test"))
+    assert isinstance(await connection.hear(wire.MAX_HELLO), wire.Hello)
+    return connection
+
+
+def connect_string(home):
+    with open(home.connect) as file:
+        return addresses.parse(file.read().strip())
+
+
+async def ask(connection, message):
+    connection.say(message)
+    return await asyncio.wait_for(connection.hear(wire.MAX_PAYLOAD), PATIENCE_S)
+
+
+def test_a_seal_is_answered_when_what_was_said_is_in_the_store(home):
+    """Whoever asks for a seal finds in the store all that was written before it asked."""
+
+    async def act():
+        async with serving(home) as service:
+            voice = Own(home)
+            voice.say([Span("r", 1, "running", kind="run", name="one"), Event("r", 2, "log", 20, "hello")])
+            connection = await connect(home)
+            assert isinstance(await ask(connection, wire.Seal("r")), wire.Done)
+            return await service.in_keeper(
+                lambda keeper: [span.name for span in keeper.store.spans(SpanQuery(kind="run"))]
+            )
+
+    assert asyncio.run(act()) == ["one"]
+
+
+def test_followers_are_told_what_was_committed(home):
+    """A follower of a run hears of its new facts, and not of those of others."""
+
+    async def act():
+        async with serving(home):
+            connection = await connect(home)
+            assert isinstance(await ask(connection, wire.Follow("r")), wire.Done)
+            voice = Own(home)
+            voice.say([Span("other", 1, "running", kind="run"), Span("r", 1, "running", kind="run")])
+            return await asyncio.wait_for(connection.hear(wire.MAX_PAYLOAD), PATIENCE_S)
+
+    assert "r" in asyncio.run(act()).spans
+
+
+def test_what_fails_in_the_keeper_is_an_error_for_whoever_asked(home):
+    """An act that raises is answered with a HubError, and the hub goes on."""
+
+    async def act():
+        async with serving(home) as service:
+            with pytest.raises(HubError, match="ZeroDivisionError"):
+                await service.in_keeper(lambda _keeper: 1 / 0)
+            return await service.in_keeper(lambda _keeper: "still here")
+
+    assert asyncio.run(act()) == "still here"
+
+
+def test_health_names_what_was_set_aside_and_who_lives(home):
+    """The hub's health has its pid, what is set aside, and no trouble when there is none."""
+
+    async def act():
+        async with serving(home) as service:
+            await service.in_keeper(lambda keeper: keeper.set_aside.update({"x": "why"}))
+            return await ask(await connect(home), wire.AskHealth())
+
+    health = asyncio.run(act())
+    assert (health.pid, health.set_aside, health.trouble) == (os.getpid(), {"x": "why"}, "")
+
+
+def test_a_failed_turn_is_tried_again(home, monkeypatch, capsys):
+    """When the store fails, whoever asked for a seal hears why; the next turn keeps what was said."""
+    monkeypatch.setattr("vedette.hub.keeper_thread._RETRY_S", 0.0)
+
+    async def act():
+        async with serving(home) as service:
+            keep, failing = service.keeper.store.keep, [True]
+
+            def full(*args):
+                if failing[0]:
+                    raise OSError(28, "No space left on device")
+                return keep(*args)
+
+            monkeypatch.setattr(service.keeper.store, "keep", full)
+            Own(home).say([Span("r", 1, "running", kind="run", name="one")])
+            connection = await connect(home)
+            refused = await ask(connection, wire.Seal("r"))
+            failing[0] = False
+            done = await ask(connection, wire.Seal("r"))
+            return refused, done, await service.in_keeper(lambda keeper: len(keeper.store.spans(SpanQuery(kind="run"))))
+
+    refused, done, spans = asyncio.run(act())
+    assert "No space left" in refused.why
+    assert isinstance(done, wire.Done)
+    assert spans == 1
+    assert "trying again" in capsys.readouterr().err
+
+
+def test_an_edit_is_kept_and_a_purge_deletes(home):
+    """What a user says of a run is in the store when it is answered; a purged run is deleted."""
+
+    async def act():
+        async with serving(home) as service:
+            Own(home).say([Span("r", 1, "running", kind="run", name="one")])
+            connection = await connect(home)
+            done = await ask(connection, wire.Edit(["r"], {"notes": "good"}))
+            attrs = await service.in_keeper(lambda keeper: keeper.store.spans(SpanQuery(kind="run"))[0].attrs)
+            await ask(connection, wire.Edit(["r"], state="purged"))
+            await until(lambda: not service.health().sweeping)
+            return done, attrs, await service.in_keeper(lambda keeper: keeper.store.spans(SpanQuery(kind="run")))
+
+    done, attrs, left = asyncio.run(act())
+    assert isinstance(done, wire.Done)
+    assert attrs["notes"] == "good"
+    assert [(run.state, run.name, run.attrs) for run in left] == [("purged", "", {})]
+
+
+def test_a_path_that_is_nothing_is_not_taken_in(home, tmp_path):
+    """Taking in a path that holds nothing of ours is refused, with its name."""
+
+    async def act():
+        async with serving(home):
+            return await ask(await connect(home), wire.TakeIn(str(tmp_path)))
+
+    assert str(tmp_path) in asyncio.run(act()).why
+
+
+def test_a_message_that_is_not_for_the_hub_ends_the_connection(home):
+    """An answer sent to the hub is refused with its name, and counted as malformed."""
+
+    async def act():
+        async with serving(home) as service:
+            refused = await ask(await connect(home), wire.Done())
+            return refused, service.health().refused
+
+    refused, counted = asyncio.run(act())
+    assert "Done" in refused.why
+    assert counted == {"malformed": 1}
+
+
+def test_other_hubs_are_told_where_to_connect(home):
+    """A hub with an address writes its connect string; a wrong token is refused over TCP, the right one is not."""
+
+    async def act():
+        settings = Settings(hub=Hub(address="127.0.0.1:0", idle_s=0.0, turn_s=0.01))
+        async with serving(home, settings) as service:
+            where = await asyncio.to_thread(connect_string, home)
+            answers = []
+            for token in ("wrong", where.token):
+                connection = Connection(*await asyncio.open_connection(where.host, where.port))
+                answers.append(await ask(connection, wire.Hello(name="test", token=token)))
+            return answers, service.health()
+
+    (refused, hello), health = asyncio.run(act())
+    assert isinstance(refused, wire.Refused)
+    assert isinstance(hello, wire.Hello)
+    assert health.listens.startswith("127.0.0.1:")
+    assert health.refused["token"] == 1
+    assert not os.path.exists(home.connect)
+
+
+def test_an_address_that_is_taken_is_said_and_tried_again(home, monkeypatch, capsys):
+    """A hub that no user waits for runs without its port, says so, and listens once the port is free."""
+    monkeypatch.setattr("vedette.hub.service._LISTEN_AGAIN_S", 0.05)
+
+    async def act():
+        taken = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
+        port = taken.sockets[0].getsockname()[1]
+        async with serving(home, Settings(hub=Hub(address=f"127.0.0.1:{port}"))) as service:
+            before = service.health().deaf
+            taken.close()
+            await until(lambda: service.health().listens)
+            return before, service.health().deaf
+
+    before, after = asyncio.run(act())
+    assert "cannot be listened on" in before
+    assert after == ""
+    assert "cannot be listened on" in capsys.readouterr().err
+
+
+def test_a_hub_that_nobody_needs_ends(home):
+    """With nothing to keep and nobody alive the program returns, and leaves no socket behind."""
+    settings = Settings(hub=Hub(idle_s=0.0, turn_s=0.01))
+    assert program.run(home, settings, quiet=True) == 0
+    assert not os.path.exists(home.socket)
+    assert home.hub_pid() is None
+
+
+def test_a_second_hub_leaves_the_home_to_the_first(home, capsys):
+    """Where a hub holds the lock, another one says whose home it is, and ends."""
+    home.prepare()
+    lock = home.take_lock()
+    assert program.run(home, Settings(), quiet=False) == 0
+    os.close(lock)
+    assert f"a hub keeps {home.root} already" in capsys.readouterr().out
+
+
+def test_a_wrong_setting_ends_the_hub_before_it_takes_the_lock(home):
+    """An upstream that is no address is an error at once."""
+    with pytest.raises(SettingError):
+        program.run(home, Settings(hub=Hub(onward="no:such:port")), quiet=True)
+    assert home.hub_pid() is None
+
+
+def test_a_store_that_cannot_be_opened_is_said(home, capsys):
+    """A file that is no store ends the hub with a sentence and an exit code."""
+    home.prepare()
+    with open(home.store, "wb") as file:
+        file.write(b"no store" * 1000)
+    assert program.run(home, Settings(), quiet=True) == 1
+    assert "cannot be opened" in capsys.readouterr().err
+
+
+def test_the_log_stays_small_and_says_a_thing_once(tmp_path, monkeypatch, capsys):
+    """A large log is emptied at the start; the same sentence is not written twice in a minute."""
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * ((1 << 20) + 1))
+    log = Log(str(path))
+    log.trim()
+    assert path.read_bytes() == b""
+
+    for text in ("a", "a", "b", "a"):
+        log.complain(text)
+    monkeypatch.setattr(hub_log, "_REPEAT_S", 0.0)
+    log.complain("a")
+    assert [line[-1] for line in capsys.readouterr().err.splitlines()] == ["a", "b", "a", "a"]
