@@ -231,7 +231,7 @@ peer.connect(("127.0.0.1", sink.port))
 time.sleep(1)
 enough = len(tries)
 for fd in held: os.close(fd)
-peer.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+peer.sendall(b"GET / HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n")
 print(peer.recv(100)[:15], 1 <= enough < 50)
 """
 
@@ -293,7 +293,7 @@ def pem(tmp_path):
 
 def test_token_and_tls(opened, pem):
     """With token and TLS it listens everywhere, and answers who has the token alone."""
-    sink = opened(host="0.0.0.0", token="s3cret", cert=pem)
+    sink = opened(host="0.0.0.0", token="s3cret", cert=pem, hostnames=("any.example",))
     sink.put(moment())
     context = ssl._create_unverified_context()
 
@@ -311,6 +311,8 @@ def test_token_and_tls(opened, pem):
     assert ask(Authorization="Bearer s3cret") == 200
     with socket.create_connection(("127.0.0.1", sink.port)) as silent:  # a handshake that never comes
         assert ask(Authorization="Bearer s3cret", Host="any.example") == 200
+        assert ask(Authorization="Bearer s3cret", Host=f"{socket.gethostname()}:1") == 200
+        assert ask(Authorization="Bearer s3cret", Host="other.example") == 421
         assert silent.fileno() > 0
     with pytest.raises((OSError, http.client.HTTPException)):
         fetch(sink.port)

@@ -48,6 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
+    from vedette import guard
     from vedette.hub.peers import address
     from vedette.views.web.serve import check_bind, listen, serve
     from vedette.views.web.server import build
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     path = _path(args, home)
     home.prepare()
     token = address.ui_token_of(home)
-    wide = not address.is_loopback(args.host)
+    wide = not guard.is_loopback(args.host)
     check_bind(args.host, token=token, tls=args.tls)
     certificate = ""
     names = list(args.name)

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from vedette import guard
 from vedette.errors import FormatError, HubError, SettingError
 from vedette.home import Home
 from vedette.hub.peers import address as addresses
@@ -46,12 +47,11 @@ def bind_address(text: str) -> Address:
     if bind.path:
         raise SettingError(f"hub.heflwr is {text!r}: it is HOST:PORT or :PORT")
     host = bind.host or "127.0.0.1"
-    if not addresses.is_loopback(host):
-        raise SettingError(
-            f"hub.heflwr listens on this machine alone, not on {host}: heflwr's clients have no token, so anybody could"
-            " write. From other machines send through a tunnel (ssh -L 5000:127.0.0.1:5000 THIS-HOST), or by the sink"
-            " `hub` with VEDETTE_HUB, which has a token and TLS"
-        )
+    advice = (
+        "heflwr's clients have neither. Send through a tunnel (ssh -L 5000:127.0.0.1:5000 THIS-HOST), or by the sink"
+        " `hub` with VEDETTE_HUB, which has both"
+    )
+    guard.check_bind(host, token=False, tls=False, advice=advice)
     return Address("", host, bind.port)
 
 
@@ -265,6 +265,9 @@ def _app(forms: Forms) -> Callable[..., Awaitable[None]]:
 
     async def answer(request: Request) -> tuple[int, str]:
         try:
+            verdict = guard.judge(guard.in_scope(request.scope), guard.Rules())
+            if verdict.status != 200:
+                raise _Refusal(verdict.status, verdict.sentence)
             _check(request.method, request.url.path, request.headers)
             forms.hear(await body_of(request), request.headers.get("vedette-moment", ""))
         except _Refusal as refusal:
@@ -296,13 +299,7 @@ def _app(forms: Forms) -> Callable[..., Awaitable[None]]:
 
 
 def _check(method: str, path: str, headers: Any) -> None:
-    """Turn away whoever is no client, before a byte of the body is read."""
-    host = headers.get("host", "")
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    if not addresses.is_loopback(name.removeprefix("[").removesuffix("]").lower()):
-        raise _Refusal(421, "this hub is spoken to as localhost")
-    if "origin" in headers:
-        raise _Refusal(403, "pages in a browser are not heard here")
+    """Refuse what cannot be a message, before a byte of the body is read."""
     if path not in heflwr.PATHS:
         raise _Refusal(404, f"there are {' and '.join(heflwr.PATHS)}, by POST")
     if method != "POST":

@@ -15,6 +15,7 @@ from vedette import cli, kernel, settings, wire
 from vedette.app import ask
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
+from vedette.guard import is_loopback
 from vedette.home import Home
 from vedette.hub.peers import address as addresses
 
@@ -173,7 +174,7 @@ def _is_ours(home: Home, address: addresses.Address) -> bool:
             own = addresses.parse(file.read())
     except (OSError, SettingError):
         return False
-    here = addresses.is_loopback(address.host) or address.host in (own.host, kernel.host(), *kernel.addresses())
+    here = is_loopback(address.host) or address.host in (own.host, kernel.host(), *kernel.addresses())
     return here and address.port == own.port
 
 

@@ -5,7 +5,6 @@ A connect string carries all of it, `vedette://TOKEN@HOST:PORT/FINGERPRINT`, so 
 
 import hashlib
 import hmac
-import ipaddress
 import os
 import re
 import secrets
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from vedette import kernel
 from vedette.errors import FormatError, SettingError
+from vedette.guard import is_loopback
 from vedette.home import Home
 from vedette.model import new_id
 
@@ -136,14 +136,6 @@ def _join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, by its address or as `localhost`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def guess_host() -> str:
     """Return the address under which others are most likely to reach this machine."""
     try:
@@ -196,11 +188,6 @@ def write_private(path: str, data: bytes) -> None:
     finally:
         os.close(fd)
     os.rename(path + ".new", path)
-
-
-def same_token(said: str, token: str) -> bool:
-    """Compare tokens in a time that tells nothing."""
-    return hmac.compare_digest(said.encode(), token.encode())
 
 
 def certificate_of(home: Home) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from vedette import wire
 from vedette.errors import FormatError, HubError, VedetteError
+from vedette.guard import same_token
 from vedette.hub.handle import HubHandle
 from vedette.hub.peers import address as addresses
 from vedette.hub.peers.downstreams import Downstreams
@@ -78,7 +79,7 @@ class Server:
                 raise FormatError("a Hello must come first")
             wire.check_version(hello)
             if not local:
-                if not addresses.same_token(hello.token, self._token):
+                if not same_token(hello.token, self._token):
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
                 writer.write(self._greeting())

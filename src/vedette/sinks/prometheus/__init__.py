@@ -6,6 +6,7 @@ apart: some are read rarely, while what has gone for good, such as a GPU, should
 
 import builtins
 import re
+import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from vedette import kernel
 from vedette.errors import MissingError, SettingError
 from vedette.model import Sample
 from vedette.sensing.sensor import Metric
@@ -50,11 +52,12 @@ class Config(Struct, frozen=True):
     cert: str = ""  # the paths of certificate and key
     key: str = ""
     wanted: tuple[str, ...] = ("cpu", "memory", "network", "power")  # of the plain ones
+    hostnames: tuple[str, ...] = ()  # by which readers know this machine, beside those that it knows itself
 
 
 def parse(text: str) -> Config:
-    """Read `[HOST:]PORT[?names=plain&wanted=cpu,power&token_file=PATH&cert=PATH&key=PATH]`."""
-    where, chosen = options(text, ("names", "wanted", "token_file", "cert", "key"))
+    """Read `[HOST:]PORT[?names=plain&wanted=cpu,power&token_file=PATH&cert=PATH&key=PATH&hostnames=A,B]`."""
+    where, chosen = options(text, ("names", "wanted", "token_file", "cert", "key", "hostnames"))
     host, _, port = where.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or Config().host
     if not (port or "0").isascii() or not (port or "0").isdigit() or int(port or 0) >= 1 << 16:
@@ -66,6 +69,7 @@ def parse(text: str) -> Config:
     return Config(
         host, int(port or 0), "plain" if names == "plain" else "own",
         token=token, cert=chosen.get("cert", ""), key=chosen.get("key", ""), wanted=wanted(chosen, Config().wanted),
+        hostnames=tuple(filter(None, chosen.get("hostnames", "").split(","))),
     )  # fmt: skip
 
 
@@ -100,7 +104,8 @@ class Prometheus:
         self._last_s = self._gap_s = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
-        self._page = Page(config.host, config.port, self._render, config.token, _context(config))
+        names = (*config.hostnames, *(_own_names() if config.token else ()))
+        self._page = Page(config.host, config.port, self._render, config.token, _context(config), names)
         self.port = self._page.port
 
     def prime(self, samples: list[Sample]) -> None:
@@ -179,6 +184,11 @@ class Prometheus:
 def open(config: Config, metrics: Mapping[str, Metric]) -> Prometheus:  # noqa: A001 - the name that every sink has
     """Open it."""
     return Prometheus(config, metrics)
+
+
+def _own_names() -> set[str]:
+    name = socket.gethostname()
+    return {name, name.partition(".")[0], *kernel.addresses()}
 
 
 def _context(config: Config) -> ssl.SSLContext | None:

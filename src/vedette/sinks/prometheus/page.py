@@ -1,23 +1,20 @@
 """A web server of one page, in a thread of its own, that really ends when it is told to.
 
-Who may read it is checked before anything else: a browser's page that has talked its way here by a name of its own
-(DNS rebinding) is refused by Host and Origin, anybody without the token by that.
+Who may read it is checked before anything else, by the one guard of all listeners.
 """
 
 import contextlib
 import errno
-import hmac
-import ipaddress
 import selectors
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from vedette import kernel
+from vedette import guard, kernel
 from vedette.errors import SettingError
 
 Render = Callable[[str], tuple[bytes, str]]  # from what a reader accepts to the page and its type
@@ -29,15 +26,18 @@ _PAUSE_S = 0.1
 class Page:
     """Serves `/metrics` from when it is made until it is closed."""
 
-    def __init__(self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None) -> None:
-        """Begin to listen; raise SettingError when that would not be safe, or cannot be done."""
-        if not is_loopback(host) and not (token and context):
-            raise SettingError(
-                f"{host or 'every address'} can be reached from other machines, which takes a token and TLS: give"
-                " token, cert and key, or listen on 127.0.0.1 and have it read through an ssh tunnel"
-            )
+    def __init__(
+        self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None,
+        names: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Begin to listen; raise SettingError when that would not be safe, or cannot be done.
+
+        `names`: the hosts by which readers know this machine, beside the one that it is bound to.
+        """
+        advice = "give token, cert and key, or listen on 127.0.0.1 and have it read through an ssh tunnel"
+        guard.check_bind(host, token=bool(token), tls=context is not None, advice=advice)
         try:
-            self._server = _Server(host, port, render, token, context)
+            self._server = _Server(host, port, render, _rules(token, [host, *names]), context)
         except OSError as error:
             why = (
                 "another program listens there already"
@@ -79,12 +79,13 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True  # a port is free again at once
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: str, port: int, render: Render, rules: guard.Rules, context: ssl.SSLContext | None
+    ) -> None:
         self.closed = False
         self.render = render
-        self.token = token
+        self.rules = rules
         self.context = context
-        self.names = {host.lower()} - {""}
         self._readers: dict[socket.socket, None] = {}  # the oldest first
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -148,6 +149,14 @@ class _Server(ThreadingHTTPServer):
         super().server_close()
 
 
+def _rules(token: str, names: Iterable[str]) -> guard.Rules:
+    return guard.Rules(
+        guard.lower(names),
+        (lambda said: "reader" if guard.same_token(said, token) else "") if token else None,
+        name_hint="use localhost, or give the option hostnames=HOSTNAME",
+    )
+
+
 def _cut_off(one: socket.socket) -> None:
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
@@ -158,13 +167,10 @@ class _Reader(BaseHTTPRequestHandler):
     timeout = _PATIENCE_S
 
     def do_GET(self) -> None:
-        status, body, kind = self._answer()
+        status, body, headers = self._answer()
         self.send_response(status)
-        if status == 401:
-            self.send_header("WWW-Authenticate", "Bearer")
-        if status == 405:
-            self.send_header("Allow", "GET, HEAD")
-        self.send_header("Content-Type", kind)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
@@ -176,50 +182,28 @@ class _Reader(BaseHTTPRequestHandler):
             return self.do_GET
         raise AttributeError(name)
 
-    def _answer(self) -> tuple[int, bytes, str]:
-        text = "text/plain; charset=utf-8"
-        refusal = self._refusal()
-        if refusal is not None:
-            return refusal[0], refusal[1].encode() + b"\n", text
+    def _answer(self) -> tuple[int, bytes, dict[str, str]]:
+        text = {"Content-Type": "text/plain; charset=utf-8"}
+        verdict = guard.judge(self._asked(), self.server.rules)
+        if verdict.status != 200:
+            return verdict.status, verdict.sentence.encode() + b"\n", {**text, **verdict.headers}
+        if self.command == "POST":
+            allowed = "GET, HEAD"
+            return 405, b"this page can be read, by GET or HEAD, and nothing else\n", {**text, "Allow": allowed}
         path = self.path.partition("?")[0]
         if path == "/":
             return 200, b"The metrics of a vedette monitor are at /metrics\n", text
         if path != "/metrics":
             return 404, b"there is /metrics alone\n", text
-        return 200, *self.server.render(self.headers.get("Accept", ""))
+        page, kind = self.server.render(self.headers.get("Accept", ""))
+        return 200, page, {"Content-Type": kind}
 
-    def _refusal(self) -> tuple[int, str] | None:
-        """Return why this is not answered; None when it is."""
-        host, origin = self.headers.get("Host"), self.headers.get("Origin")
-        if not self.server.token and host is not None and not self._is_ours(host):
-            return 421, "this page is for this machine alone, by the name localhost"
-        scheme = "http" if self.server.context is None else "https"
-        if origin is not None and origin != f"{scheme}://{host}":
-            return 403, "this page is not for pages of others"
-        if self.server.token:
-            said = self.headers.get("Authorization", "")
-            wanted = f"Bearer {self.server.token}"
-            if not hmac.compare_digest(said.encode("utf-8", "replace"), wanted.encode()):
-                return 401, "the token is missing or wrong: Authorization: Bearer TOKEN"
-        if self.command not in ("GET", "HEAD"):
-            return 405, "this page can be read, by GET or HEAD, and nothing else"
-        return None
-
-    def _is_ours(self, host: str) -> bool:
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        name = name.removeprefix("[").removesuffix("]").lower()
-        return is_loopback(name) or name in self.server.names
+    def _asked(self) -> guard.Asked:
+        headers = tuple((name.lower(), value) for name, value in self.headers.items())
+        return guard.Asked(self.command, headers, "http" if self.server.context is None else "https", page=True)
 
     def version_string(self) -> str:
         return "vedette"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
         pass
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, by its address or as `localhost`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

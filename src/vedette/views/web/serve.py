@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+from vedette import guard
 from vedette.errors import SettingError
-from vedette.hub.peers.address import is_loopback
 from vedette.views.web.guard import App
 
 _GRACE_S = 1
@@ -18,12 +18,8 @@ _MOST_CONNECTIONS = 2048
 
 def check_bind(host: str, *, token: str, tls: bool) -> None:
     """Refuse to be reached from other machines without a token and TLS (law 5)."""
-    if is_loopback(host) or (token and tls):
-        return
-    raise SettingError(
-        f"{host or 'every address'} can be reached from other machines, which takes a token and TLS: give --tls, or"
-        " listen on 127.0.0.1 and come through a tunnel (ssh -L 7878:127.0.0.1:7878 THIS-HOST)"
-    )
+    advice = "give --tls, or listen on 127.0.0.1 and come through a tunnel (ssh -L 7878:127.0.0.1:7878 THIS-HOST)"
+    guard.check_bind(host, token=bool(token), tls=tls, advice=advice)
 
 
 def listen(host: str, port: int) -> socket.socket:

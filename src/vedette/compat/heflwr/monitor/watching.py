@@ -126,12 +126,15 @@ class ToPrometheus(Watching):
         token: str = "",
         cert: str = "",
         key: str = "",
+        hostnames: tuple[str, ...] = (),
     ) -> None:
         super().__init__(interval)
         if isinstance(port, bool) or not isinstance(port, int):
             raise TypeError(f"the port is a number, not {port!r}")
         self.port = port
-        self._config = prometheus.Config(host, port, "plain", token=token, cert=cert, key=key)
+        self._config = prometheus.Config(
+            host, port, "plain", token=token, cert=cert, key=key, hostnames=tuple(hostnames)
+        )
 
     def _sink(self, wanted: Wanted) -> tuple[str, Any]:
         return "prometheus", structs.replace(self._config, wanted=tuple(wanted))
