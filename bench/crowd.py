@@ -8,7 +8,8 @@ import numpy as np
 
 from bench.pair import cpu_s, hub_of, most_memory_mb, pair
 from bench.witness import Witness
-from vedette import app, kernel, wire
+from vedette import kernel, wire
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.model import Origin, Span, new_id
 from vedette.spool import Spool
@@ -98,7 +99,7 @@ def _settle(home: Home, rounds: list[int]) -> tuple[int, int]:
     """Wait for what is on its way; return how many points there are, and how many runs are not as they should be."""
     deadline = time.monotonic() + 60
     while True:
-        app.ask(home, wire.Seal(""))
+        ask(home, wire.Seal(""))
         kept, wrong = _look(home, rounds)
         if not wrong or time.monotonic() > deadline:
             return kept, wrong

@@ -12,7 +12,8 @@ import vedette
 from bench.place import fresh_home, wait_for_burials
 from bench.report import Part
 from bench.witness import compare
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.client.run import Run
 from vedette.home import Home
@@ -84,7 +85,7 @@ def _start_many(method: str, count: int, patience_s: float) -> tuple[Tally, int]
             process.kill()
             process.join()
         run.finish()
-        app.ask(home, wire.Seal(""))
+        ask(home, wire.Seal(""))
         wait_for_burials(home, living=1)
         wrong, lost = _check(home, run.id, children, returned, inherited=method == "fork")
     failed = sum(bool(process.exitcode) for process in children if process not in hung)

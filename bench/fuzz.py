@@ -15,7 +15,8 @@ from tests.journeys.port import FROM_A_HUB, FROM_OTHERS, Port, ask_through, ship
 
 from bench.place import fresh_home
 from bench.report import Part
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.errors import HubError
 
 _SLICE, _SLICE_S = 2000, 30.0
@@ -86,7 +87,7 @@ def _attack(part: Part, what: str, frames: int, attack: Callable[[Port], Report]
 
 def _answers(port: Port) -> bool:
     try:
-        return isinstance(app.ask(port.home, wire.AskHealth()), wire.Health)
+        return isinstance(ask(port.home, wire.AskHealth()), wire.Health)
     except HubError:
         return False
 

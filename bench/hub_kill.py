@@ -12,7 +12,8 @@ from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import quartiles
 from bench.witness import Finding, Witness, look, ways
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.query import runs as query_runs
@@ -79,7 +80,7 @@ def _kill_many(home: Home, kills: int) -> Tally:
     slots = {_FIRST + number: number % 3 for number in range(_CLIENTS)}
     back_s: list[float] = []
     try:
-        app.ask(home, wire.AskHealth())
+        ask(home, wire.AskHealth())
         for number in range(kills):
             time.sleep(chance.uniform(0, 0.4))
             killed_at = kill_hub(home)
@@ -87,13 +88,13 @@ def _kill_many(home: Home, kills: int) -> Tally:
             if number % 4 == 3:
                 slots[slot := _FIRST + _CLIENTS + number] = number % 3
                 os.waitpid(fork(witness, slot, number % 3, 50), 0)
-            app.ask(home, wire.AskHealth())
+            ask(home, wire.AskHealth())
             back_s.append(time.monotonic() - killed_at)
     finally:
         witness[_STOP] = 1
         for pid in clients:
             os.waitpid(pid, 0)
-    app.ask(home, wire.Seal(""))
+    ask(home, wire.Seal(""))
     finding, points = check(home, witness, list(slots))
     records = sum(witness[slot] for slot in slots)
     control = damage(home, witness, list(slots))

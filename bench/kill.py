@@ -9,7 +9,8 @@ from typing import NamedTuple
 from bench.place import fresh_home, wait_for_burials
 from bench.report import Part
 from bench.witness import Finding, Witness, look, lossy, ways
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.store import SpanQuery
@@ -62,12 +63,12 @@ def _kill_many(kills: int, *, deliberately_lossy: bool) -> Tally:
     total, points, silent = Finding(), 0, 0
     witness = Witness(2 * kills)
     with fresh_home(hub=True) as home:
-        app.ask(home, wire.AskHealth())
+        ask(home, wire.AskHealth())
         for first in range(0, kills, _BATCH):
             batch = range(first, min(first + _BATCH, kills))
             for number in batch:
                 _kill_one(witness, number, chance, deliberately_lossy=deliberately_lossy)
-            app.ask(home, wire.Seal(""))
+            ask(home, wire.Seal(""))
             for number in batch:
                 finding, count = _check(home, witness, number)
                 total, points, silent = total + finding, points + count, silent + (witness[2 * number] == 0)

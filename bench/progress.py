@@ -18,7 +18,8 @@ from bench.report import Part
 from bench.spread import quartiles, ratios
 from bench.witness import Witness
 from bench.workload import _cpu_s
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.client.progress import Progress, track
 from vedette.client.usage import Usage
@@ -116,7 +117,7 @@ def _hub(part: Part, seconds: float) -> None:
     with fresh_home(hub=True) as home:
         run = init(project="bench", usage=False)
         many = [Progress.new(10**9, f"bar {number}") for number in range(_BARS)]
-        app.ask(home, wire.Seal(""))
+        ask(home, wire.Seal(""))
         hub = home.hub_pid() or 0
         time.sleep(1)
         cpu, until = _cpu_s(hub), time.monotonic() + seconds
@@ -130,7 +131,7 @@ def _hub(part: Part, seconds: float) -> None:
 
 
 def _bar(home: Home) -> Bar:
-    app.ask(home, wire.Seal(""))
+    ask(home, wire.Seal(""))
     store = open_reader(home.store)
     try:
         [bar] = bars(store)
@@ -154,7 +155,7 @@ def _team(part: Part, home: Home, kills: int) -> None:
     for _ in range(kills):
         time.sleep(chance.uniform(0, 0.3))
         kill_hub(home)
-        app.ask(home, wire.AskHealth())
+        ask(home, wire.AskHealth())
     witness[0] = 1
     for pid in pids:
         os.waitpid(pid, 0)

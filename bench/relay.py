@@ -13,7 +13,8 @@ from bench.pair import Receiver, cpu_s, hub_of, most_memory_mb, pair
 from bench.report import Part
 from bench.spread import quartiles
 from bench.witness import Finding, Witness
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.errors import HubError
 from vedette.home import Home
 
@@ -134,7 +135,7 @@ def _kill_many(far: Home, receiver: Receiver, kills: int) -> tuple[Finding, int,
     clients = [fork(witness, _FIRST + number, number % 3, 0) for number in range(_CLIENTS)]
     slots = [_FIRST + number for number in range(_CLIENTS)]
     try:
-        app.ask(far, wire.AskHealth())
+        ask(far, wire.AskHealth())
         for number in range(kills):
             time.sleep(chance.uniform(0, 1.0))
             if chance.random() < 0.5:
@@ -146,7 +147,7 @@ def _kill_many(far: Home, receiver: Receiver, kills: int) -> tuple[Finding, int,
             if number % 4 == 3:
                 slots.append(slot := _FIRST + _CLIENTS + number)
                 os.waitpid(fork(witness, slot, number % 3, 50), 0)
-            app.ask(far, wire.AskHealth())
+            ask(far, wire.AskHealth())
     finally:
         witness[_STOP] = 1
         for pid in clients:
@@ -160,7 +161,7 @@ def _settle(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, in
     """Wait for what is on its way, as long as that helps; return what has come."""
     deadline = time.monotonic() + 60
     while True:
-        app.ask(home, wire.Seal(""))
+        ask(home, wire.Seal(""))
         try:
             finding, points = check(home, witness, slots)
         except HubError:

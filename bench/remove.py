@@ -12,7 +12,8 @@ from bench.ingest import write_spool
 from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import Spread, quartiles, ratios
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.hub.turn.keeper import Keeper
@@ -80,13 +81,13 @@ def _remove_under_load(home: Home, runs: int) -> _Found:
     store.close()
     before = os.stat(home.store).st_size
     with _living_run() as name:
-        app.ask(home, wire.Seal())
+        ask(home, wire.Seal())
         pid = home.hub_pid()
         quiet = [_answer_ms(home) for _ in range(100)]
         memory_before = _peak_mb(pid)
         begun = time.monotonic()
         for at in range(0, runs, 1000):
-            app.ask(home, wire.Edit(ids[at : at + 1000], state="purged"))
+            ask(home, wire.Edit(ids[at : at + 1000], state="purged"))
         during, wal = [], 0
         while _sweeping(home):
             during.append(_answer_ms(home))
@@ -164,19 +165,19 @@ def _living_run() -> Iterator[str]:
 def _answer_ms(home: Home) -> float:
     time.sleep(0.02)
     begun = time.perf_counter()
-    app.ask(home, wire.Seal())
+    ask(home, wire.Seal())
     return (time.perf_counter() - begun) * 1e3
 
 
 def _sweeping(home: Home) -> bool:
-    health = app.ask(home, wire.AskHealth())
+    health = ask(home, wire.AskHealth())
     assert isinstance(health, wire.Health)
     assert not health.sweep_trouble, health.sweep_trouble
     return health.sweeping
 
 
 def _count(home: Home, name: str) -> tuple[int, int]:
-    app.ask(home, wire.Seal())
+    ask(home, wire.Seal())
     store = open_reader(home.store)
     (row,) = store.spans(SpanQuery(kind="run", name=name))
     logged = int(row.attrs["summary.records"]) * 20

@@ -11,7 +11,8 @@ import numpy as np
 from bench.pair import cpu_s, most_memory_mb
 from bench.place import fresh_home
 from bench.report import Part
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.query import runs as query_runs
 from vedette.sources.process import look
@@ -105,7 +106,7 @@ def _watch(children: int, seconds: int, *, loud: bool = False) -> Watched:
                 other.wait()
             job.communicate()
         lived_s = time.monotonic() - born
-        app.ask(home, wire.Seal(""))
+        ask(home, wire.Seal(""))
         store = open_reader(home.store)
         uses = query_runs.view(store, "job").usage()
         points = sum(row.count for row in store.series() if row.name.startswith("metric"))

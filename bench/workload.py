@@ -12,7 +12,8 @@ import numpy as np
 from bench.place import fresh_home
 from bench.report import Part
 from bench.spread import median_interval, quartiles
-from vedette import app, wire
+from vedette import wire
+from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.client.run import Run
 from vedette.home import Home
@@ -26,7 +27,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
     part = Part("the slow-down of a training loop")
     with fresh_home(hub=True) as home:
         run = init(project="bench")
-        app.ask(home, wire.AskHealth())
+        ask(home, wire.AskHealth())
         slower, cpu_slower, step_ms, hub_share = _pairs(home, run, pairs)
         run.finish()
     for what, values in (("wall time", slower), ("CPU of the program", cpu_slower)):

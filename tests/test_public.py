@@ -14,7 +14,15 @@ from vedette.home import Home
 from vedette.settings import Settings
 
 HEAVY = ("numpy", "pcodec", "sqlite3", "rich", "argcomplete", "asyncio")
-OURS = ("vedette.store", "vedette.query", "vedette.hub", "vedette.views", "vedette.cli", "vedette.app")
+OURS = (
+    "vedette.store",
+    "vedette.query",
+    "vedette.hub",
+    "vedette.views",
+    "vedette.cli",
+    "vedette.app",
+    "vedette.access",
+)
 AT_IMPORT = (
     *HEAVY, *OURS, "subprocess", "multiprocessing", "concurrent", "logging", "socket", "socketserver", "http", "ssl",
     "selectors", "threading", "msgspec", "tomllib", "difflib", "hashlib", "uuid", "json", "inspect",
@@ -82,6 +90,12 @@ def test_import_is_light():
     """`import vedette` loads no library, no server and no room of ours: next to nothing."""
     assert loaded("import vedette", AT_IMPORT) == set()
     assert loaded("import vedette", ["vedette"]) == {"vedette", "vedette.version"}
+
+
+def test_the_reader_of_a_home_is_light():
+    """Access to a home loads neither the store nor a heavy library before something is read: commands begin with it."""
+    unwanted = (*HEAVY, "vedette.store", "vedette.query", "hashlib", "getpass")
+    assert loaded("import vedette.access.home_access", unwanted) == set()
 
 
 WORK = """

@@ -17,17 +17,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
 from vedette import kernel
-from vedette.app import Follower, answer
+from vedette.access.home_access import HomeAccess
 from vedette.client import ask, guard
 from vedette.client.run import Run
 from vedette.errors import VedetteError
-from vedette.home import Home
 from vedette.model import Event
 from vedette.query.live import Feed
 from vedette.query.questions import Question, settle
 from vedette.settings import Settings
 from vedette.store import EventRow
-from vedette.store.sqlite import open_reader
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen, shown_in_process
 from vedette.views.lines import run_end
@@ -45,10 +43,10 @@ _MOST_WAITING = 100_000  # own lines that are not shown yet
 class Attached:
     """The console of one run, in its main process."""
 
-    def __init__(self, run: Run, home: Home, stream: TextIO, *, lost_after_s: float, beside: bool = False) -> None:
+    def __init__(self, run: Run, access: HomeAccess, stream: TextIO, *, beside: bool = False) -> None:
         """`beside`: a command has the keyboard, and this process is but its launcher."""
         self._run = run
-        self._home = home
+        self._access = access
         self._stream = stream
         self._pid, self._host = os.getpid(), kernel.host()
         self._process = run._journal.process  # noqa: SLF001
@@ -61,8 +59,7 @@ class Attached:
         self._board = Board(self._screen.look)
         self._asking = Asking(Keys(os.devnull) if beside else Keys(), self._answer)
         self._board.typed = self._asking.row
-        self._follower = Follower(home, run.id)
-        self._lost_after_s = lost_after_s
+        self._follower = self._access.follower(run.id)
         self._misses = 0
         self._feed: Feed | None = None
         self._changed = True
@@ -252,17 +249,17 @@ class Attached:
             self._show(late + self._board.take(news))
 
     def _open(self) -> None:
-        if os.path.exists(self._home.store):
+        if os.path.exists(self._access.home.store):
             try:
-                store = open_reader(self._home.store)
+                store = self._access.reader()
             except (VedetteError, sqlite3.Error):  # it is being made
                 return
-            self._feed = Feed(store, self._run.id, lost_after_s=self._lost_after_s)
+            self._feed = Feed(store, self._run.id, lost_after_s=self._access.lost_after_s)
 
     def _answer(self, question: Question, text: str) -> str:
         if ask.give(question.id, text):
             return ""
-        return answer(self._home, question.process, question.id, text)
+        return self._access.answer(question.process, question.id, text)
 
     def _fail(self, error: Exception) -> None:
         if self._down:
@@ -289,6 +286,6 @@ def _same_terminal(one: TextIO, other: TextIO) -> bool:
 
 def open_console(run: Run, settings: Settings) -> Attached:
     """Open the console of a run that this process has begun."""
-    console = Attached(run, Home.of(settings), sys.stderr, lost_after_s=settings.lost_after_s)
+    console = Attached(run, HomeAccess.of(settings), sys.stderr)
     console.start()
     return console

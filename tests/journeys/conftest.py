@@ -13,7 +13,7 @@ import pytest
 
 from tests.journeys.hosts import hosts, why_not
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.query.runs import RunView, select
 from vedette.store.sqlite import open_reader

@@ -17,7 +17,7 @@ from tests.journeys.conftest import eventually, read_runs
 from tests.journeys.fuzz import Connect
 from tests.journeys.test_relay import JOB, VEDETTE, is_whole
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.hub.peers import address
 

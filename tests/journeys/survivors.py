@@ -6,7 +6,7 @@ import sys
 import time
 
 from vedette import settings, wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.cli.doctor import examine
 from vedette.cli.hub import _stop
 from vedette.home import Home

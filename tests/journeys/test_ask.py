@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import end_hub
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.model import Command
 from vedette.query.questions import waiting

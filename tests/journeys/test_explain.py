@@ -12,7 +12,7 @@ import pytest
 import vedette
 from tests.journeys.conftest import eventually, read_runs
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 
 TRAIN = '''"""Train a small thing."""
 import argparse

@@ -9,7 +9,7 @@ from tests.journeys.conftest import eventually
 from tests.journeys.fuzz import descriptors, fuzz, memory_kib, slow_loris
 from tests.journeys.malformed import Malformer, structs_of, valid_payloads, wrong_payloads
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.errors import FormatError
 
 _MOST_GROWTH_KIB = 64 << 10  # a few frames of 1 MiB under way, each read, joined and decoded

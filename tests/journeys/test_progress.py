@@ -12,7 +12,7 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs, spools
 from tests.journeys.test_relay import VEDETTE, connect_string, listen, runs
 from vedette import wire
-from vedette.app import ask, follow
+from vedette.access.hub_socket import ask, follow
 from vedette.home import Home
 from vedette.hub.processes.progress import Gauges
 from vedette.hub.turn.keeper import Keeper

@@ -16,7 +16,7 @@ SOURCE = os.path.join(os.path.dirname(__file__), "..", "..", "src")
 ORDER = """
     import os, sys, time
     from vedette import wire
-    from vedette.app import ask
+    from vedette.access.hub_socket import ask
     from vedette.home import Home
     from vedette.model import Command, new_id
     order = wire.Order(Command(new_id(8), sys.argv[1], "stop", time.time_ns() + 60 * 10**9, {}))

@@ -12,7 +12,7 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs, spools
 from tests.journeys.test_first_steps import cli
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.errors import HubError
 from vedette.home import Home
 from vedette.hub.turn.sweeper import Sweeper

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
-from vedette.cli.top import Watched
+from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.settings import load
 from vedette.views.top.app import Top
@@ -58,7 +58,7 @@ def camp(start: Any, home: Home) -> Any:
 
 def drive(act: Act, *, size: tuple[int, int] = (220, 30), interval_s: float = 0.3, **asked: Any) -> Top:
     """Open the screen, let it act, leave."""
-    shown = Top(Watched(load({})), asked=Asked(**asked), interval_s=interval_s)
+    shown = Top(HomeAccess.of(load({})), asked=Asked(**asked), interval_s=interval_s)
 
     async def session() -> None:
         async with shown.run_test(size=size) as pilot:

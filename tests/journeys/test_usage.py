@@ -1,5 +1,6 @@
 """Real processes, measured from outside by a real hub."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,9 +8,10 @@ import sys
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
-from vedette import app, wire
+from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.model import LANE_SAMPLES
+from vedette.query import usage
 from vedette.segment import list_segments
 from vedette.store.sqlite import open_reader
 
@@ -36,6 +38,13 @@ sys.stdin.readline()
 def view_of(home, name, *, fresh=True):
     """Return a run by its name, once it is there."""
     return eventually(lambda: next((run for run in read_runs(home, fresh=fresh) if run.name == name), None))
+
+
+def latest(home):
+    """Return what the living processes of all runs use right now, from store and hub; nothing is sealed for it."""
+    fresh = HomeAccess(home).newest()  # first: what is sealed meanwhile is then in the store
+    with contextlib.closing(open_reader(home.store)) as store:
+        return usage.latest(store, usage.runs_alive(store), fresh)
 
 
 def measured(home, name, count):
@@ -93,14 +102,14 @@ def test_what_is_used_now_is_known_without_sealing(home, start):
     job.stdout.readline()
 
     def look():
-        return [values for values in app.latest(home).values() if values.get("cpu_percent", 0) > 20]
+        return [values for values in latest(home).values() if values.get("cpu_percent", 0) > 20]
 
     [values] = eventually(look, 20)
     assert values["memory_bytes"] > 1 << 20
-    assert app.newest(home, "no such run") == []
+    assert HomeAccess(home).newest("no such run") == []
     job.kill()
     job.wait()
-    eventually(lambda: app.latest(home) == {})
+    eventually(lambda: latest(home) == {})
 
 
 def test_who_wishes_no_usage_is_not_measured(home, start, finish):
@@ -194,7 +203,7 @@ def test_when_nobody_is_left_meter_and_hub_leave(home, start):
     code = "import vedette\nvedette.init(name='short')\nprint('ready', flush=True)\ninput()"
     job = start(code, stdin=subprocess.PIPE, environ=QUICK | {"VEDETTE_HUB_IDLE_S": "1", "VEDETTE_HUB_SEAL_S": "600"})
     job.stdout.readline()
-    eventually(lambda: app.newest(home))
+    eventually(lambda: HomeAccess(home).newest())
     job.communicate("\n")
     eventually(lambda: home.hub_pid() is None, 20)
     assert meters(home) == []
@@ -208,9 +217,9 @@ def test_a_seal_of_one_run_brings_its_usage(home, start):
     code = "import time, vedette\nrun = vedette.init(name='job')\nprint(run.id, flush=True)\ntime.sleep(60)"
     job = start(code, environ=QUICK)
     run = job.stdout.readline().strip()
-    eventually(lambda: app.newest(home, run + "/"))
-    app.ask(home, wire.Seal(run))
-    assert app.newest(home, run + "/") == [] or open_reader(home.store).series() != []
+    eventually(lambda: HomeAccess(home).newest(run + "/"))
+    HomeAccess(home).seal(run)
+    assert HomeAccess(home).newest(run + "/") == [] or open_reader(home.store).series() != []
     assert view_of(home, "job", fresh=False).usage()
 
 
@@ -228,7 +237,7 @@ def test_usage_of_a_far_host_is_kept_above(home, start, tmp_path):
         code = "import time, vedette\nvedette.init(name='far')\nprint('ready', flush=True)\ntime.sleep(60)"
         job = start(code, environ=QUICK | {"VEDETTE_HUB": address})
         job.stdout.readline()
-        eventually(lambda: any(v.get("memory_bytes") for v in app.latest(above).values()), 20)
+        eventually(lambda: any(v.get("memory_bytes") for v in latest(above).values()), 20)
         uses = measured(above, "far", 1)
         assert [one.pid for one in uses] == [job.pid]
     finally:

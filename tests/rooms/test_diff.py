@@ -8,6 +8,7 @@ import vedette
 from tests.rooms.conftest import Maker, call
 from tests.rooms.staged import OTHER, PAIRS, START, Stage
 from vedette import app
+from vedette.access.home_access import HomeAccess
 from vedette.errors import NotFoundError
 from vedette.query.diff import shown
 from vedette.store.sqlite import SqliteStore
@@ -81,7 +82,7 @@ def test_mistakes(staged, args):
 
 def test_a_damaged_blob(staged):
     """Bytes that are not what their digest says are not shown."""
-    read = app.blob_reader(staged)
+    read = HomeAccess(staged).read_blob
     digest = app.get("a1").attrs["code.digest"]
     assert read(digest) is not None
     with open(f"{staged.root}/blobs/{digest[:2]}/{digest[2:]}", "ab") as file:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rooms.conftest import BORN, SECOND, call, python, small_disk
 from vedette import wire
-from vedette.app import ask
+from vedette.access.hub_socket import ask
 from vedette.client import guard
 from vedette.client.off import OffProgress
 from vedette.client.progress import Progress, track

@@ -25,7 +25,7 @@ class HomeAccess:
     """A home without a hub: a store, a directory of blobs, and a note of what was asked."""
 
     def __init__(self, store_path: str, blobs: dict[str, str] | None = None) -> None:
-        self.home = "/home/of/tests"
+        self.root = "/home/of/tests"
         self.lost_after_s = 60.0
         self.asked: list[Any] = []
         self.news: list[Change] = []

@@ -13,9 +13,9 @@ import getpass
 import sys
 import time
 
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import HubError, NotFoundError, VedetteError
-from vedette.home import Home
 from vedette.query.questions import ASKED, Question, waiting
 from vedette.query.runs import find
 from vedette.store import EventQuery, Reader
@@ -35,8 +35,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer a question; exit with 1 when nothing was heard of the answer in time."""
-    from vedette.app import answer
-
     store = open_home(args.settings)
     found = find(store, args.RUN)
     questions = waiting(store, found.id)
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise NotFoundError(f"run {found.id} ({found.name}) has {what} that waits for an answer")
     question = chosen[0]
     text = _read(question) if args.TEXT is None else args.TEXT
-    command = answer(Home.of(args.settings), question.process, question.id, text)
+    command = HomeAccess.of(args.settings).answer(question.process, question.id, text)
     how = _outcome(store, question, command)
     if args.json:
         print_json({"run": found.id, "question": question.id, "how": how})

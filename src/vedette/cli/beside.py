@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from vedette.client import guard, screen
 from vedette.client.run import Run
-from vedette.home import Home
 from vedette.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,11 +40,10 @@ class Beside:
 
     def _open(self) -> None:
         try:
+            from vedette.access.home_access import HomeAccess
             from vedette.attached import Attached
 
-            console = Attached(
-                self._run, Home.of(self._settings), sys.stderr, lost_after_s=self._settings.lost_after_s, beside=True
-            )
+            console = Attached(self._run, HomeAccess.of(self._settings), sys.stderr, beside=True)
             console.leave_alone(self._drawn, self._is_occupied)
             with self._lock:
                 if not self._over:

@@ -11,8 +11,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json, table
-from vedette.home import Home
 from vedette.query.diff import Pair, shown
 from vedette.query.explain import Explanation, explain
 from vedette.query.outcome import MetricPair, UsePair
@@ -34,14 +34,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Explain two runs."""
-    from vedette.app import blob_reader
-
     store = open_home(args.settings)
     lost_after_s = args.settings.lost_after_s
     found = explain(
         view(store, args.A, lost_after_s=lost_after_s),
         view(store, args.B, lost_after_s=lost_after_s),
-        blob_reader(Home.of(args.settings)),
+        HomeAccess.of(args.settings).read_blob,
     )
     if args.json:
         print_json(found.as_dict())

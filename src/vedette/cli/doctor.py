@@ -14,6 +14,7 @@ import time
 from msgspec.structs import asdict
 
 from vedette import kernel, wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json
 from vedette.errors import HubError, VedetteError
 from vedette.home import Home
@@ -21,7 +22,7 @@ from vedette.query.losses import losses
 from vedette.query.retention import due
 from vedette.segment import file_size, list_segments, segment_name
 from vedette.settings import Keep, Settings
-from vedette.store.sqlite import VERSION, open_reader
+from vedette.store.sqlite import VERSION
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
@@ -116,15 +117,13 @@ def _disk(home: Home) -> tuple[str, str, str]:
 
 
 def _hub(home: Home) -> list[tuple[str, str, str]]:
-    from vedette.app import ask
-
     try:
-        health = ask(home, wire.AskHealth())
+        health = HomeAccess(home).health()
     except HubError as error:
         tail = _last_line(home.log)
         return [("hub", f"{error}" + (f"; it last said: {tail}" if tail else ""),
                  "run `vedette hub` to see why; what is logged meanwhile waits in the spool")]  # fmt: skip
-    if not isinstance(health, wire.Health):
+    if health is None:
         return [("hub", "answers something else than its health", "vedette hub --stop")]
     checks = [
         ("hub", (f"pid {health.pid}, version {health.version}, up {duration(health.up_s)}, {health.living} living "
@@ -174,7 +173,7 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
     words = [f"keep.{name} is {value:g}" for name, value in asdict(health.keep).items() if value]
     words = ["; ".join(words) if words else "all runs stay, as no keep.* is set"]
     try:
-        store = open_reader(home.store)
+        store = HomeAccess(home).reader()
         found = due(store, health.keep, time.time_ns())
         if health.keep != Keep():
             weight = store.weigh([run.id for run in found])
@@ -232,7 +231,7 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
     if not os.path.exists(home.store):
         return [("store", f"{home.store} does not exist yet", "")]
     try:
-        store = open_reader(home.store)
+        store = HomeAccess(home).reader()
         wrong = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         count = {
             t: store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("runs", "series", "events")

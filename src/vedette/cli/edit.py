@@ -10,10 +10,9 @@ finds such runs.
 
 import argparse
 
-from vedette import wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
-from vedette.home import Home
 from vedette.model import Value
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
@@ -42,13 +41,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell the hub."""
-    from vedette.app import ask
-
     attrs = _attrs(args)
     store = open_home(args.settings)
     runs = {found.id: found for found in (find_view(store, text) for text in args.RUN)}
     store.close()
-    ask(Home.of(args.settings), wire.Edit(list(runs), attrs))
+    HomeAccess.of(args.settings).edit(list(runs), attrs)
     store = open_home(args.settings)
     edited = [find_view(store, id_) for id_ in runs]
     if args.json:
@@ -102,9 +99,8 @@ def _complete_tags(prefix: str, parsed_args: argparse.Namespace, **_: object) ->
     try:
         from vedette.query.runs import view
         from vedette.settings import load
-        from vedette.store.sqlite import open_reader
 
-        store = open_reader(Home.of(load({"home": parsed_args.home})).store)
+        store = HomeAccess.of(load({"home": parsed_args.home})).reader()
         return [tag for text in parsed_args.RUN for tag in view(store, text).tags if tag.startswith(prefix)]
     except Exception:
         return []

@@ -12,8 +12,8 @@ import os
 import sys
 from typing import Any
 
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
-from vedette.home import Home
 from vedette.query.logs import LEVELS, lines
 from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
@@ -56,11 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str, Any], after: int) -> None:
     """Print as it comes; a hub that leaves or dies is asked for again as long as the run lives."""
-    from vedette.app import follow
-
-    home = Home.of(args.settings)
+    access = HomeAccess.of(args.settings)
     while True:
-        for _ in follow(home, span):
+        for _ in access.follow(span):
             found = lines(store, span, after=after, **wanted)
             _print(found, as_json=args.json, with_run=not span)
             sys.stdout.flush()

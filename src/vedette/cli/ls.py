@@ -14,10 +14,9 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from vedette import wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import count, open_home, print_json, table
 from vedette.errors import HubError
-from vedette.home import Home
 from vedette.model import KINDS
 from vedette.query.progress import Bar, outermost
 from vedette.query.runs import RunView, select
@@ -107,13 +106,11 @@ def silence(seen: RunView | Seen) -> str:
 
 def _elsewhere(args: argparse.Namespace) -> str:
     """Say which hubs keep what was logged here, if they do."""
-    from vedette.app import ask
-
     try:
-        health = ask(Home.of(args.settings), wire.AskHealth())
+        health = HomeAccess.of(args.settings).health()
     except HubError:
         return ""
-    hubs = ", ".join(dict.fromkeys(address for address, _ in health.relays)) if isinstance(health, wire.Health) else ""
+    hubs = ", ".join(dict.fromkeys(address for address, _ in health.relays)) if health is not None else ""
     where = f"what is logged here is for the hub at {clean(hubs, one_line=True)}"
     return f" here: {where}; `vedette doctor` tells whether it gets there" if hubs else ""
 

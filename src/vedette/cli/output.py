@@ -8,7 +8,7 @@ import sys
 from collections.abc import Container, Sequence
 from typing import Any
 
-from vedette.home import Home
+from vedette.access.home_access import HomeAccess
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
 from vedette.views.text import clean
@@ -19,9 +19,7 @@ _COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "y
 
 def open_home(settings: Settings) -> SqliteReader:
     """Open the home's store, up to date if a hub can be had; a warning goes to stderr."""
-    from vedette.app import open_store
-
-    store, warning = open_store(Home.of(settings))
+    store, warning = HomeAccess.of(settings).open()
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
     return store
@@ -133,9 +131,8 @@ def complete_runs(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     try:
         from vedette.query.runs import select
         from vedette.settings import load
-        from vedette.store.sqlite import open_reader
 
-        store = open_reader(Home.of(load({"home": getattr(parsed_args, "home", None)})).store)
+        store = HomeAccess.of(load({"home": getattr(parsed_args, "home", None)})).reader()
         runs = select(store, limit=200, removed=getattr(parsed_args, "undo", False))
         return [word for run in runs for word in (run.id, run.name) if word.startswith(prefix)]
     except Exception:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from vedette import wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
-from vedette.home import Home
 from vedette.model import KINDS, PURGED
 from vedette.query.runs import RunView, below, find_removed, select, view
 from vedette.store import Reader
@@ -118,12 +118,10 @@ def _agreed(args: argparse.Namespace, verb: str, goals: list[_Goal]) -> bool:
 
 
 def _tell_hub(args: argparse.Namespace, ids: list[str]) -> None:
-    from vedette.app import ask
-
-    home = Home.of(args.settings)
+    access = HomeAccess.of(args.settings)
     for at in range(0, len(ids), _MOST_AT_ONCE):
         some = ids[at : at + _MOST_AT_ONCE]
-        ask(home, wire.Edit(some, state=PURGED) if args.now else wire.Edit(some, {"removed": not args.undo}))
+        access.ask(wire.Edit(some, state=PURGED) if args.now else wire.Edit(some, {"removed": not args.undo}))
 
 
 def _print(goals: list[_Goal], verb: str, args: argparse.Namespace) -> None:

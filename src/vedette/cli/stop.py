@@ -5,18 +5,14 @@ examples:
 """
 
 import argparse
-import getpass
 import time
 
-from vedette import wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import HubError, VedetteError
-from vedette.home import Home
-from vedette.model import KINDS, Command, new_id
+from vedette.model import KINDS
 from vedette.query.runs import find, view
-from vedette.store.sqlite import open_reader
 
-_EXPIRES_S = 60
 _MARGIN_S = 15.0
 
 
@@ -32,16 +28,16 @@ def run(args: argparse.Namespace) -> int:
     """Stop a run; exit with 1 when it has not ended in time."""
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
-    home = Home.of(args.settings)
+    access = HomeAccess.of(args.settings)
     found = find(open_home(args.settings), args.RUN)
     if found.state not in KINDS["run"].climbing:
         return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
-    tell(home, found.id, args.grace)
+    access.stop(found.id, args.grace)
     if args.no_wait:
         return _report(args, found.id, found.state, "", f"run {found.id} was told to stop")
     deadline = time.monotonic() + args.grace + _MARGIN_S
     while time.monotonic() < deadline:
-        store = open_reader(home.store)
+        store = access.reader()
         now = view(store, found.id)
         store.close()
         if now.end_t is not None:
@@ -51,24 +47,6 @@ def run(args: argparse.Namespace) -> int:
     raise HubError(
         f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"
     )
-
-
-def tell(home: Home, run_id: str, grace_s: float) -> None:
-    """Have a run told to stop; raise HubError when nobody is there to be told."""
-    from vedette.app import ask
-
-    told = {"grace_s": grace_s, "by": _user()}
-    command = Command(new_id(8), run_id, "stop", time.time_ns() + _EXPIRES_S * 10**9, told)
-    answer = ask(home, wire.Order(command))
-    if isinstance(answer, wire.Done) and not answer.count:
-        raise HubError(f"no living process of run {run_id} is known here, and no other hub is connected")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
 
 
 def _report(args: argparse.Namespace, run_id: str, state: str, cause: str, text: str) -> int:

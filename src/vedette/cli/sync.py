@@ -11,9 +11,9 @@ import sys
 import time
 
 from vedette import wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json
 from vedette.errors import NotFoundError
-from vedette.home import Home
 from vedette.views.text import clean
 
 
@@ -25,15 +25,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Have the hub take in each path."""
-    from vedette.app import take_in
-
-    home = Home.of(args.settings)
+    access = HomeAccess.of(args.settings)
     if missing := [path for path in args.PATH if not os.path.exists(path)]:
         raise NotFoundError(f"there is nothing at {missing[0]}")
     all_news = []
     for path in args.PATH:
         shown = _Shown(path)
-        for news in take_in(home, path):
+        for news in access.take_in(path):
             shown.show(news)
         all_news.append({"path": path, "spans": news.spans, "events": news.events, "points": news.points})
         shown.end()

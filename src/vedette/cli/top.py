@@ -13,18 +13,11 @@ m chooses the metric, x stops a run (it asks before), t light or dark, ? help, e
 import argparse
 import sys
 import time
-from collections.abc import Iterator
 
-from vedette import kernel, wire
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json, table
 from vedette.errors import HubError, NotFoundError, VedetteError
-from vedette.home import Home
 from vedette.query.overview import RECENT_S, Overview, condition, overview
-from vedette.settings import Settings
-from vedette.store import Reader
-from vedette.store.sqlite import open_reader
-
-_GRACE_S = 10.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +35,14 @@ def run(args: argparse.Namespace) -> int:
     if not 0.2 <= args.interval <= 3600:
         raise VedetteError("--interval takes seconds, from 0.2 to 3600")
     condition(args.where)
-    watched = Watched(args.settings)
+    access = HomeAccess.of(args.settings)
     if args.once or args.json or not _has_terminal():
-        return _once(args, watched)
+        return _once(args, access)
     from vedette.views.top.app import ENDED, Top
     from vedette.views.top.feed import Asked
 
     asked = Asked(where=args.where, ended=ENDED if args.all else 0, metric=args.metric)
-    shown = Top(watched, asked=asked, interval_s=args.interval, lost_after_s=args.settings.lost_after_s)
+    shown = Top(access, asked=asked, interval_s=args.interval)
     shown.run()
     return shown.return_code or 0
 
@@ -59,55 +52,11 @@ def _has_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-class Watched:
-    """A home, as the screen's feed asks for it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.host = kernel.host()
-        self._home = Home.of(settings)
-
-    def open(self, *, up_to_date: bool) -> tuple[Reader, str]:
-        """Open the store; `up_to_date`: with all that was logged until now, where a hub can be had."""
-        from vedette.app import open_store
-
-        return open_store(self._home) if up_to_date else (open_reader(self._home.store), "")
-
-    def follow(self) -> Iterator[wire.Change]:
-        """Yield what changes until the hub goes away."""
-        from vedette.app import follow
-
-        return follow(self._home, "")
-
-    def newest(self) -> list[wire.Newest]:
-        """Return the points that wait in the hub."""
-        from vedette.app import ask
-
-        answer = ask(self._home, wire.AskLatest())
-        return answer.points if isinstance(answer, wire.Latest) else []
-
-    def health(self) -> wire.Health | None:
-        """Return how the hub is."""
-        from vedette.app import ask
-
-        answer = ask(self._home, wire.AskHealth())
-        return answer if isinstance(answer, wire.Health) else None
-
-    def has_hub(self) -> bool:
-        """Tell whether a hub lives."""
-        return self._home.hub_pid() is not None
-
-    def stop(self, run: str) -> None:
-        """Have a run stopped."""
-        from vedette.cli.stop import tell
-
-        tell(self._home, run, _GRACE_S)
-
-
-def _once(args: argparse.Namespace, watched: Watched) -> int:
+def _once(args: argparse.Namespace, access: HomeAccess) -> int:
     from vedette.views.top.columns import cells, ordered  # without a screen, no textual
 
     try:
-        store, warning = watched.open(up_to_date=True)
+        store, warning = access.open()
     except NotFoundError:
         if args.json:
             print_json({"runs": [], "hosts": [], "alive": 0, "ended": 0})
@@ -118,8 +67,8 @@ def _once(args: argparse.Namespace, watched: Watched) -> int:
         sys.stderr.write(f"vedette: {warning}\n")
     health, fresh = None, []
     try:
-        fresh = watched.newest()
-        health = watched.health()
+        fresh = access.newest()
+        health = access.health()
     except HubError:
         pass
     seen = overview(
@@ -129,7 +78,7 @@ def _once(args: argparse.Namespace, watched: Watched) -> int:
         metric=args.metric,
         fresh=fresh,
         health=health,
-        here=watched.host,
+        here=access.host,
         lost_after_s=args.settings.lost_after_s,
     )
     if args.json:

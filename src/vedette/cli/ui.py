@@ -15,19 +15,14 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterator
 from urllib.parse import quote
 
-from vedette import wire
-from vedette.cli.output import complete_runs, count
-from vedette.errors import HubError, VedetteError
+from vedette.access.home_access import HomeAccess
+from vedette.cli.output import complete_runs, count, open_home
+from vedette.errors import VedetteError
 from vedette.home import Home
-from vedette.settings import Settings
-from vedette.store import Reader
-from vedette.store.sqlite import open_reader
 
 _PORT = 7878
-_GRACE_S = 10.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.of(args.settings)
     if args.port is not None and args.port >= 1 << 16:
         raise VedetteError("--port takes a number from 0 to 65535")
-    path = _path(args, home)
+    path = _path(args)
     home.prepare()
     token = address.ui_token_of(home)
     wide = not guard.is_loopback(args.host)
@@ -75,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
     url = f"{'https' if args.tls else 'http'}://{f'[{shown}]' if ':' in shown else shown}:{port}{path}?token={token}"
     if args.project and path == "/":
         url += f"&project={quote(args.project, safe='')}"
-    back = Shown(args.settings, home)
-    app = build(back, token, names=names, read_only=args.read_only, project=args.project)
+    app = build(HomeAccess.of(args.settings), token, names=names, read_only=args.read_only, project=args.project)
 
     def ready() -> None:
         print(json.dumps({"url": url, "port": port, "pid": os.getpid()}) if args.json else url, flush=True)
@@ -87,16 +81,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _path(args: argparse.Namespace, home: Home) -> str:
+def _path(args: argparse.Namespace) -> str:
     if not args.RUN:
         return "/"
-    from vedette.app import open_store
     from vedette.query.runs import find
 
-    store, warning = open_store(home)
-    if warning:
-        sys.stderr.write(f"vedette: {warning}\n")
-    return f"/run/{quote(find(store, args.RUN).id, safe='')}"
+    return f"/run/{quote(find(open_home(args.settings), args.RUN).id, safe='')}"
 
 
 def _has_screen() -> bool:
@@ -104,59 +94,3 @@ def _has_screen() -> bool:
     return sys.stdout.isatty() and bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"
     )
-
-
-class Shown:
-    """A home, as the web server asks for it."""
-
-    def __init__(self, settings: Settings, home: Home) -> None:
-        self.home = home.root
-        self.lost_after_s = settings.lost_after_s
-        self._home = home
-
-    def reader(self) -> Reader:
-        """Open the store for one thread."""
-        return open_reader(self._home.store)
-
-    def has_hub(self) -> bool:
-        """Tell whether a hub lives."""
-        return self._home.hub_pid() is not None
-
-    def seal(self, run: str) -> None:
-        """Have all that a run has logged until now be in the store."""
-        from vedette.app import ask
-
-        ask(self._home, wire.Seal(run))
-
-    def newest(self, prefix: str) -> list[wire.Newest]:
-        """Return the points that wait in the hub."""
-        from vedette.app import newest
-
-        return newest(self._home, prefix)
-
-    def follow(self) -> Iterator[wire.Change]:
-        """Yield what changes until the hub goes away."""
-        from vedette.app import follow
-
-        return follow(self._home, "")
-
-    def edit(self, spans: list[str], attrs: dict[str, object]) -> None:
-        """Keep a user's word on runs."""
-        from vedette.app import ask
-
-        answer = ask(self._home, wire.Edit(spans, attrs))
-        if not isinstance(answer, wire.Done):
-            raise HubError("the hub has not said that it is done")
-
-    def stop(self, run: str) -> None:
-        """Have a run stopped."""
-        from vedette.cli.stop import tell
-
-        tell(self._home, run, _GRACE_S)
-
-    def blob(self, digest: str) -> str | None:
-        """Return where the bytes of a digest lie."""
-        from vedette.blobs import Blobs
-
-        blobs = Blobs(self._home)
-        return blobs.path(digest) if blobs.size(digest) is not None else None

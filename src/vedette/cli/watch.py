@@ -18,18 +18,16 @@ import time
 
 from msgspec import structs
 
-from vedette import wire
-from vedette.app import Follower, answer, ask
+from vedette.access.follower import Follower
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line
 from vedette.errors import FormatError, HubError, NotFoundError
-from vedette.home import Home
 from vedette.model import KINDS
 from vedette.query.live import Feed, News
 from vedette.query.progress import Bar
 from vedette.query.questions import Question
 from vedette.query.runs import RunView, find, select
 from vedette.store import Reader, SpanQuery
-from vedette.store.sqlite import open_reader
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
@@ -55,11 +53,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Watch until the end; 0 when all is well, 1 when the run was not done."""
-    home = Home.of(args.settings)
+    access = HomeAccess.of(args.settings)
     now_t = time.time_ns()
-    store = _store(home)
-    chosen = "" if args.all else _choose(args, home, store, now_t)
-    follower = Follower(home, chosen)
+    store = _store(access)
+    chosen = "" if args.all else _choose(args, access, store, now_t)
+    follower = access.follower(chosen)
     feed = Feed(
         store,
         chosen,
@@ -68,39 +66,39 @@ def run(args: argparse.Namespace) -> int:
         grep=args.grep,
         lost_after_s=args.settings.lost_after_s,
     )
-    watch = _Watch(args, home, feed, follower)
+    watch = _Watch(args, access, feed, follower)
     try:
         return watch.run()
     finally:
         watch.close()
 
 
-def _store(home: Home) -> Reader:
+def _store(access: HomeAccess) -> Reader:
     """Open the store, as soon as there is one."""
-    follower = Follower(home)
+    follower = access.follower()
     told = False
     while True:
         try:
-            store = open_reader(home.store)
+            store = access.reader()
             store.spans(SpanQuery(limit=1))
             return store
         except sqlite3.OperationalError:
             pass  # it is being made
         except (NotFoundError, FormatError):
-            if os.path.exists(home.store) and os.path.getsize(home.store):
+            if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
                 raise
         if not told:
             told = True
-            sys.stderr.write(f"nothing has been logged to {home.root} yet; waiting for a run (Ctrl-C leaves)\n")
-        if os.path.exists(home.spool):
+            sys.stderr.write(f"nothing has been logged to {access.root} yet; waiting for a run (Ctrl-C leaves)\n")
+        if os.path.exists(access.home.spool):
             follower.wait(0.2)
         time.sleep(0.1)
 
 
-def _choose(args: argparse.Namespace, home: Home, store: Reader, begun_t: int) -> str:
+def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t: int) -> str:
     """Return the id of the run that is meant; one that began after a time may have ended already."""
     with contextlib.suppress(HubError):
-        ask(home, wire.Seal("-"))  # of no run: but whoever has begun is known then
+        access.seal("-")  # of no run: but whoever has begun is known then
     if args.RUN:
         return find(store, args.RUN).id
     told = False
@@ -121,9 +119,9 @@ def _choose(args: argparse.Namespace, home: Home, store: Reader, begun_t: int) -
 class _Watch:
     """One look after the other."""
 
-    def __init__(self, args: argparse.Namespace, home: Home, feed: Feed, follower: Follower) -> None:
+    def __init__(self, args: argparse.Namespace, access: HomeAccess, feed: Feed, follower: Follower) -> None:
         self._json = args.json
-        self._home = home
+        self._access = access
         self._feed = feed
         self._follower = follower
         self._screen: Tty | Pipe = open_screen(sys.stdout, plain=args.plain or args.json)
@@ -174,7 +172,7 @@ class _Watch:
     def _seal(self) -> None:
         """Have all that was said until now be in the store."""
         with contextlib.suppress(HubError):
-            ask(self._home, wire.Seal(self._feed.run))
+            self._access.seal(self._feed.run)
 
     def _take(self, news: News) -> None:
         if self._json:
@@ -201,7 +199,7 @@ class _Watch:
             self._screen.above(lines)
 
     def _answer(self, question: Question, text: str) -> str:
-        return answer(self._home, question.process, question.id, text)
+        return self._access.answer(question.process, question.id, text)
 
     def close(self) -> None:
         self._asking.close()

@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable
 
 import vedette
-from vedette import cli, kernel, settings, wire
-from vedette.app import ask
+from vedette import cli, kernel, settings
+from vedette.access.home_access import HomeAccess
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
 from vedette.guard import is_loopback
@@ -184,8 +184,8 @@ def _listen(address: str) -> bool:
     if os.path.exists(home.connect) and home.hub_pid() is not None:
         return False
     _stop_hub()
-    health = ask(home, wire.AskHealth())
-    if isinstance(health, wire.Health) and health.deaf:
+    health = HomeAccess(home).health()
+    if health is not None and health.deaf:
         _stop_hub()
         raise SettingError(health.deaf)
     return True

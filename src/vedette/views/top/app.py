@@ -7,11 +7,12 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input
 
+from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
 from vedette.query.overview import RunLine
 from vedette.views.text import clean
 from vedette.views.top.dialogs import Choose, Confirm, Help
-from vedette.views.top.feed import Asked, Feed, Home, Look
+from vedette.views.top.feed import Asked, Feed, Look
 from vedette.views.top.main import MainScreen
 from vedette.views.top.run import RunScreen
 from vedette.views.top.table import RunTable
@@ -37,9 +38,7 @@ class Top(App[None]):
         Binding("ctrl+c", "leave", "leave", show=False, priority=True),
     ]
 
-    def __init__(
-        self, home: Home, *, asked: Asked | None = None, interval_s: float = 1.0, lost_after_s: float = 60.0
-    ) -> None:
+    def __init__(self, home: HomeAccess, *, asked: Asked | None = None, interval_s: float = 1.0) -> None:
         super().__init__()
         asked = asked or Asked()
         self._home = home
@@ -49,7 +48,6 @@ class Top(App[None]):
             lambda look: self.post_message(Looked(look)),
             asked=asked,
             interval_s=interval_s,
-            lost_after_s=lost_after_s,
         )
 
     def on_mount(self) -> None:

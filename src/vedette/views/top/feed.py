@@ -3,12 +3,12 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from vedette.access.home_access import HomeAccess
 from vedette.errors import HubError, NotFoundError, VedetteError, WhereError
 from vedette.query.closeup import CloseUp, closeup
 from vedette.query.overview import Known, Overview, Trails, forget, overview
@@ -20,30 +20,6 @@ _HEALTH_S = 5.0
 _AGAIN_S = (0.2, 5.0)  # between two tries to find the hub: the first, and the longest
 _QUIET_S = 10.0  # between two looks at a home where nothing lives and nothing changes
 _LEAVE_S = 1.0
-
-
-class Home(Protocol):
-    """What a home gives to who watches it; each call may take its time, and all but `open` may raise HubError."""
-
-    host: str
-
-    def open(self, *, up_to_date: bool) -> tuple[Reader, str]:
-        """Open the store, and say in a sentence what is wrong, if anything; raise NotFoundError when there is none."""
-
-    def follow(self) -> Iterator[Change]:
-        """Yield what changes until the hub goes away."""
-
-    def newest(self) -> list[Newest]:
-        """Return the points that wait in the hub."""
-
-    def health(self) -> Health | None:
-        """Return how the hub is."""
-
-    def has_hub(self) -> bool:
-        """Tell whether a hub lives."""
-
-    def stop(self, run: str) -> None:
-        """Have a run stopped."""
 
 
 class Asked(Struct, frozen=True):
@@ -69,16 +45,13 @@ class Look(Struct, frozen=True):
 class Feed:
     """Looks when something has changed, and hands out what it sees; `close` ends it."""
 
-    def __init__(
-        self, home: Home, show: Callable[[Look], object], *, asked: Asked, interval_s: float, lost_after_s: float
-    ) -> None:
+    def __init__(self, home: HomeAccess, show: Callable[[Look], object], *, asked: Asked, interval_s: float) -> None:
         """`show` is called in a thread of the feed."""
         self.looks = 0
         self._home = home
         self._show = show
         self._asked = asked
         self._interval_s = interval_s
-        self._lost_after_s = lost_after_s
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = False
@@ -193,7 +166,7 @@ class Feed:
 
     def _see(self, asked: Asked, *, full: bool) -> Look:
         if self._store is None:
-            self._store, self._behind = self._home.open(up_to_date=self.looks == 0)
+            self._store, self._behind = self._home.open() if self.looks == 0 else (self._home.reader(), "")
         if full or self._last is None or self._last.overview is None:
             self._ask_hub()
             seen = overview(
@@ -206,7 +179,7 @@ class Feed:
                 health=self._health,
                 here=self._home.host,
                 known=self._known,
-                lost_after_s=self._lost_after_s,
+                lost_after_s=self._home.lost_after_s,
             )
             self._trails.watch((line.id, line.metric) for line in seen.runs if line.alive and line.metric)
         else:
@@ -214,7 +187,7 @@ class Feed:
         near = None
         if asked.run:
             near = closeup(
-                self._store, asked.run, after=self._after, fresh=self._fresh, lost_after_s=self._lost_after_s
+                self._store, asked.run, after=self._after, fresh=self._fresh, lost_after_s=self._home.lost_after_s
             )
             with self._lock:
                 if near.events and self._asked.opened == asked.opened:

@@ -21,7 +21,7 @@ async def about(state: AppState, asked: Asked) -> About:
         projects = []
     hub = await state.pool.call(state.home.has_hub)
     read_only = state.read_only or asked.shared
-    home = "" if asked.shared else state.home.home
+    home = "" if asked.shared else state.home.root
     return About(__version__, read_only, hub, home, state.project, projects, time.time() * 1e3)
 
 

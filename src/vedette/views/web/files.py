@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
+from vedette.access.home_access import HomeAccess
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
 from vedette.store import Reader
 from vedette.views.web import run as runs
-from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.replies import Refusal, plain
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import FileShape

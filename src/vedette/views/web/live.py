@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
 from vedette.query.listing import Listing
-from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.replies import Refusal
 from vedette.wire import Change
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from vedette.access.home_access import HomeAccess
 from vedette.errors import NotFoundError
 from vedette.store import Reader
-from vedette.views.web.home_access import HomeAccess
 
 _THREADS = 4
 _MOST_WAITING = 256

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from vedette.access.home_access import HomeAccess
 from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.guard import App, Guard, Scope
-from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.live import live
 from vedette.views.web.pages import Pages, is_page
 from vedette.views.web.replies import Refusal, as_json, refuse

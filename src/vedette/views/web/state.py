@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from vedette.access.home_access import HomeAccess
 from vedette.query.curves import Curves
 from vedette.query.listing import Listing
-from vedette.views.web.home_access import HomeAccess
 from vedette.views.web.live import Live
 from vedette.views.web.read_pool import ReadPool
 

@@ -1,0 +1,153 @@
+"""One home in the hand of a reader: its store, opened to read, and its hub, asked over its socket.
+
+A reader asks the hub to seal first, so that it sees all that was logged until now; where no hub can be had it
+reads what is there, and says so.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vedette import kernel, wire
+from vedette.access import hub_socket
+from vedette.access.follower import Follower
+from vedette.blobs import Blobs
+from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.home import Home
+from vedette.model import Command, Value, new_id
+from vedette.settings import Settings
+
+if TYPE_CHECKING:
+    from vedette.store.sqlite_read import SqliteReader
+
+_COMMAND_EXPIRES_S = 60
+_STOP_GRACE_S = 10.0
+_MOST_READ = 64 << 20  # of what is kept by digest
+
+
+class HomeAccess:
+    """A home, as every reader sees it. Each call may take its time, and those that ask the hub may raise HubError."""
+
+    def __init__(self, home: Home, lost_after_s: float = Settings().lost_after_s) -> None:
+        """Touch nothing yet. `lost_after_s`: a run that was silent for so long is shown as lost."""
+        self.home = home
+        self.root = home.root  # where it lies, as people know it
+        self.host = kernel.host()
+        self.lost_after_s = lost_after_s
+
+    @classmethod
+    def of(cls, settings: Settings) -> "HomeAccess":
+        """Return access to the home that the settings name."""
+        return cls(Home.of(settings), settings.lost_after_s)
+
+    # The store.
+
+    def reader(self) -> "SqliteReader":
+        """Open the store as it is; raise NotFoundError when there is none yet. A reader belongs to one thread."""
+        from vedette.store.sqlite import open_reader  # noqa: PLC0415 - it brings numpy
+
+        return open_reader(self.home.store)
+
+    def open(self) -> tuple["SqliteReader", str]:
+        """Open the store with all that was logged until now; also return, when it may be behind, why."""
+        if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
+            raise NotFoundError(
+                f"nothing has been logged to {self.root} yet: `vedette.init()` in a script begins a run"
+            )
+        warning = ""
+        try:
+            if behind := self.seal():
+                warning = f"{', '.join(behind)} did not answer in time; what you see of it may be behind"
+        except HubError as error:
+            warning = f"{error}; what you see may be behind"
+        return self.reader(), warning
+
+    def blob(self, digest: str) -> str | None:
+        """Return where the bytes of a digest lie; None when they are not here."""
+        blobs = Blobs(self.home)
+        return blobs.path(digest) if blobs.size(digest) is not None else None
+
+    def read_blob(self, digest: str) -> bytes | None:
+        """Return the bytes of a digest; None where they are not here, or are no longer what they were."""
+        import hashlib  # noqa: PLC0415 - OpenSSL, which few readers need
+
+        try:
+            with Blobs(self.home).open(digest) as file:
+                data = file.read(_MOST_READ)
+        except (OSError, VedetteError):
+            return None
+        return data if hashlib.sha256(data).hexdigest() == digest else None
+
+    # The hub.
+
+    def has_hub(self) -> bool:
+        """Tell whether a hub lives."""
+        return self.home.hub_pid() is not None
+
+    def ask(self, message: wire.Message) -> wire.Message:
+        """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
+        return hub_socket.ask(self.home, message)
+
+    def seal(self, run: str = "") -> list[str]:
+        """Have all that a run (or every run) has logged be in the store; return the hosts that did not answer."""
+        answer = self.ask(wire.Seal(run))
+        return answer.behind if isinstance(answer, wire.Done) else []
+
+    def newest(self, prefix: str = "") -> list[wire.Newest]:
+        """Return the newest point of each series that waits in the hub, of spans whose ids begin so."""
+        answer = self.ask(wire.AskLatest(prefix))
+        return answer.points if isinstance(answer, wire.Latest) else []
+
+    def health(self) -> wire.Health | None:
+        """Return how the hub is."""
+        answer = self.ask(wire.AskHealth())
+        return answer if isinstance(answer, wire.Health) else None
+
+    def follow(self, run: str = "") -> Iterator[wire.Change]:
+        """Yield what changes in a run, or in any, until the hub goes away."""
+        return hub_socket.follow(self.home, run)
+
+    def follower(self, run: str = "") -> Follower:
+        """Return what waits for changes in a run, or in any, from a hub that may come and go."""
+        return Follower(self.home, run)
+
+    def edit(self, spans: list[str], attrs: dict[str, Value] | None = None) -> None:
+        """Have a user's word on runs kept."""
+        if not isinstance(self.ask(wire.Edit(spans, attrs or {})), wire.Done):
+            raise HubError("the hub has not said that it is done")
+
+    def stop(self, run: str, grace_s: float = _STOP_GRACE_S) -> None:
+        """Have a run told to stop; raise HubError when nobody is there to be told."""
+        _, count = self._order(run, "stop", {"grace_s": grace_s, "by": _user()})
+        if not count:
+            raise HubError(f"no living process of run {run} is known here, and no other hub is connected")
+
+    def answer(self, process: str, question: str, text: str) -> str:
+        """Send the answer to a question down to the process that waits; return the id of the command.
+
+        Raise HubError when it cannot be sent, or when another was first.
+        """
+        command, count = self._order(process, "answer", {"ask": question, "text": text})
+        if not count:
+            raise HubError("the process that asked is not alive here, and no other hub is connected")
+        return command
+
+    def _order(self, to: str, verb: str, args: dict[str, Value]) -> tuple[str, int]:
+        """Have a command done; return its id, and how many processes and hubs have it."""
+        command = Command(new_id(8), to, verb, time.time_ns() + _COMMAND_EXPIRES_S * 10**9, args)
+        done = self.ask(wire.Order(command))
+        return command.id, done.count if isinstance(done, wire.Done) else 1
+
+    def take_in(self, path: str) -> Iterator[wire.TakenIn]:
+        """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
+        return hub_socket.take_in(self.home, path)
+
+
+def _user() -> str:
+    import getpass  # noqa: PLC0415 - it brings the terminal's modules
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""

@@ -1,0 +1,106 @@
+"""The conversation with a home's hub over its Unix socket: connect, starting a hub if there is none; ask; listen."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vedette import wire
+from vedette.errors import FormatError, HubError, TakeInError
+from vedette.home import Home
+from vedette.segment import file_size
+
+_START_PATIENCE_S = 10.0
+_HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
+_ANSWER_PATIENCE_S = 60.0  # it may have much to seal
+
+
+def ask(home: Home, message: wire.Message) -> wire.Message:
+    """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
+    with connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(message))
+        answer = next(messages, None)
+    if isinstance(answer, wire.Refused):
+        raise HubError(f"the hub says: {answer.why}")
+    if answer is None:
+        raise HubError("the hub went away")
+    return answer
+
+
+def follow(home: Home, run: str) -> Iterator[wire.Change]:
+    """Yield what changes in a run, as it is committed, until the hub goes away; the first comes at once, empty."""
+    with connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(wire.Follow(run)))
+        peer.settimeout(None)
+        for message in messages:
+            if isinstance(message, wire.Refused):
+                raise HubError(f"the hub says: {message.why}")
+            yield message if isinstance(message, wire.Change) else wire.Change()
+
+
+def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
+    """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
+    with connect(home) as (peer, messages):
+        peer.sendall(wire.pack_message(wire.TakeIn(os.path.abspath(path))))
+        for message in messages:
+            if isinstance(message, wire.Refused):
+                raise TakeInError(message.why)
+            if isinstance(message, wire.TakenIn):
+                yield message
+                if message.over:
+                    return
+    raise HubError("the hub went away before all was taken in: do it again, what is here already is passed over")
+
+
+@contextmanager
+def connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]]:
+    """Connect to the hub, starting one if there is none; hand out the socket and what is said on it.
+
+    Whatever goes wrong, then or later, is a HubError.
+    """
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.settimeout(_HELLO_PATIENCE_S)
+    messages = _receive(peer)
+    try:
+        _dial(home, peer)
+        peer.sendall(wire.pack_message(wire.Hello(name="vedette")))
+        hello = next(messages, None)
+        if isinstance(hello, wire.Refused):
+            raise HubError(f"the hub says: {hello.why}")
+        if not isinstance(hello, wire.Hello):
+            raise HubError("the hub does not answer as one")
+        wire.check_version(hello)
+        peer.settimeout(_ANSWER_PATIENCE_S)
+        yield peer, messages
+    except TimeoutError:
+        raise HubError(f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?") from None
+    except (OSError, FormatError) as error:
+        raise HubError(f"the hub cannot be reached: {error}") from None
+    finally:
+        peer.close()
+
+
+def _dial(home: Home, peer: socket.socket) -> None:
+    deadline = time.monotonic() + _START_PATIENCE_S
+    said = file_size(home.log)
+    while True:
+        try:
+            peer.connect(home.socket)
+            return
+        except OSError as error:
+            failed = home.hub_pid() is None and file_size(home.log) > said  # it started, complained, and left
+            if failed or time.monotonic() > deadline:
+                raise HubError(f"no hub can be started for {home.root}: see {home.log} ({error})") from None
+        try:
+            home.wake_hub()
+        except OSError as error:
+            raise HubError(f"no hub can be started for {home.root}: {error}") from None
+        time.sleep(0.02)
+
+
+def _receive(peer: socket.socket) -> Iterator[wire.Message]:
+    unframer = wire.Unframer(wire.MAX_SHIPMENT)
+    while data := peer.recv(1 << 16):
+        for payload in unframer.feed(data):
+            yield wire.unpack_message(payload)
