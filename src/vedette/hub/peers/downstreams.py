@@ -12,6 +12,7 @@ from vedette.hub.handle import HubHandle
 from vedette.hub.peers.blob_receiver import BlobReceiver
 from vedette.hub.peers.inbox import Inbox
 from vedette.hub.sockets.connection import Connection
+from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.questions import ANSWER
 from vedette.model import new_id
@@ -122,7 +123,7 @@ class Downstreams:
 
     async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-            marks := await self._hub.in_keeper(lambda keeper: keeper.reach(message.origins))
+            marks := await self._hub.in_keeper(lambda keeper: requests.reach(keeper, message.origins))
         ) is None:
             await asyncio.sleep(_PAUSE_S)
         connection.say(wire.Marks(marks))
@@ -174,7 +175,7 @@ class Downstreams:
 def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
         keeper.upstreams.through = homes
-        keeper.alive(message)
+        requests.alive(keeper, message)
 
     return note
 

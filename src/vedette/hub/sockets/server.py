@@ -16,6 +16,7 @@ from vedette.hub.handle import HubHandle
 from vedette.hub.peers import address as addresses
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
+from vedette.hub.turn import requests
 from vedette.hub.turn.edits import facts_of
 from vedette.hub.turn.questions import ANSWER, Questions
 from vedette.model import PURGED
@@ -154,7 +155,7 @@ class Server:
                 await asyncio.wait_for(self._hub.seal(NOTHING), _TURN_PATIENCE_S)
             return self._hub.health()
         if isinstance(message, wire.AskLatest):
-            return wire.Latest(await self._hub.in_keeper(lambda keeper: keeper.newest(message.prefix)))
+            return wire.Latest(await self._hub.in_keeper(lambda keeper: requests.newest(keeper, message.prefix)))
         if isinstance(message, wire.Order):
             count = await self.order(message)
             return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)
@@ -184,7 +185,7 @@ class Server:
             left_s = (order.command.expires_t - time.time_ns()) / 1e9
         if left_s <= 0:
             return None
-        done = await self._hub.in_keeper(lambda keeper: keeper.order(order.command, upstream))
+        done = await self._hub.in_keeper(lambda keeper: requests.order(keeper, order.command, upstream))
         if done and order.command.verb == ANSWER:
             if (why := self._questions.give(order.command)) and upstream is None:
                 raise HubError(why)

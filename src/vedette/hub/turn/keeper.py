@@ -3,7 +3,6 @@
 `turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
 """
 
-import itertools
 import os
 import time
 from collections import ChainMap
@@ -11,26 +10,26 @@ from collections.abc import Callable, Container
 
 from vedette import kernel, wire
 from vedette.blobs import Blobs
-from vedette.errors import FormatError, StoreError
+from vedette.errors import FormatError
 from vedette.home import Home
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.relay import Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
-from vedette.hub.peers.upstreams import ALIVE_EVERY_S, OriginReader, Upstreams, marks_of
+from vedette.hub.peers.upstreams import OriginReader, Upstreams, marks_of
 from vedette.hub.processes.metering import Usage
 from vedette.hub.processes.progress import Gauges
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.blob_collector import BlobCollector
+from vedette.hub.turn.commits import Batches, Commits
+from vedette.hub.turn.heartbeats import Heartbeats
 from vedette.hub.turn.orders import Orders
 from vedette.hub.turn.own import Own
 from vedette.hub.turn.spool_reader import SpoolReader
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Command, Event, Span, above
+from vedette.model import LANE_FACTS, LANE_SAMPLES, above
 from vedette.settings import Settings
-from vedette.store import Batch, Mark, Store
+from vedette.store import Mark, Store
 
-_SHORT_CHUNKS = 64
-_MOST_NEWEST = 50_000
 _MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
 
 
@@ -73,10 +72,10 @@ class Keeper:
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
         self._limits = settings.limits
-        self._synced = self._beaten = time.monotonic()
-        self._seals: dict[str, int] = {}
-        self._stamped: set[str] = set()
-        self._unsynced = False
+        self._synced = time.monotonic()
+        self.unsynced = False  # something was committed since the last flush
+        self._commits = Commits(store, self.upstreams, self.inboxes, self.blob_collector)
+        self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
         """Do one pass; return what was committed, and whether there is more to read at once.
@@ -105,25 +104,11 @@ class Keeper:
         self.orders.tend(self.watcher.watches)
         if self.usage is not None:
             self.usage.tend(self.readers, self.watcher.watches)
-        self._stamp(now)
+        self._heartbeats.beat(now)
         if self.flush_in_s <= 0 or self.inboxes.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
         return change, more
-
-    def _stamp(self, now: float) -> None:
-        """Put on record who lives: each one as soon as it is watched, then all of them time and again."""
-        watched = self.watcher.watches
-        names = [name for name in watched if name not in self._stamped and not self.readers[name].gone]
-        due = now - self._beaten >= ALIVE_EVERY_S
-        if due:
-            self._beaten = now
-            names = [name for name, reader in self.readers.items() if not reader.gone]
-        if names or due:
-            heard = {name: self.watcher.heard_t(self.readers[name]) for name in names}
-            self.store.keep([], {name: t for name, t in heard.items() if not self.readers[name].upstream})
-            self.upstreams.beat(heard)
-        self._stamped.update(names)
 
     @property
     def flush_in_s(self) -> float:
@@ -134,54 +119,18 @@ class Keeper:
         """Return the origins whose processes live, or may."""
         return [name for name, reader in list(self.readers.items()) if not (reader.gone or reader.of_hub)]
 
-    def newest(self, prefix: str) -> list[wire.Newest]:
-        """Return the newest point of each series that waits to be sealed, of the spans that begin so."""
-        found = (point for reader in self._origin_readers() for point in reader.newest(prefix))
-        return list(itertools.islice(found, _MOST_NEWEST))
-
     def origins_here(self) -> Container[str]:
         """Return the origins that are being heard, from a spool or from another hub."""
         return ChainMap[str, object](self.readers, self.inboxes.origins)  # type: ignore[arg-type]
 
-    def _origin_readers(self) -> list[OriginReader]:
+    def origin_readers(self) -> list[OriginReader]:
+        """Return the readers of all origins, of this host and of other hubs."""
         return [*self.readers.values(), *self.inboxes.origins.values()]
 
     def _hear_others(self) -> None:
         known, safe = self.upstreams.hear()
-        self._stamped -= known  # the other hub should know at once that they live
-        self._unsynced = self._unsynced or safe
-
-    def order(self, command: Command, upstream: str | None = None) -> int | None:
-        """Do what a command asks of processes here; return of how many, None when it was given before.
-
-        `upstream`: the hub that gives it, which may command only what is meant for it.
-        """
-        if not self.orders.is_new(command, upstream):
-            return None
-        pairs = [
-            (reader.origin, self.watcher.watches[name])
-            for name, reader in self.readers.items()
-            if reader.origin and name in self.watcher.watches and upstream in (None, reader.upstream)
-        ]
-        return self.orders.obey(command, pairs)
-
-    def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
-        """Return how far origins are safe here, even from a power cut; None while that is not known yet."""
-        if self.inboxes.unsafe_bytes or self._unsynced:
-            self.flush()
-        return self.inboxes.reach(origins)
-
-    def alive(self, message: wire.Alive) -> None:
-        """Take note of origins that another hub knows alive."""
-        now_t = time.time_ns()
-        heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in message.ages.items()}
-        skews = {}
-        if message.skew_s is not None:
-            skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}
-        if self.inboxes.onward:
-            self.inboxes.alive |= {name: (t, skews.get(name)) for name, t in heard.items()}
-        self.store.keep([], heard, skews)
-        self._unsynced = True
+        self._heartbeats.repeat(known)
+        self.unsynced = self.unsynced or safe
 
     @property
     def idle(self) -> bool:
@@ -190,7 +139,7 @@ class Keeper:
             (reader.of_hub or self.watcher.is_stranger(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
-        return strangers and not self._unsynced and self.inboxes.idle and self.blob_queue.idle
+        return strangers and not self.unsynced and self.inboxes.idle and self.blob_queue.idle
 
     @property
     def has_read_all(self) -> bool:
@@ -222,7 +171,7 @@ class Keeper:
                 self._enrol(reader)
 
     def _read(self, now: float, change: wire.Change) -> bool:
-        batches: list[tuple[OriginReader, Batch]] = []
+        batches: Batches = []
         more = False
         for name, reader in list(self.readers.items()):
             if not self._may_read(reader):
@@ -236,10 +185,7 @@ class Keeper:
                 self.set_aside[name] = str(error)
                 self.forget(name)
                 continue
-            except (
-                OSError,
-                MemoryError,
-            ) as error:  # too many open files, a bad disk: it is found again, and nobody else waits
+            except (OSError, MemoryError) as error:  # too many open files, a bad disk: it is tried again next turn
                 self.trouble = f"{reader.directory}: {error}"
                 self.forget(name)
                 continue
@@ -265,8 +211,8 @@ class Keeper:
         return reader.ready and self.upstreams.may_read(reader.upstream)
 
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
-        batches: list[tuple[OriginReader, Batch]] = []
-        for reader in self._origin_readers():
+        batches: Batches = []
+        for reader in self.origin_readers():
             if not reader.ready:
                 continue
             pace_s = self.pace.ship_s if reader.upstream else self.pace.seal_s
@@ -277,52 +223,13 @@ class Keeper:
                     batches.append((reader, batch))
         if batches:
             self._commit(batches, now, change)
-            for reader, _ in batches:
-                if reader.upstream:
-                    continue
-                self._seals[reader.name] = self._seals.get(reader.name, 0) + 1
-                if self._seals[reader.name] % _SHORT_CHUNKS == 0:
-                    self.store.tidy(reader.name)
 
-    def _commit(self, batches: list[tuple[OriginReader, Batch]], now: float, change: wire.Change) -> None:
-        """Have batches kept: here at once, elsewhere once they have arrived."""
-        for upstream in {reader.upstream for reader, _ in batches} - {""}:
-            group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
-            self.upstreams.offer(upstream, group)
-            for reader, batch in group:
-                reader.handed(batch, now)
-                _note(change, batch)
-        for group in self._keep([item for item in batches if not item[0].upstream]):
-            self._unsynced = True
-            for reader, batch in group:
-                reader.handed(batch, now)
-                reader.kept(batch)
-                self.blob_collector.note(batch.facts)
-                _note(change, batch)
-
-    def _keep(self, batches: list[tuple[OriginReader, Batch]]) -> list[list[tuple[OriginReader, Batch]]]:
-        """Keep batches, all in one transaction; return those that were kept.
-
-        A batch that cannot be kept for what is in it must not hold up the others: its reader is set aside, whole.
-        """
-        if not batches:
-            return []
-        try:
-            self.store.keep([batch for _, batch in batches])
-        except (StoreError, OSError):
-            raise  # disk or lock: to be tried again
-        except Exception as error:
-            if len(batches) > 1:
-                return [group for item in batches for group in self._keep([item])]
-            reader, batch = batches[0]
-            if isinstance(reader, RemoteOrigin):  # nobody could look into it: it is counted, and passed over
-                self.inboxes.trouble = f"{reader.name}: it cannot be kept: {type(error).__name__}: {error}"[:500]
-                self.store.keep([Batch(batch.origin, batch.lane, batch.place, batch.damaged + 1, batch.refused)])
-                return [batches]
-            self.set_aside[reader.name] = f"it cannot be kept: {type(error).__name__}: {error}"
-            self.forget(reader.name)
-            return []
-        return [batches]
+    def _commit(self, batches: Batches, now: float, change: wire.Change) -> None:
+        if not all(reader.upstream for reader, _ in batches):
+            self.unsynced = True
+        for name, why in self._commits.commit(batches, now, change).items():
+            self.set_aside[name] = why
+            self.forget(name)
 
     def _bury(self) -> None:
         """Remove the spools of those who are dead, and all of whose words are kept."""
@@ -354,8 +261,8 @@ class Keeper:
         self.gauges.forget(name)
         if (reader := self.readers.pop(name, None)) is not None:
             reader.shut()
-        self._seals.pop(name, None)
-        self._stamped.discard(name)
+        self._commits.forget(name)
+        self._heartbeats.forget(name)
 
     def flush(self) -> None:
         """Make the last second safe against a power cut; only then free what the store has."""
@@ -364,13 +271,13 @@ class Keeper:
         self.own.sync()
         safe = self.inboxes.sync()
         self.store.sync()
-        self._unsynced = False
+        self.unsynced = False
         if safe or self.inboxes.broken:
             self.on_safe(safe)
         for reader in self.readers.values():
             reader.free()
         for remote in self.inboxes.free(time.monotonic()):
-            self._seals.pop(remote.name, None)
+            self._commits.forget(remote.name)
             if not remote.upstream:
                 self.store.tidy(remote.name)
             elif remote.ready:
@@ -406,12 +313,3 @@ class Keeper:
         except Exception as error:  # the spools are safe, and the next hub reads them
             self.trouble = str(error)
         self.let_go()
-
-
-def _note(change: wire.Change, batch: Batch) -> None:
-    for _, fact in batch.facts:
-        if isinstance(fact, Span):
-            change.spans.append(fact.id)
-        elif isinstance(fact, Event):
-            change.events.append(fact.span)
-    change.points.extend(columns.span for columns in batch.columns)
