@@ -19,6 +19,7 @@ PARTS = {
     "compare": ("compare", "rounds"),
     "progress": ("progress", "kills of the hub"),
     "import": ("imports", "rounds"),
+    "cli": ("cli", "rounds"),
     "capture": ("capture", "rounds"),
     "workload": ("workload", "pairs"),
     "run": ("run", "rounds"),
@@ -61,11 +62,11 @@ def main() -> int:
         module = importlib.import_module(f"bench.{PARTS[name][0]}")
         options = f"{' --quick' if said.quick else ''}{f' --times {said.times}' if said.times else ''}"
         part = module.measure(quick=said.quick, times=said.times)
-        report.keep(name, part, f"scripts/bench {name}{options}")
+        part.command = f"scripts/bench {name}{options}"
+        report.write(name, part, list(PARTS))
         report.show(name, part)
         short = short or any(row.verdict == report.SHORT for row in part.rows)
         sys.stdout.flush()
-        report.render(list(PARTS))
     print(f"\n{time.monotonic() - begun:.0f} s; bench/RESULTS.md is up to date")
     return int(short)
 

@@ -1,17 +1,20 @@
-"""What a part has found, kept as one JSON file each, and the page that is made of them all."""
+"""What a part has found, and RESULTS.md, which has a section for each: one is written anew, the others stay."""
 
 import os
 import platform
 import sqlite3
 import time
 
-import msgspec
 from msgspec import Struct
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-_KEPT = os.path.join(FOLDER, ".results")
 _PAGE = os.path.join(FOLDER, "RESULTS.md")
 
+_HOW = (
+    "Made by `scripts/bench`; do not edit. Trust the ratios, which come from rounds that alternate in one run,"
+    " not the microseconds, which are this machine's. Spreads are median (lower quartile to upper quartile)"
+    " unless they say otherwise."
+)
 PASS, SHORT = "pass", "**short**"
 
 
@@ -32,7 +35,6 @@ class Part(Struct):
     notes: list[str] = []
     command: str = ""
     taken: str = ""
-    machine: str = ""
 
     def note(self, text: str) -> None:
         """Add what a reader must know of how it was measured."""
@@ -64,50 +66,44 @@ def machine() -> str:
     )
 
 
-def keep(name: str, part: Part, command: str) -> None:
-    """Keep what a part has found in place of what it found before, and make the page anew."""
-    part.command, part.machine = command, machine()
+def write(name: str, part: Part, names: list[str]) -> None:
+    """Write a part's section of RESULTS.md anew, in the order of all names; the others stay as they are."""
     part.taken = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    os.makedirs(_KEPT, exist_ok=True)
-    with open(os.path.join(_KEPT, name + ".json"), "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(part)))
-
-
-def render(names: list[str]) -> str:
-    """Write RESULTS.md from all that is kept, in this order; return the text."""
-    parts = []
-    for name in names:
-        try:
-            with open(os.path.join(_KEPT, name + ".json"), "rb") as file:
-                parts.append((name, msgspec.json.decode(file.read(), type=Part)))
-        except FileNotFoundError:
-            continue
-    rows = [row for _, part in parts for row in part.rows]
-    short = [f"{row.what} ({row.figure})" for row in rows if row.verdict == SHORT]
-    passed = sum(row.verdict == PASS for row in rows)
-    how = (
-        "Made by `scripts/bench`; do not edit. Trust the ratios, which come from rounds that alternate in one run,"
-        " not the microseconds, which are this machine's. Spreads are median (lower quartile to upper quartile)"
-        " unless they say otherwise."
-    )
+    sections = _sections()
+    sections[name] = _section(name, part)
+    rows = [line for section in sections.values() for line in section.splitlines() if line.endswith("` |")]
+    cells = [row.removeprefix("| ").removesuffix(" |").rsplit(" | ", 4) for row in rows]
+    short = [f"{what} ({figure})" for what, figure, _, verdict, _ in cells if verdict == SHORT]
+    passed = sum(verdict == PASS for *_, verdict, _ in cells)
     lines = [
         "# Measured",
         "",
-        how,
+        _HOW,
         "",
-        f"Machine: {'; '.join(sorted({part.machine for _, part in parts}))}.",
+        f"Machine: {machine()}.",
         "",
         f"{passed} goals are met, {len(short)} fall short{': ' if short else '.'}{'; '.join(short)}",
     ]
-    for name, part in parts:
-        lines += ["", f"## {name}: {part.title}", "", f"Taken {part.taken}.", ""]
-        lines += ["| what | figure | goal | | command |", "|---|---|---|---|---|"]
-        lines += [f"| {row.what} | {row.figure} | {row.goal} | {row.verdict} | `{part.command}` |" for row in part.rows]
-        lines += ["", *(f"- {note}" for note in part.notes)] if part.notes else []
-    text = "\n".join(lines) + "\n"
     with open(_PAGE, "w") as file:
-        file.write(text)
-    return text
+        file.write("\n".join([*lines, *("\n" + sections[key] for key in names if key in sections)]) + "\n")
+
+
+def _sections() -> dict[str, str]:
+    """Return the sections of RESULTS.md as they stand, by the names of their parts."""
+    try:
+        with open(_PAGE) as file:
+            text = file.read()
+    except FileNotFoundError:
+        return {}
+    return {section.partition(":")[0]: f"## {section.rstrip()}" for section in text.split("\n## ")[1:]}
+
+
+def _section(name: str, part: Part) -> str:
+    lines = [f"## {name}: {part.title}", "", f"Taken {part.taken}.", ""]
+    lines += ["| what | figure | goal | | command |", "|---|---|---|---|---|"]
+    lines += [f"| {row.what} | {row.figure} | {row.goal} | {row.verdict} | `{part.command}` |" for row in part.rows]
+    lines += ["", *(f"- {note}" for note in part.notes)] if part.notes else []
+    return "\n".join(lines)
 
 
 def show(name: str, part: Part) -> None:
