@@ -15,7 +15,7 @@ from bench.spread import quartiles
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.query.runs import select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 _GOAL_MS = 50.0
 _IMPORTED = "import vedette.client.capturing, vedette.client.listening, vedette.client.current, vedette.settings\n"

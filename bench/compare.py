@@ -16,7 +16,8 @@ from vedette.query.downsample import PER_PIXEL, pick
 from vedette.query.explain import explain
 from vedette.query.runs import select, view
 from vedette.store import Batch, Columns
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 _RUNS, _KEYS, _METRICS = 1000, 50, 20
 _POINTS, _CURVES, _FILES, _CHANGED = 100_000, 10, 300, 50

@@ -13,7 +13,7 @@ from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.model import Origin, Span, new_id
 from vedette.spool import Spool
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 ORIGINS = 1000
 _PROCESSES = 4

@@ -18,7 +18,7 @@ from vedette.client.current import init
 from vedette.client.run import Run
 from vedette.home import Home
 from vedette.store import SpanQuery
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 from vedette.store.sqlite_read import SqliteReader
 
 _METHODS = ("fork", "spawn", "forkserver")

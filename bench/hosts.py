@@ -10,7 +10,7 @@ from tests.journeys.hosts import Host, hosts
 
 from bench.report import Part
 from vedette.query.runs import RunView, select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 _VEDETTE = [sys.executable, "-m", "vedette"]
 _JOB = """

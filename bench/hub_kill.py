@@ -17,7 +17,8 @@ from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.query import runs as query_runs
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 _CLIENTS = 3
 _STOP, _FIRST = 0, 1  # slots of the witness

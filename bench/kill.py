@@ -14,7 +14,7 @@ from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
 from vedette.store import SpanQuery
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 _BATCH = 100
 _MOST_S = 0.03  # how long a client lives

@@ -25,7 +25,7 @@ from vedette.client.progress import Progress, track
 from vedette.client.usage import Usage
 from vedette.home import Home
 from vedette.query.progress import Bar, bars
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 _CALLS = 2000
 _TEAM = 8

@@ -14,7 +14,8 @@ from vedette.home import Home
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.query.series import history, over_runs
 from vedette.store import Batch, Columns
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 from vedette.store.sqlite_read import SqliteReader
 
 _LONG = 100_000  # points of the one long series

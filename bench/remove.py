@@ -21,7 +21,8 @@ from vedette.hub.turn.sweeper import Sweeper
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.settings import Keep, Settings
 from vedette.store import Batch, Columns, SpanQuery
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 _SERIES, _POINTS, _EVENTS = 10, 10_000, 50  # of each run
 _WALKS = 16  # different ones, which the runs share

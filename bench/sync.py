@@ -18,8 +18,9 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.query.table import write_parquet
 from vedette.settings import Settings
 from vedette.store import Batch, Columns
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
+from vedette.store.sqlite_file import open_reader
 
 _METRICS = 20
 _RUNS = 10

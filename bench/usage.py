@@ -16,7 +16,7 @@ from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.query import runs as query_runs
 from vedette.sources.process import look
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 _CHILDREN = (0, 8, 64)
 _SETTLE_S = 3

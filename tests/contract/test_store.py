@@ -27,7 +27,8 @@ from vedette.store import (
     SpanQuery,
     Store,
 )
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 
 class Make(NamedTuple):

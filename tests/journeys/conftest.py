@@ -16,7 +16,7 @@ from vedette import wire
 from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.query.runs import RunView, select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

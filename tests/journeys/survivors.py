@@ -11,7 +11,7 @@ from vedette.cli.doctor import examine
 from vedette.cli.hub import _stop
 from vedette.home import Home
 from vedette.query.runs import RunView, select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.model import Command
 from vedette.query.questions import waiting
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 from .conftest import eventually, read_runs
 

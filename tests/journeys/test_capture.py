@@ -13,7 +13,7 @@ from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import QUICK, call
 from tests.rooms.test_capture import call_git, write
 from vedette.blobs import Blobs
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 PATIENCE_S = 60.0
 

@@ -15,7 +15,7 @@ from vedette import kernel
 from vedette.errors import SettingError
 from vedette.model import Sample
 from vedette.sinks import hub
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 WATCH = """
     import sys, time

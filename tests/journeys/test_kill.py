@@ -18,7 +18,8 @@ from vedette.client import run as client_run
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.settings import Hub, Settings
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 _COUNTER = 16
 

@@ -3,7 +3,7 @@
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import call
 from vedette.query.losses import losses
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 
 def limited(home):

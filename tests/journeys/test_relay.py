@@ -14,7 +14,7 @@ import pytest
 from tests.journeys.conftest import eventually, read_runs
 from tests.journeys.hosts import Host, hosts
 from vedette.query.runs import RunView, select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 VEDETTE = [sys.executable, "-m", "vedette"]
 JOB = """

@@ -18,7 +18,8 @@ from vedette.home import Home
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Keep
 from vedette.store import EventQuery
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 LONG = """
 import sys, vedette, random

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import call
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 TRAIN = """
 import os, sys, time

@@ -8,7 +8,7 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette import app
 from vedette.query.runs import select
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 JOB = """
 import sys, vedette

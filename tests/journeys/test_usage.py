@@ -13,7 +13,7 @@ from vedette.home import Home
 from vedette.model import LANE_SAMPLES
 from vedette.query import usage
 from vedette.segment import list_segments
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 QUICK = {"VEDETTE_USAGE_INTERVAL_S": "0.1"}
 TREE = """

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from vedette.query.losses import losses
 from vedette.store import EventQuery, SpanQuery
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 
 def told(path: str, *, heard: bool = True) -> dict:

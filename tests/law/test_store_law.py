@@ -19,7 +19,8 @@ from vedette import fold
 from vedette.errors import VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
 from vedette.store import Batch, Columns, EventQuery, Mark, SpanQuery, chunks
-from vedette.store.sqlite import VERSION, SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import VERSION, open_reader
 
 from .oracle import Delivery, Example, Row, add_up, right
 from .sayings import examples, repeatable_examples

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin
 from vedette.store import Batch, Columns, archive, sqlite_merge
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
+from vedette.store.sqlite_file import open_reader
 
 from .sayings import repeatable_examples
 from .telling import told

@@ -14,8 +14,9 @@ from vedette.hub.turn.takein import SCRATCH, TakeIn
 from vedette.model import Event, Span
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery, archive, chunks
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
+from vedette.store.sqlite_file import open_reader
 
 from .conftest import Maker
 

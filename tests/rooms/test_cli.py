@@ -27,7 +27,8 @@ from vedette.cli import COMMANDS, main
 from vedette.home import Home
 from vedette.model import Event
 from vedette.sources import SENSORS
-from vedette.store.sqlite import VERSION, SqliteStore
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import VERSION
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "".join(SEQUENCES.values())

@@ -20,7 +20,7 @@ from vedette.home import Home
 from vedette.model import HUB, Span
 from vedette.query.progress import Bar, bars, outermost
 from vedette.settings import Settings
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import Span
 from vedette.query.runs import below, find, find_removed, select
 from vedette.store import sqlite_purge
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 
 
 def shown(store, **kwargs):

@@ -7,7 +7,8 @@ import pytest
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, Event, Origin
 from vedette.store import Batch, EventQuery
-from vedette.store.sqlite import STEPS, VERSION, SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import STEPS, VERSION, open_reader
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import numpy as np
 import uvicorn
 
 from vedette.errors import HubError, NotFoundError
-from vedette.store.sqlite import open_reader
+from vedette.store.sqlite_file import open_reader
 from vedette.views.web import server
 from vedette.views.web.serve import config_of
 from vedette.wire import Change, Newest

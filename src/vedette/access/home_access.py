@@ -45,7 +45,7 @@ class HomeAccess:
 
     def reader(self) -> "SqliteReader":
         """Open the store as it is; raise NotFoundError when there is none yet. A reader belongs to one thread."""
-        from vedette.store.sqlite import open_reader  # noqa: PLC0415 - it brings numpy
+        from vedette.store.sqlite_file import open_reader  # noqa: PLC0415 - it brings sqlite3
 
         return open_reader(self.home.store)
 

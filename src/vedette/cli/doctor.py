@@ -22,7 +22,7 @@ from vedette.query.losses import losses
 from vedette.query.retention import due
 from vedette.segment import file_size, list_segments, segment_name
 from vedette.settings import Keep, Settings
-from vedette.store.sqlite import VERSION
+from vedette.store.sqlite_file import VERSION
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 

@@ -67,7 +67,7 @@ class Comparison(Struct, frozen=True):
     def to_pandas(self) -> Any:
         """Return a DataFrame with a row for each run, and a column for each key and each metric's last value."""
         try:
-            import pandas as pd  # noqa: PLC0415 - whoever does not ask for it need not have it
+            import pandas as pd
         except ImportError:
             raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
         return pd.DataFrame(self._columns(), index=pd.Index([view.id for view in self.runs], name="run"))
@@ -75,7 +75,7 @@ class Comparison(Struct, frozen=True):
     def to_polars(self) -> Any:
         """Return the same as a DataFrame of polars, with a column `run`."""
         try:
-            import polars as pl  # noqa: PLC0415 - whoever does not ask for it need not have it
+            import polars as pl
         except ImportError:
             raise MissingError("this needs polars, which is not installed: pip install 'vedette[polars]'") from None
         mixed = {one.key for one in self.keys if len(set(one.types) - {"none"}) > 1}

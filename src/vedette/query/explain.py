@@ -67,7 +67,7 @@ class Explanation(Struct, frozen=True):
     def to_pandas(self) -> Any:
         """Return the causes as a DataFrame, the most likely first; raise MissingError when pandas is not installed."""
         try:
-            import pandas as pd  # noqa: PLC0415 - whoever does not ask for it need not have it
+            import pandas as pd
         except ImportError:
             raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
         columns = ["kind", "key", "a", "b", "weight", "text"]

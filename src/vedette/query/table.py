@@ -41,7 +41,7 @@ def to_arrow(store: Reader, runs: Sequence[str]) -> Any:
 def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
     """Return the table as a DataFrame; raise MissingError when pandas is not installed."""
     try:
-        import pandas as pd  # noqa: PLC0415 - whoever does not ask for it need not have it
+        import pandas as pd
     except ImportError:
         raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
     frames = [
@@ -65,7 +65,7 @@ def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
 def to_polars(store: Reader, runs: Sequence[str]) -> Any:
     """Return the table as a DataFrame of polars; raise MissingError when that is not installed."""
     try:
-        import polars as pl  # noqa: PLC0415 - whoever does not ask for it need not have it
+        import polars as pl
     except ImportError:
         raise MissingError("this needs polars, which is not installed: pip install 'vedette[polars]'") from None
     kinds: Any = {
@@ -93,7 +93,7 @@ def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> 
     `about`: what is known of the runs, as JSON; it goes into the file's metadata as `vedette.runs`.
     """
     arrow = _arrow()
-    from pyarrow import parquet  # noqa: PLC0415
+    from pyarrow import parquet
 
     schema = _schema(arrow).with_metadata({"vedette.runs": about})
     rows = 0
@@ -112,7 +112,7 @@ def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> 
 
 def _arrow() -> Any:
     try:
-        import pyarrow as pa  # noqa: PLC0415 - whoever does not ask for it need not have it
+        import pyarrow as pa
     except ImportError:
         raise MissingError("this needs pyarrow, which is not installed: pip install 'vedette[parquet]'") from None
     return pa

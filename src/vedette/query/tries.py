@@ -9,8 +9,6 @@ nothing but points has come has no place in that order: it is shown beside the o
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from vedette.store import Part, Points, Reader, SpanQuery, SpanRow, joined
 
 _MOST_N = 1 << 63
@@ -56,6 +54,8 @@ def _all(parts: Sequence[Part]) -> Points:
 
 
 def _standing(parts: Sequence[Part], orders: Mapping[str, Order]) -> Points:
+    import numpy as np
+
     left: list[Points] = []
     for tries in _by_run(parts).values():
         left += [points for name in tries if name not in orders for points in tries[name]]

@@ -3,11 +3,9 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from vedette.model import KINDS
 from vedette.store import Compare, EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
@@ -15,10 +13,13 @@ from vedette.wire import Newest
 
 _ENDS = KINDS["process"].ends
 _EVER = 1 << 62  # nanoseconds: in the year 2116
-_NONE = joined([])
 _SUMMED = ("cpu_percent", "memory_bytes", "gpu_memory_bytes")
 
-Curve = tuple[NDArray[np.int64], NDArray[Any]]  # times in nanoseconds, and values
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Curve: TypeAlias = "tuple[NDArray[np.int64], NDArray[Any]]"  # times in nanoseconds, and values
 
 
 class Use(Struct, frozen=True, eq=False):
@@ -53,7 +54,7 @@ def use(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
     series = _series(store, [row.id for row in processes])
     points = _points(store, series, None if since_t is None else (since_t + 1, _EVER))
     for found in series:
-        curves[same.get(found.span, found.span)][found.name].append(points.get(found.id, _NONE))
+        curves[same.get(found.span, found.span)][found.name].append(points.get(found.id) or joined([]))
     return [_use(row, curves[row.id], ends) for row in processes if row.id in curves]
 
 
@@ -119,6 +120,8 @@ def _label(row: SpanRow) -> str:
 
 def _add_up(parts: list[Points]) -> Curve:
     """Make one curve of several: by time, what was measured at the same moment is added."""
+    import numpy as np
+
     t = np.concatenate([part.t for part in parts])
     value = np.concatenate([part.value.astype(np.float64) for part in parts])
     moments, at = np.unique(t, return_inverse=True)

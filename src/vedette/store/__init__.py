@@ -1,290 +1,44 @@
 """What keeps. The Store protocol is the specification; `sqlite` is the one that is used.
 
 The store keeps and hands back. What it all means is asked in `query/`, never here (law 6).
+What it is asked stands in `queries`, what it hands back in `rows`, and `points` are both.
 """
 
-import bisect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
-
-import numpy as np
-from msgspec import Struct
-from numpy.typing import NDArray
-
-from vedette.model import Fact, Origin, Value
-from vedette.store.chunks import to_array
-
-
-class Columns(Struct):
-    """Samples of one origin that have span, tags and names in common, in the order they were logged."""
-
-    span: str
-    tags: dict[str, str]
-    names: tuple[str, ...]
-    n: list[int] = []
-    t: list[int] = []
-    step: list[int] = []
-    rows: list[tuple[float | int | bool, ...]] = []
-
-    def block(self) -> "Block":
-        """Return the same as arrays."""
-        values = tuple(to_array(column) for column in zip(*self.rows, strict=True))
-        n, t, step = (np.array(column, dtype=np.int64) for column in (self.n, self.t, self.step))
-        return Block(self.span, self.tags, self.names, n, t, step, values)
-
-    def after(self, place: int) -> "Columns":
-        """Return the samples behind a place."""
-        return self._part(slice(bisect.bisect_right(self.n, place), None))
-
-    def until(self, place: int) -> "Columns":
-        """Return the samples up to a place."""
-        return self._part(slice(bisect.bisect_right(self.n, place)))
-
-    def _part(self, part: slice) -> "Columns":
-        if part.start == 0 and part.stop is None:
-            return self
-        return Columns(self.span, self.tags, self.names, self.n[part], self.t[part], self.step[part], self.rows[part])
-
-
-class Block(Struct, eq=False):
-    """The same as Columns, but as arrays, one per name: what compresses, travels and is kept."""
-
-    span: str
-    tags: dict[str, str]
-    names: tuple[str, ...]
-    n: NDArray[np.int64]
-    t: NDArray[np.int64]  # nanoseconds
-    step: NDArray[np.int64]
-    values: tuple[NDArray[Any], ...]
-
-    def block(self) -> "Block":
-        """Return itself."""
-        return self
-
-    def after(self, place: int) -> "Block":
-        """Return the samples behind a place."""
-        return self._part(slice(int(np.searchsorted(self.n, place, "right")), None))
-
-    def until(self, place: int) -> "Block":
-        """Return the samples up to a place."""
-        return self._part(slice(int(np.searchsorted(self.n, place, "right"))))
-
-    def _part(self, part: slice) -> "Block":
-        n, t, step, *values = (column[part] for column in (self.n, self.t, self.step, *self.values))
-        return Block(self.span, self.tags, self.names, n, t, step, tuple(values))
-
-
-class Batch(Struct):
-    """What one lane of one origin has brought, and how far it has got with that."""
-
-    origin: Origin
-    lane: str
-    place: int
-    damaged: int = 0
-    refused: int = 0
-    facts: list[tuple[int, Fact]] = []
-    columns: list[Columns | Block] = []
-    start: int = 0  # all that there is from here to `place` is in it
-    refusals: dict[str, int] = {}  # points that were left out of it, by the limit that they were over
-
-
-class Mark(Struct, frozen=True):
-    """How far a lane is in the store, and what could not be read before that."""
-
-    place: int = 0
-    damaged: int = 0
-    refused: int = 0
-
-
-class SpanRow(Struct, frozen=True, gc=False):
-    """A span as all that was heard of it adds up."""
-
-    id: str
-    kind: str
-    name: str
-    parent: str
-    state: str
-    cause: str
-    start_t: int | None
-    end_t: int | None
-    done: float | None
-    attrs: dict[str, Value]
-
-
-class EventRow(Struct, frozen=True, gc=False):
-    """An event, with the process that it came from."""
-
-    id: int
-    span: str
-    t: int
-    kind: str
-    level: int
-    text: str
-    attrs: dict[str, Value]
-    host: str
-    pid: int
-
-
-class SeriesRow(Struct, frozen=True, gc=False):
-    """A series, and its newest sealed point."""
-
-    id: int
-    span: str
-    name: str
-    tags: dict[str, str]
-    count: int
-    min: float | None
-    max: float | None
-    last: float | int | None
-    last_step: int | None
-    last_t: int | None
-
-
-class OriginRow(Struct, frozen=True):
-    """An origin, when it was last known alive, and what it lost."""
-
-    origin: Origin
-    heard_t: int
-    damaged: int
-    refused: int
-    skew_s: float | None = None  # how far its clock is ahead of the one here, where that was measured
-
-
-class BlobRow(Struct, frozen=True, gc=False):
-    """A file that somebody said a span has; its bytes lie beside the store, by their digest."""
-
-    span: str
-    name: str
-    digest: str
-    size: int
-    media: str
-    t: int
-    origin: str
-    n: int
-
-    @property
-    def key(self) -> tuple[str, str, str, int]:
-        """What names it for ever, and puts it in order."""
-        return self.span, self.name, self.origin, self.n
-
-
-class Points(Struct, frozen=True, eq=False):
-    """The points of a series, by step and then time; t is in nanoseconds."""
-
-    step: NDArray[np.int64]
-    t: NDArray[np.int64]
-    value: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-
-class Part(Struct, frozen=True, eq=False):
-    """The points of a series that one process logged; `process` is the span of that process."""
-
-    process: str
-    points: Points
-
-
-class ChunkRow(Struct, frozen=True, gc=False):
-    """A chunk of a series, without its points; times in nanoseconds, min and max of the numbers that are numbers."""
-
-    id: int
-    process: str
-    count: int
-    first_t: int
-    last_t: int
-    min: float | None
-    max: float | None
-    series: int = 0  # with it, a piece is never taken for another: ids alone come again after a purge
-
-
-def joined(parts: Sequence[Points]) -> Points:
-    """Make one of the points of several, by step and then time."""
-    if len(parts) == 1:
-        return parts[0]
-    if not parts:
-        empty = np.empty(0, dtype=np.int64)
-        return Points(empty, empty, np.empty(0))
-    return by_step(*(np.concatenate([getattr(part, column) for part in parts]) for column in ("step", "t", "value")))
-
-
-def by_step(step: NDArray[np.int64], t: NDArray[np.int64], value: NDArray[Any]) -> Points:
-    """Put points in order; those that come so cost one look."""
-    if np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))):
-        order = np.lexsort((t, step))
-        step, t, value = step[order], t[order], value[order]
-    return Points(step, t, value)
-
-
-class Taken(Struct):
-    """What was new in another store, as far as it has been taken in."""
-
-    spans: int = 0
-    events: int = 0
-    points: int = 0
-    touched: set[str] = set()  # the spans that something has come of; whoever shows it empties it
-
-
-class Compare(Struct, frozen=True, tag=True):
-    """One condition on a span: a field, an operator (= != < <= > >= ~ in), a value."""
-
-    field: str
-    op: str
-    value: Any
-
-
-class Both(Struct, frozen=True, tag=True):
-    """All of these hold."""
-
-    parts: tuple["Where", ...]
-
-
-class Either(Struct, frozen=True, tag=True):
-    """One of these holds."""
-
-    parts: tuple["Where", ...]
-
-
-class Not(Struct, frozen=True, tag=True):
-    """Its part does not hold."""
-
-    part: "Where"
-
-
-Where = Compare | Both | Either | Not
-
-
-class SpanQuery(Struct, frozen=True):
-    """Which spans: all conditions that are given must hold. Newest first."""
-
-    kind: str = ""
-    parent: str = ""
-    parents: tuple[str, ...] = ()  # one of these
-    ids: tuple[str, ...] | None = None  # one of these
-    prefix: str = ""  # of the id
-    name: str = ""
-    where: Where | None = None
-    limit: int | None = None
-    only: tuple[str, ...] | None = None  # of the attributes, these alone: a narrow read of many rows
-    order: tuple[str, ...] = ()  # by these fields instead, as `Compare` knows them; -field: falling. None comes last
-
-
-class EventQuery(Struct, frozen=True):
-    """Which events: those of a span and of what hangs below it, or of all; oldest first."""
-
-    span: str = ""
-    after: int = 0  # the id of the last event already seen
-    kinds: tuple[str, ...] = ()
-    level: int = 0
-    search: str = ""  # words, as full-text search has them
-    last: int | None = None  # only this many, the newest
-    before: int | None = None  # the id of the first event already seen
-    first: int | None = None  # only this many, the oldest
-    from_t: int | None = None
-    to_t: int | None = None
-    contains: str = ""  # text, in whatever case
-    process: str = ""  # said by this one alone
+from typing import Protocol
+
+from vedette.model import Origin
+from vedette.store.points import Batch, Block, Columns, Part, Points, by_step, joined
+from vedette.store.queries import Both, Compare, Either, EventQuery, Not, SpanQuery, Where
+from vedette.store.rows import AHEAD, BlobRow, ChunkRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow, Taken
+
+__all__ = [
+    "AHEAD",
+    "Batch",
+    "BlobRow",
+    "Block",
+    "Both",
+    "ChunkRow",
+    "Columns",
+    "Compare",
+    "Either",
+    "EventQuery",
+    "EventRow",
+    "Mark",
+    "Not",
+    "OriginRow",
+    "Part",
+    "Points",
+    "Reader",
+    "SeriesRow",
+    "SpanQuery",
+    "SpanRow",
+    "Store",
+    "Taken",
+    "Where",
+    "by_step",
+    "joined",
+]
 
 
 class Reader(Protocol):

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from vedette.blobs import Blobs
 from vedette.errors import BlobError, FormatError, OldStoreError, StoreError, VersionError
-from vedette.store.sqlite import STEPS, add_schema, quoted
+from vedette.store.sqlite_file import STEPS, add_schema, quoted
 from vedette.store.sqlite_read import SqliteReader
 
 MAGIC = b"vedette archive\n"

@@ -7,69 +7,24 @@ import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from importlib import resources
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vedette import wire
-from vedette.errors import FormatError, NotFoundError, StoreError, VersionError
+from vedette.errors import StoreError
 from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
 from vedette.model import PURGED, Blob, Event, Fact, Origin, Span
-from vedette.store import Batch, Block, Columns, Reader, Taken, sqlite_merge
-from vedette.store.sqlite_held import AHEAD, not_held
+from vedette.store import AHEAD, Batch, Block, Columns, Reader, Taken
+from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
-from vedette.store.sqlite_points import PointWriter
 from vedette.store.sqlite_purge import Reclaimer, is_gone, note
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
-VERSION = len(STEPS)
-_APPLICATION = 0x76656474  # "vedt"
+if TYPE_CHECKING:
+    from vedette.store.sqlite_points import PointWriter
+
 _WAL_BYTES = 16 << 20  # what the write-ahead log is cut back to when it has grown longer
-
-
-def open_reader(path: str, patience_s: float = 10.0) -> SqliteReader:
-    """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
-    if not os.path.exists(path):
-        raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
-    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=patience_s)
-    ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
-    try:
-        try:
-            version = connection.execute(ask_version).fetchone()[0]
-        except sqlite3.OperationalError as error:  # a read-only directory without the -shm file of a living hub
-            connection.close()
-            if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # somebody writes: what is read past him is anything
-                raise
-            connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
-            version = connection.execute(ask_version).fetchone()[0]
-    except sqlite3.Error as error:
-        raise FormatError(f"{path} cannot be read as a store: {error}") from None
-    _check_version(path, version)
-    return SqliteReader(connection)
-
-
-def quoted(path: str) -> str:
-    """Return a path as it stands in a URI."""
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
-def _check_version(path: str, version: int, known: int = VERSION) -> None:
-    if version > known:
-        raise VersionError(
-            f"{path} is a store of version {version}, and this vedette reads up to {known}: upgrade vedette"
-        )
-
-
-def add_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
-    """Bring the schema forward, one version at a time; each step is one transaction."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    for number, step in enumerate(steps[version:], version + 1):
-        script = resources.files("vedette.store").joinpath(step).read_text()
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
-            f" PRAGMA user_version = {number}; COMMIT;"
-        )
 
 
 class SqliteStore(SqliteReader):
@@ -93,11 +48,18 @@ class SqliteStore(SqliteReader):
         os.chmod(path, 0o600)
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
-        self.writer = PointWriter(connection, self._transaction, most_series)
+        self._most_series = most_series
         self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
+    @functools.cached_property
+    def writer(self) -> "PointWriter":
+        """What writes points; numpy comes with the first of them."""
+        from vedette.store.sqlite_points import PointWriter
+
+        return PointWriter(self.connection, self._transaction, self._most_series)
+
     def _migrate(self, path: str, steps: Sequence[str]) -> None:
-        _check_version(path, self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
+        check_version(path, self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
         add_schema(self.connection, steps)
 
     @contextlib.contextmanager
@@ -108,7 +70,8 @@ class SqliteStore(SqliteReader):
             self.connection.execute("COMMIT")
         except BaseException as error:
             self._origins.clear()
-            self.writer.forget()
+            if "writer" in vars(self):
+                self.writer.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
@@ -198,11 +161,15 @@ class SqliteStore(SqliteReader):
         mark = marks.get(batch.lane, 0)
         found = [part for columns in batch.columns if len((part := columns.after(mark)).n)]
         if marks.get(AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
+            from vedette.store.sqlite_held import not_held
+
             return not_held(self.connection, origin, [part.block() for part in found])
         return found
 
     def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
         """Take in all that another store has, in steps of one transaction each."""
+        from vedette.store import sqlite_merge
+
         assert isinstance(source, SqliteReader)
         return sqlite_merge.absorb(self, source, live_here, trusted=trusted)
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from vedette.store import Block, Columns, chunks
 
-AHEAD = "+"  # a mark of this name: up to here there may be samples that lie ahead of the mark of their lane
-
 
 class Held:
     """Which samples of an origin are in a store, as it was when this was asked."""

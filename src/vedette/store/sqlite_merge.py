@@ -21,8 +21,8 @@ from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, Progress, Write, flatten
 from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
-from vedette.store import Taken, chunks
-from vedette.store.sqlite_held import AHEAD, Held
+from vedette.store import AHEAD, Taken, chunks
+from vedette.store.sqlite_held import Held
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_read import SqliteReader
 

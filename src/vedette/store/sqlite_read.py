@@ -1,42 +1,22 @@
-"""How a SQLite store answers."""
+"""How a SQLite store answers: spans, events, and what is known of origins, files and series."""
 
 import json
 import math
-import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from vedette.model import Origin
-from vedette.store import (
-    BlobRow,
-    ChunkRow,
-    EventQuery,
-    EventRow,
-    Mark,
-    OriginRow,
-    Part,
-    Points,
-    SeriesRow,
-    SpanQuery,
-    SpanRow,
-    Where,
-    by_step,
-    chunks,
-    joined,
-)
+from vedette.store.queries import EventQuery, SpanQuery, Where
+from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow
+from vedette.store.sqlite_read_points import PointReader
 from vedette.store.sqlite_where import to_order, to_sql
 
 _STEPS = 10_000  # of SQLite's machine between two looks whether to go on: about a millisecond
 
 
-class SqliteReader:
+class SqliteReader(PointReader):
     """The reading half of a SQLite store."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
 
     def heed(self, enough: Callable[[], bool]) -> None:
         """Break off what is being read, by sqlite3.OperationalError, as soon as this is true; it is asked often."""
@@ -210,68 +190,6 @@ class SqliteReader:
             values[span][name] = math.nan if last == "nan" else last
         return dict(values)
 
-    def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
-        """Return all points of these series, or those from one time to another, by step and then time."""
-        found = {
-            number: joined([part.points for part in parts]) for number, parts in self._parts(series, within).items()
-        }
-        if within is None:
-            return found
-        return {number: _cut(points, *within) for number, points in found.items()}
-
-    def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
-        """Return the same points, by the process that logged them."""
-        return self._parts(series)
-
-    def _parts(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, list[Part]]:
-        values: list[Any] = [json.dumps(list(series))]
-        reaching = ""
-        if within is not None:  # a clock may have been set back while a chunk was logged
-            reaching = " AND max(first_t, last_t) >= ? AND min(first_t, last_t) <= ?"
-            values += [-(-within[0] // 1000), within[1] // 1000]  # as points are kept: in microseconds
-        rows = self.connection.execute(
-            "SELECT series, process, axis, value, t, step FROM chunks JOIN axes ON axes.id = chunks.axis"
-            " JOIN origins ON origins.id = axes.origin"
-            f" WHERE series IN (SELECT value FROM json_each(?)){reaching} ORDER BY series, origin, first_n",
-            values,
-        )
-        found: dict[int, dict[str, list[tuple[Any, Any, Any]]]] = {number: {} for number in series}
-        axes: dict[int, tuple[Any, Any]] = {}
-        for number, process, axis, value, t, step in rows:
-            if axis not in axes:
-                axes[axis] = chunks.unpack(step), chunks.unpack(t) * 1000
-            found[number].setdefault(process, []).append((*axes[axis], chunks.unpack(value)))
-        return {
-            number: [Part(process, _points(columns)) for process, columns in processes.items()]
-            for number, processes in found.items()
-        }
-
-    def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
-        """Return the newest points of these series, about so many of each; little else is read."""
-        found: dict[int, Points] = {}
-        for number in series:
-            chosen: list[int] = []
-            left = count
-            for chunk, points in self.connection.execute(
-                "SELECT chunks.id, axes.count FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ?"
-                " ORDER BY axes.last_t DESC LIMIT ?",
-                (number, _MOST_RECENT_CHUNKS),
-            ):
-                if left > 0:
-                    chosen.append(chunk)
-                    left -= points
-            rows = self.connection.execute(
-                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis"
-                " WHERE chunks.id IN (SELECT value FROM json_each(?)) ORDER BY origin, first_n",
-                (json.dumps(chosen),),
-            ).fetchall()
-            parts = [
-                Points(chunks.unpack(step), chunks.unpack(t) * 1000, chunks.unpack(value)) for step, t, value in rows
-            ]
-            points = joined(parts)
-            found[number] = Points(points.step[-count:], points.t[-count:], points.value[-count:])
-        return found
-
     def written(self, spans: Sequence[str]) -> dict[str, int]:
         """Return when attributes of these spans were last written."""
         return dict(
@@ -306,29 +224,6 @@ class SqliteReader:
                 total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
         return total
 
-    def outline(self, series: int) -> list[ChunkRow]:
-        """Return the chunks of a series, without their points, in the order in which each process logged them."""
-        rows = self.connection.execute(
-            "SELECT chunks.id, process, count, first_t, last_t, min, max FROM chunks JOIN axes ON axes.id = chunks.axis"
-            " JOIN origins ON origins.id = axes.origin WHERE series = ? ORDER BY origin, first_n",
-            (series,),
-        )
-        return [
-            ChunkRow(id_, process, count, a * 1000, b * 1000, low, high, series)
-            for id_, process, count, a, b, low, high in rows
-        ]
-
-    def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
-        """Yield these chunks with their points, as they were logged."""
-        for chunk in rows:
-            row = self.connection.execute(
-                "SELECT step, t, value FROM chunks JOIN axes ON axes.id = chunks.axis"
-                " WHERE chunks.id = ? AND series = ? AND count = ?",
-                (chunk.id, chunk.series, chunk.count),
-            ).fetchone()
-            if row is not None:  # else it was merged into another just now, or removed
-                yield chunk, Points(chunks.unpack(row[0]), chunks.unpack(row[1]) * 1000, chunks.unpack(row[2]))
-
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
         """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
         sql, bound = to_sql(where)
@@ -357,32 +252,6 @@ class SqliteReader:
         of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
         return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
 
-    def stretches(self, series: int) -> Iterator[Points]:
-        """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
-        if not self._lies_in_order(series):
-            yield self.points([series])[series]
-            return
-        rows = self.connection.execute(f"SELECT t, step, value {_CHUNKS_IN_ORDER}", (series,))
-        for t, step, value in rows:
-            yield Points(chunks.unpack(step), chunks.unpack(t) * 1000, chunks.unpack(value))
-
-    def _lies_in_order(self, series: int) -> bool:
-        last = (-(1 << 63), -(1 << 63))
-        for packed in self.connection.execute(f"SELECT t, step {_CHUNKS_IN_ORDER}", (series,)):
-            t, step = (chunks.unpack(column) for column in packed)
-            if (step[0], t[0]) < last or _disordered(t, step):
-                return False
-            last = step[-1], t[-1]
-        return True
-
-
-_MOST_RECENT_CHUNKS = 32
-_CHUNKS_IN_ORDER = "FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ? ORDER BY origin, first_n"
-
-
-def _disordered(t: Any, step: Any) -> bool:
-    return bool(np.any((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))))
-
 
 _ROW_BYTES = 40  # what a row takes beside its words: its head, its numbers, its place in indexes
 _CHUNKS = "FROM series CROSS JOIN chunks ON chunks.series = series.id WHERE {0}"
@@ -392,16 +261,6 @@ _WEIGHTS = (
     f"SELECT coalesce(sum(2 * length(text) + length(attrs) + {_ROW_BYTES}), 0) FROM events WHERE {{0}}",
     f"SELECT coalesce(sum(length(attrs) + {_ROW_BYTES}), 0) FROM writes WHERE {{0}}",
 )
-
-
-def _points(parts: list[tuple[Any, Any, Any]]) -> Points:
-    step, t, value = (column[0] if len(column) == 1 else np.concatenate(column) for column in zip(*parts, strict=True))
-    return by_step(step, t, value)
-
-
-def _cut(points: Points, from_t: int, to_t: int) -> Points:
-    inside = (points.t >= from_t) & (points.t <= to_t)
-    return points if inside.all() else Points(points.step[inside], points.t[inside], points.value[inside])
 
 
 def _object(text: str) -> dict[str, Any]:

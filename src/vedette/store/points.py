@@ -1,0 +1,139 @@
+"""Points on their way into a store and out of it: as lists while they come in, as arrays of numpy from then on.
+
+numpy is imported by what computes with arrays, not by this module: lists of runs, and a hub to which nobody has sent
+a point yet, do without it.
+"""
+
+import bisect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from vedette.model import Fact, Origin
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Columns(Struct):
+    """Samples of one origin that have span, tags and names in common, in the order they were logged."""
+
+    span: str
+    tags: dict[str, str]
+    names: tuple[str, ...]
+    n: list[int] = []
+    t: list[int] = []
+    step: list[int] = []
+    rows: list[tuple[float | int | bool, ...]] = []
+
+    def block(self) -> "Block":
+        """Return the same as arrays."""
+        import numpy as np
+
+        from vedette.store.chunks import to_array
+
+        values = tuple(to_array(column) for column in zip(*self.rows, strict=True))
+        n, t, step = (np.array(column, dtype=np.int64) for column in (self.n, self.t, self.step))
+        return Block(self.span, self.tags, self.names, n, t, step, values)
+
+    def after(self, place: int) -> "Columns":
+        """Return the samples behind a place."""
+        return self._part(slice(bisect.bisect_right(self.n, place), None))
+
+    def until(self, place: int) -> "Columns":
+        """Return the samples up to a place."""
+        return self._part(slice(bisect.bisect_right(self.n, place)))
+
+    def _part(self, part: slice) -> "Columns":
+        if part.start == 0 and part.stop is None:
+            return self
+        return Columns(self.span, self.tags, self.names, self.n[part], self.t[part], self.step[part], self.rows[part])
+
+
+class Block(Struct, eq=False):
+    """The same as Columns, but as arrays, one per name: what compresses, travels and is kept."""
+
+    span: str
+    tags: dict[str, str]
+    names: tuple[str, ...]
+    n: "NDArray[np.int64]"
+    t: "NDArray[np.int64]"  # nanoseconds
+    step: "NDArray[np.int64]"
+    values: "tuple[NDArray[Any], ...]"
+
+    def block(self) -> "Block":
+        """Return itself."""
+        return self
+
+    def after(self, place: int) -> "Block":
+        """Return the samples behind a place."""
+        return self._part(slice(int(self.n.searchsorted(place, "right")), None))
+
+    def until(self, place: int) -> "Block":
+        """Return the samples up to a place."""
+        return self._part(slice(int(self.n.searchsorted(place, "right"))))
+
+    def _part(self, part: slice) -> "Block":
+        n, t, step, *values = (column[part] for column in (self.n, self.t, self.step, *self.values))
+        return Block(self.span, self.tags, self.names, n, t, step, tuple(values))
+
+
+class Batch(Struct):
+    """What one lane of one origin has brought, and how far it has got with that."""
+
+    origin: Origin
+    lane: str
+    place: int
+    damaged: int = 0
+    refused: int = 0
+    facts: list[tuple[int, Fact]] = []
+    columns: list[Columns | Block] = []
+    start: int = 0  # all that there is from here to `place` is in it
+    refusals: dict[str, int] = {}  # points that were left out of it, by the limit that they were over
+
+
+class Points(Struct, frozen=True, eq=False):
+    """The points of a series, by step and then time; t is in nanoseconds."""
+
+    step: "NDArray[np.int64]"
+    t: "NDArray[np.int64]"
+    value: "NDArray[Any]"
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+class Part(Struct, frozen=True, eq=False):
+    """The points of a series that one process logged; `process` is the span of that process."""
+
+    process: str
+    points: Points
+
+
+def joined(parts: Sequence[Points]) -> Points:
+    """Make one of the points of several, by step and then time."""
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np
+
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return Points(empty, empty, np.empty(0))
+    return by_step(*(np.concatenate([getattr(part, column) for part in parts]) for column in ("step", "t", "value")))
+
+
+def by_step(step: "NDArray[np.int64]", t: "NDArray[np.int64]", value: "NDArray[Any]") -> Points:
+    """Put points in order; those that come so cost one look."""
+    if disordered(step, t):
+        import numpy as np
+
+        order = np.lexsort((t, step))
+        step, t, value = step[order], t[order], value[order]
+    return Points(step, t, value)
+
+
+def disordered(step: "NDArray[np.int64]", t: "NDArray[np.int64]") -> bool:
+    """Tell whether points do not lie by step and then time."""
+    return bool(((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))).any())

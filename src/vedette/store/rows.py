@@ -1,0 +1,109 @@
+"""The rows that a store hands back, one struct for each kind."""
+
+from msgspec import Struct
+
+from vedette.model import Origin, Value
+
+AHEAD = "+"  # the lane of a mark up to which there may be samples that lie ahead of the mark of their own lane
+
+
+class Mark(Struct, frozen=True):
+    """How far a lane is in the store, and what could not be read before that."""
+
+    place: int = 0
+    damaged: int = 0
+    refused: int = 0
+
+
+class SpanRow(Struct, frozen=True, gc=False):
+    """A span as all that was heard of it adds up."""
+
+    id: str
+    kind: str
+    name: str
+    parent: str
+    state: str
+    cause: str
+    start_t: int | None
+    end_t: int | None
+    done: float | None
+    attrs: dict[str, Value]
+
+
+class EventRow(Struct, frozen=True, gc=False):
+    """An event, with the process that it came from."""
+
+    id: int
+    span: str
+    t: int
+    kind: str
+    level: int
+    text: str
+    attrs: dict[str, Value]
+    host: str
+    pid: int
+
+
+class SeriesRow(Struct, frozen=True, gc=False):
+    """A series, and its newest sealed point."""
+
+    id: int
+    span: str
+    name: str
+    tags: dict[str, str]
+    count: int
+    min: float | None
+    max: float | None
+    last: float | int | None
+    last_step: int | None
+    last_t: int | None
+
+
+class OriginRow(Struct, frozen=True):
+    """An origin, when it was last known alive, and what it lost."""
+
+    origin: Origin
+    heard_t: int
+    damaged: int
+    refused: int
+    skew_s: float | None = None  # how far its clock is ahead of the one here, where that was measured
+
+
+class BlobRow(Struct, frozen=True, gc=False):
+    """A file that somebody said a span has; its bytes lie beside the store, by their digest."""
+
+    span: str
+    name: str
+    digest: str
+    size: int
+    media: str
+    t: int
+    origin: str
+    n: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What names it for ever, and puts it in order."""
+        return self.span, self.name, self.origin, self.n
+
+
+class ChunkRow(Struct, frozen=True, gc=False):
+    """A chunk of a series, without its points; times in nanoseconds, min and max of the numbers that are numbers."""
+
+    id: int
+    process: str
+    count: int
+    first_t: int
+    last_t: int
+    min: float | None
+    max: float | None
+    series: int = 0  # with it, a piece is never taken for another: ids alone come again after a purge
+
+
+class Taken(Struct):
+    """What was new in another store, as far as it has been taken in."""
+
+    spans: int = 0
+    events: int = 0
+    points: int = 0
+    touched: set[str] = set()  # the spans that something has come of; whoever shows it empties it

@@ -1,0 +1,58 @@
+"""The file of a SQLite store: its version and its schema, and how it is opened to read."""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+
+from vedette.errors import FormatError, NotFoundError, VersionError
+from vedette.store.sqlite_read import SqliteReader
+
+STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
+VERSION = len(STEPS)
+_APPLICATION = 0x76656474  # "vedt"
+
+
+def open_reader(path: str, patience_s: float = 10.0) -> SqliteReader:
+    """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
+    if not os.path.exists(path):
+        raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
+    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=patience_s)
+    ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
+    try:
+        try:
+            version = connection.execute(ask_version).fetchone()[0]
+        except sqlite3.OperationalError as error:  # a read-only directory without the -shm file of a living hub
+            connection.close()
+            if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # somebody writes: what is read past him is anything
+                raise
+            connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
+            version = connection.execute(ask_version).fetchone()[0]
+    except sqlite3.Error as error:
+        raise FormatError(f"{path} cannot be read as a store: {error}") from None
+    check_version(path, version)
+    return SqliteReader(connection)
+
+
+def quoted(path: str) -> str:
+    """Return a path as it stands in a URI."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def check_version(path: str, version: int, known: int = VERSION) -> None:
+    """Raise VersionError when a store is newer than this vedette."""
+    if version > known:
+        raise VersionError(
+            f"{path} is a store of version {version}, and this vedette reads up to {known}: upgrade vedette"
+        )
+
+
+def add_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:
+    """Bring the schema forward, one version at a time; each step is one transaction."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    for number, step in enumerate(steps[version:], version + 1):
+        with open(os.path.join(os.path.dirname(__file__), step), encoding="utf-8") as file:
+            script = file.read()
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {script}\n; PRAGMA application_id = {_APPLICATION};"
+            f" PRAGMA user_version = {number}; COMMIT;"
+        )
