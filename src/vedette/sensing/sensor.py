@@ -3,7 +3,7 @@
 Such a module has a function `sensor(target) -> Sensor | Absent`, and is listed in `sources.SENSORS`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
@@ -64,6 +64,15 @@ class Sensor(Protocol):
     def close(self) -> None:
         """Let go of what is open."""
         ...
+
+
+def tried(make: Callable[[], Sensor], why_not: str) -> Sensor | Absent:
+    """Return a fresh sensor if a trial look by another one sees anything; Absent for this reason if not."""
+    trial = make()
+    try:
+        return make() if trial.look() else Absent(why_not)
+    finally:
+        trial.close()
 
 
 def flat_name(name: str, span: str, tags: Mapping[str, str]) -> str:

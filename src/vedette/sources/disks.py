@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from vedette.sensing.probe import Counter, OpenFile, number, sound
-from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target, tried
 
 _SECTOR_BYTES = 512  # in these files, whatever the disk's own are
 _NO_DISK = re.compile(r"(loop|ram|zram|fd|sr)\d")
@@ -26,11 +26,7 @@ def sensor(target: Target) -> Sensor | Absent:
     """Return what watches the disks."""
     if not os.path.isfile(f"{target.proc}/diskstats"):
         return Absent(f"there is no {target.proc}/diskstats")
-    found = _Disks(target)
-    if not found.look():
-        found.close()
-        return Absent(f"{target.proc}/diskstats tells of no disk")
-    return _Disks(target)
+    return tried(lambda: _Disks(target), f"{target.proc}/diskstats tells of no disk")
 
 
 class _Disks:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from vedette.sensing.probe import Counter, OpenFile, number, sound
-from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
+from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target, tried
 
 _RESOURCES = ("cpu", "memory", "io")
 _KINDS = (b"some", b"full")
@@ -20,11 +20,7 @@ def sensor(target: Target) -> Sensor | Absent:
     folder = f"{target.proc}/pressure"
     if not os.path.isdir(folder):
         return Absent(f"there is no {folder}: the kernel is older than 4.20, or was built without it")
-    found = _Pressure(folder)
-    if not found.look():
-        found.close()
-        return Absent(f"{folder} cannot be read: the kernel was started without psi=1")
-    return _Pressure(folder)
+    return tried(lambda: _Pressure(folder), f"{folder} cannot be read: the kernel was started without psi=1")
 
 
 class _Pressure:
