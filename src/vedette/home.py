@@ -6,19 +6,16 @@ is no hub. Starting one is never waited for.
 
 import fcntl
 import os
-import signal
 import stat
-import sys
 import time
 
-from vedette import kernel
+from vedette import detached, kernel
 from vedette.errors import HubError, StrangerError
 from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
 _SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
 _WITH_TOKENS = ("onward", "reroute")  # settings that may hold one
-HANDED_FD = 3  # where a hub finds the pidfd of the process that started it
 _WAKE_PAUSE_S = 3.0  # a hub that was started just now may still be on its way to the lock
 
 
@@ -129,47 +126,21 @@ class Home:
         self._spawn()
 
     def _spawn(self) -> None:
-        """Start `python -m vedette hub` as nobody's child: a small shell starts it and is gone at once.
+        """Start `python -m vedette hub` as nobody's child.
 
-        As a child of ours it would show up in the user's own os.wait(). It is handed a pidfd of this process, so
-        that it can tell how even a process ended that was gone before the hub was up.
+        It is handed a pidfd of this process, so that it can tell how even a process ended that was gone before the
+        hub was up.
         """
-        if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
+        if not detached.is_possible():
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
-        own = (
-            "VEDETTE_RUN",
-            "VEDETTE_TRY",
-            "VEDETTE_RESUME",
-            "VEDETTE_CAPTURED",
-            "VEDETTE_MODE",
-            "VEDETTE_HUB",
-            "VEDETTE_TOKEN",
-        )
-        unwanted = (*own, "PYTHONINSPECT", "PYTHONSTARTUP")
-        environ = {key: value for key, value in os.environ.items() if key not in unwanted}
-        package_root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, (package_root, environ.get("PYTHONPATH"))))
-        environ |= self.hub_environ
+        environ = detached.environment() | self.hub_environ
         environ["OPENBLAS_NUM_THREADS"] = "1"
-        environ["VEDETTE_MODE"] = "off"  # whatever the hub's Python runs at its start begins no run
-        script = 'cd /; "$@" </dev/null >>"$0" 2>&1 &'
-        hub = (sys.executable, "-P", "-m", "vedette", "hub", "--quiet", "--home", self.asked, *self.hub_settings)
+        arguments = ["hub", "--quiet", "--home", self.asked, *self.hub_settings]
         me = kernel.open_self()
-        handed = () if me is None else ("--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid()) or 0}")
-        actions = [] if me is None else [(os.POSIX_SPAWN_DUP2, me, HANDED_FD)]
+        if me is not None:
+            arguments += ["--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid()) or 0}"]
         try:
-            pid = os.posix_spawn(
-                "/bin/sh",
-                ["sh", "-c", script, self.log, *hub, *handed],
-                environ,
-                file_actions=actions,
-                setsid=True,
-                setsigmask=[],
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            pass  # the user's process ignores SIGCHLD
+            detached.start("vedette", arguments, environ, handed=() if me is None else (me,), log=self.log)
         finally:
             if me is not None:
                 os.close(me)

@@ -1,4 +1,4 @@
-"""The program that takes down what a run is made of: `python -P -m vedette.capture FD`, begun by `client/capturing.py`.
+"""The program that takes down what a run is made of: `python -P -m vedette.capture`, begun by `client/capturing.py`.
 
 It is nobody's child, lowers its own priority, and says each part as soon as it is known, the code first: files change.
 A part that fails is named in the run's attribute `capture`; the others are not touched by it.
@@ -6,13 +6,12 @@ A part that fails is named in the run's attribute `capture`; the others are not 
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from vedette import manifest, masks
+from vedette import detached, manifest, masks
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.cleaning import clean_diff
 from vedette.capture.package import pack
@@ -140,11 +139,11 @@ def _sound(text: str) -> str:
     return masks.text(text.encode(errors="replace").decode())
 
 
-def main(fd: int) -> None:
+def main() -> None:
     """Read what is to be done, and do it."""
+    [fd] = detached.take_handed(1)
     with open(fd, "rb") as file:
         brief: Any = msgspec.msgpack.decode(file.read(), type=Brief)
-    os.chdir("/")
     os.nice(10)
     signal.alarm(_MOST_S)
     Program(brief).run()
@@ -152,6 +151,6 @@ def main(fd: int) -> None:
 
 if __name__ == "__main__":
     try:
-        main(int(sys.argv[1]))
+        main()
     finally:
         os._exit(0)  # a driver that hangs in its thread keeps nobody

@@ -14,8 +14,9 @@ import time
 
 import msgspec
 
+from vedette import detached
 from vedette.errors import HubError
-from vedette.home import HANDED_FD, Home
+from vedette.home import Home
 from vedette.settings import Settings
 
 
@@ -41,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.of(args.settings)
     if args.stop:
         return _stop(home, quiet=args.quiet)
-    if args.quiet:
-        _let_go(args.born_of)
+    handed = _handed(args.born_of) if args.quiet else {}
     from vedette.hub.forms import bind_address
     from vedette.hub.program import run as serve
     from vedette.hub.sockets.port import listening
@@ -55,9 +55,7 @@ def run(args: argparse.Namespace) -> int:
                 bind_address(settings.hub.heflwr)
             listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
             _stop(home, quiet=False)
-        return serve(
-            home, settings, quiet=args.quiet, tls=not args.no_tls, handed=_handed(args.born_of), reload=args.reload
-        )
+        return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=handed, reload=args.reload)
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 
@@ -67,21 +65,15 @@ def _with(settings: Settings, **said: str | None) -> Settings:
     return msgspec.structs.replace(settings, hub=msgspec.structs.replace(settings.hub, **given))
 
 
-def _let_go(born_of: str) -> None:
-    """Close what was inherited from the process that started us: its pipes and locks are not ours to hold."""
-    last = max((int(name) for name in os.listdir("/proc/self/fd")), default=3)
-    os.closerange(HANDED_FD + 1 if born_of else HANDED_FD, last + 1)
-
-
 def _handed(born_of: str) -> dict[tuple[int, int], int]:
+    """Return the pidfd of the process that has started this hub, if it was handed over."""
     pid, colon, ticks = born_of.partition(":")
-    if not colon or not (pid + ticks).isdigit():
-        return {}
+    is_known = bool(colon) and (pid + ticks).isdigit()
     try:
-        os.set_inheritable(HANDED_FD, False)
+        fds = detached.take_handed(1 if is_known else 0)
     except OSError:
         return {}
-    return {(int(pid), int(ticks)): HANDED_FD}
+    return {(int(pid), int(ticks)): fd for fd in fds}
 
 
 def _stop(home: Home, *, quiet: bool) -> int:

@@ -5,30 +5,21 @@ All that happens here is one record, a file in memory, and a small shell that is
 
 import os
 import platform
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from vedette import kernel, masks
+from vedette import detached, kernel, masks
 from vedette.client import guard
 from vedette.client.journal import Journal
 from vedette.client.values import text_of
 from vedette.model import Value
 from vedette.settings import Settings
 
-HANDED_FD = 3  # where the program finds its brief
 _MOST_WORDS = 1000
 _MOST_CHARS = 100_000  # of all words of a command
-_UNWANTED = (
-    "VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "VEDETTE_NEW", "VEDETTE_HUB", "VEDETTE_TOKEN",
-    "PYTHONINSPECT", "PYTHONSTARTUP",
-)  # fmt: skip
 
 
 class Brief(Struct, frozen=True):
@@ -72,7 +63,7 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
         attrs["python"] = platform.python_version()
     if cut:
         attrs["argv_cut"] = True
-    can = bool(sys.executable) and not getattr(sys, "frozen", False) and hasattr(os, "posix_spawn") and bool(cwd)
+    can = detached.is_possible() and bool(cwd)
     why_not = "no program can be started from here" if cwd else "the working directory is gone"
     attrs["capture"] = "begun" if can else f"not begun: {why_not}"
     journal.set(journal.run, attrs)
@@ -111,53 +102,12 @@ def _script() -> str:
 
 
 def _spawn(brief: bytes) -> None:
-    """Start the program as nobody's child, in a session of its own: see `Home.wake_hub`."""
-    environ = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
-    environ["VEDETTE_MODE"] = "off"  # whatever a Python runs at its start begins no run
+    """Start the program as nobody's child. Its brief is a file in memory: an argument could be seen by everybody."""
     handed = os.memfd_create("vedette-brief", os.MFD_CLOEXEC)
     try:
         with open(handed, "wb", closefd=False) as file:
             file.write(brief)
         os.lseek(handed, 0, os.SEEK_SET)
-        with _unheard():
-            _start(handed, environ)
+        detached.start("vedette.capture", (), detached.environment(), handed=(handed,))
     finally:
         os.close(handed)
-
-
-def _start(handed: int, environ: dict[str, str]) -> None:
-    try:
-        pid = os.posix_spawn(
-            "/bin/sh",
-            ["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", sys.executable, "-P", "-m", "vedette.capture",
-             str(HANDED_FD)],
-            environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, handed, HANDED_FD)],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-        )  # fmt: skip
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # the user's process ignores SIGCHLD
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Keep the end of the small shell from a SIGCHLD handler of the user's; that of another child is told it again."""
-    handler = signal.getsignal(signal.SIGCHLD)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # which passes it over
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGCHLD, handler)
-        try:
-            if os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                os.kill(os.getpid(), signal.SIGCHLD)
-        except ChildProcessError:
-            pass

@@ -1,5 +1,6 @@
-"""The process form, as a program: `python -P -m vedette.monitor PARENT SOCKET [PIDFD]`, started by `beside.py`.
+"""The process form, as a program: `python -P -m vedette.monitor PARENT COUNT`, started by `beside.py`.
 
+It is handed COUNT descriptors: a socket to its parent and, where there is such a thing, a pidfd of it.
 It ends when it is told to, when its parent is gone, however suddenly, or by SIGTERM; each time with a last look, and
 its sinks closed. When the watched process has ended it looks no more, and waits to be asked.
 """
@@ -12,6 +13,7 @@ import socket
 import sys
 from typing import NoReturn
 
+from vedette import detached
 from vedette.errors import VedetteError
 from vedette.monitor.life import Life
 from vedette.monitor.plan import Plan
@@ -114,9 +116,8 @@ def _leave() -> NoReturn:
 
 
 if __name__ == "__main__":
-    _parent, _ear, *_pidfd = map(int, sys.argv[1:])
-    for _fd in (_ear, *_pidfd):
-        os.set_inheritable(_fd, False)  # what a sensor starts does not hold them
+    _parent, _count = map(int, sys.argv[1:])
+    _ear, *_pidfd = detached.take_handed(_count)
     try:
         main(Life(_parent, *_pidfd), Talk(socket.socket(fileno=_ear)))
     finally:

@@ -5,11 +5,9 @@ It is nobody's child (decisions/011): as one of ours it would show up in the use
 
 import os
 import socket
-import subprocess
-import sys
 import time
 
-from vedette import kernel
+from vedette import detached, kernel
 from vedette.client.guard import say_once
 from vedette.errors import MonitorError, SettingError
 from vedette.monitor.plan import Plan
@@ -19,7 +17,7 @@ from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
 _READY_S = 10.0  # a GPU driver that is loaded for us takes its time
 _ANSWER_S = 1.0
 _LATE_S = 0.02  # for one that has not answered before: many questions must not add up to minutes
-_UNWANTED = ("VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "PYTHONINSPECT", "PYTHONSTARTUP")
+_OF_ITS_SINKS = ("VEDETTE_HUB", "VEDETTE_TOKEN")  # the sink `hub` reads the settings there
 
 
 class Beside:
@@ -127,29 +125,23 @@ class Beside:
 
 
 def _spawn() -> Talk:
-    """Start `python -m vedette.monitor` as nobody's child, through a small shell that is gone at once.
+    """Start `python -m vedette.monitor` as nobody's child, where this process is: its sinks may have relative paths.
 
     It is handed one end of a pair of sockets, and a pidfd of this process: children by fork inherit our end, so that
     its closing is not all there is to know of our death.
     """
     if os.name != "posix":
         raise SettingError("where='process' is for Linux and its like; where='thread' works here")
-    if not sys.executable or getattr(sys, "frozen", False):  # a frozen program would start itself
+    if not detached.is_possible():
         raise MonitorError("the path of this Python is unknown, so no process can be started")
-    environ = {key: value for key, value in os.environ.items() if key not in _UNWANTED}
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
-    environ["VEDETTE_MODE"] = "off"  # whatever a Python runs at its start begins no run
-    pair = [_above(end.detach()) for end in socket.socketpair()]
-    ours, me = socket.socket(fileno=pair[0]), kernel.open_self()
-    handed = [pair[1], *([] if me is None else [_above(me)])]
-    argv = [sys.executable, "-P", "-m", "vedette.monitor", str(os.getpid()), *map(str, handed)]
+    ours, its = socket.socketpair()
+    ours = socket.socket(fileno=_above(ours.detach()))
+    me = kernel.open_self()
     try:
-        subprocess.Popen(
-            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
-            env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            pass_fds=handed, start_new_session=True,
-        ).wait()  # fmt: skip
+        handed = [its.fileno(), *([] if me is None else [me])]
+        arguments = [str(os.getpid()), str(len(handed))]
+        environ = detached.environment(keep=_OF_ITS_SINKS)
+        detached.start("vedette.monitor", arguments, environ, handed=handed, stay=True)
     except OSError as error:
         ours.close()
         raise MonitorError(f"the monitor's process could not be started: {error.strerror}") from None
@@ -157,13 +149,14 @@ def _spawn() -> Talk:
         ours.close()
         raise
     finally:
-        for fd in handed:
-            os.close(fd)
+        its.close()
+        if me is not None:
+            os.close(me)
     return Talk(ours, _ANSWER_S)
 
 
 def _above(fd: int) -> int:
-    """Have a descriptor above 2: a program may have closed those up to it, and a child gets these anew."""
+    """Have a descriptor above 2: in a program that has closed one up to it, its output would go there."""
     if fd > 2:
         return fd
     import fcntl  # noqa: PLC0415 - not on every system
