@@ -1,8 +1,8 @@
-"""Files by the digest of their bytes, under a home: what is here is whole, and two of the same are one.
+"""The store of blobs: files under a home, named by the sha256 of their bytes, so that equal files are kept once.
 
-`blobs/ab/REST` is the blob whose sha256 begins with ab. One is written beside, in `blobs/new`, and renamed when it is
-whole; whoever dies before that leaves a file there that the hub sweeps away. A blob that is kept once more is
-touched, so that nobody removes what is being saved at this moment: see `remove`.
+`blobs/ab/REST` is the blob whose digest begins with ab. A blob is written to `blobs/new`, and renamed when it is
+complete; a process that dies before that leaves a file there, which the hub removes later. A blob that is saved again
+is touched, so that nobody removes what is being saved at this moment: see `remove`.
 """
 
 import contextlib
@@ -11,36 +11,34 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from vedette import fileio
 from vedette.errors import BlobError, FormatError, NotFoundError, VedetteError
+from vedette.fileio import BLOCK_BYTES, digest_of, open_plain, sha256, unlink, write_all
 from vedette.home import Home
 from vedette.settings import Limits
-
-if TYPE_CHECKING:
-    import hashlib
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 NO_LIMITS = Limits(blob_bytes=0, blobs_bytes=0)
-YOUNG_S = 600.0  # so long after it was last saved nobody removes a blob, though nothing names it yet
-_SMALL = 1 << 20  # is read at once, so that of what is here already nothing is written
-_PIECE = 1 << 20
+YOUNG_S = 600.0  # a blob stays this long after it was last saved, even if no fact names it yet
+_SMALL = 1 << 20  # a file up to this size is read into memory: nothing is written if its blob is here already
 _HEX = frozenset("0123456789abcdef")
 _NEW, _GOING, _PARTS, _TOTAL = "new", "going", "parts", "total"
 
 
 class Found(NamedTuple):
-    """A blob that is here."""
+    """A blob in the store."""
 
     digest: str
     size: int
-    saved: float  # when it was last, in seconds
+    saved: float  # when it was last saved, in seconds
 
 
-MANIFEST = "code.manifest"  # the blob of this name lists others by their digests, which are kept and shipped with it
+MANIFEST = "code.manifest"  # a blob of this name lists the digests of others, which stay and are sent with it
 _MOST_MANIFEST = 64 << 20
 
 
@@ -49,7 +47,7 @@ class _Listed(msgspec.Struct):
 
 
 def is_digest(text: object) -> bool:
-    """Tell whether a text is a digest as we write them: 64 small hexadecimal digits, and nothing else."""
+    """Tell whether a text is a digest: 64 lowercase hexadecimal digits, and nothing else."""
     return isinstance(text, str) and len(text) == 64 and _HEX.issuperset(text)
 
 
@@ -57,38 +55,41 @@ class Blobs:
     """The blobs of one home."""
 
     def __init__(self, home: Home | str, limits: Limits | None = None) -> None:
-        """Work out where they lie; touch nothing. `home` may be the root of one."""
+        """Touch no file yet. `home` may also be the root directory of one."""
         self.root = os.path.join(home if isinstance(home, str) else home.root, "blobs")
         self.limits = Limits() if limits is None else limits
-        self._added = 0  # bytes that this one has kept since the hub has last counted
-        self._counted = (0, 0)  # which file has the hub's count: another one is a newer count
+        self._added = 0  # bytes that this object has added since the hub last counted
+        self._counted = (0, 0)  # identifies the hub's last count: if the file differs, the count is newer
 
     def keep(self, source: Source, *, follow: bool = True) -> tuple[str, int]:
-        """Keep bytes, or the file at a path as it is now; return their digest and size when they are safe from a kill.
+        """Save bytes, or the file at a path as it is now; return digest and size. A kill after that loses nothing.
 
-        `follow`: the path may be a symbolic link. Raise BlobError when it is no file or over a limit, OSError when it
-        cannot be read or written.
+        `follow`: the path may be a symbolic link. Raise BlobError when it is not a regular file or over a limit,
+        OSError when it cannot be read or written.
         """
         if isinstance(source, bytes | bytearray | memoryview):
             return self._keep_bytes(bytes(source))
-        fd = open_file(source, follow=follow)
+        fd = open_plain(source, follow=follow)
         try:
             if os.fstat(fd).st_size > _SMALL:
                 return self._keep_file(fd, os.fstat(fd).st_size)
-            return self._keep_bytes(_read(fd, _SMALL))
+            return self._keep_bytes(fileio.read_all(fd, _SMALL))
         finally:
             os.close(fd)
 
     def path(self, digest: str) -> str:
-        """Return where a blob lies, or would; raise BlobError for what is no digest: no other path is ever made."""
+        """Return the path of a blob, whether it is here or not. Raise BlobError when the digest is malformed.
+
+        Digests come from other hubs, too: nothing but a digest ever becomes a path.
+        """
         if not is_digest(digest):
-            raise BlobError(f"{str(digest)[:80]!r} is no digest: that is 64 hexadecimal digits")
+            raise BlobError(f"{str(digest)[:80]!r} is not a digest: that is 64 hexadecimal digits")
         return os.path.join(self.root, digest[:2], digest[2:])
 
     def open(self, digest: str) -> BinaryIO:
-        """Open a blob to be read; raise NotFoundError when it is not here."""
+        """Open a blob for reading; raise NotFoundError when it is not here."""
         try:
-            fd = open_file(self.path(digest), follow=False)
+            fd = open_plain(self.path(digest), follow=False)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(f"the bytes of {digest[:12]} are not in this home") from None
         return os.fdopen(fd, "rb")
@@ -102,12 +103,12 @@ class Blobs:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def touch(self, digest: str) -> None:
-        """Make a blob young: something is about to name it."""
+        """Mark a blob as just saved: a fact is about to name it."""
         with contextlib.suppress(OSError):
             os.utime(self.path(digest), follow_symlinks=False)
 
     def verify(self, digest: str) -> bool:
-        """Tell whether a blob is here, and its bytes are those that its digest says."""
+        """Tell whether a blob is here, and its bytes match its digest."""
         try:
             with self.open(digest) as file:
                 return digest_of(file.fileno()) == digest
@@ -115,9 +116,9 @@ class Blobs:
             return False
 
     def listed(self, manifest: str, *, surely: bool = False) -> list[str]:
-        """Return the digests that a manifest names; none where it is not here, or is something else.
+        """Return the digests that a manifest lists; none when it is not here, or is not a manifest.
 
-        `surely`: raise OSError when it is here and cannot be read now, for want of descriptors, say.
+        `surely`: raise OSError when it is here but cannot be read now, because too many files are open, for example.
         """
         try:
             with self.open(manifest) as file:
@@ -125,7 +126,7 @@ class Blobs:
         except (VedetteError, msgspec.MsgspecError, ValueError, RecursionError):
             return []
         except OSError as error:
-            if surely and error.errno != errno.ELOOP:  # a link in its place is no blob
+            if surely and error.errno != errno.ELOOP:  # a symbolic link in its place is not a blob
                 raise
             return []
         return [row.digest for row in rows if is_digest(row.digest)]
@@ -136,24 +137,20 @@ class Blobs:
             os.fsync(file.fileno())
 
     def part(self, digest: str, sender: str) -> str:
-        """Return the path of a blob that comes in pieces from one sender; `adopt` makes it a blob."""
+        """Return the path where a blob from one sender is put together; `adopt` makes it a blob."""
         self.path(digest)
         os.makedirs(os.path.join(self.root, _PARTS), mode=0o700, exist_ok=True)
-        name = _sha256(sender.encode("utf-8", "replace")).hexdigest()[:16]
+        name = sha256(sender.encode("utf-8", "replace")).hexdigest()[:16]
         return os.path.join(self.root, _PARTS, f"{digest}.{name}")
 
     def parts_bytes(self) -> int:
-        """Return how many bytes have come of blobs that are not whole yet."""
+        """Return how many bytes of incomplete blobs are here."""
         folder = os.path.join(self.root, _PARTS)
-        total = 0
-        for name in _names(folder):
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-        return total
+        return sum(fileio.file_size(os.path.join(folder, name)) for name in fileio.names(folder))
 
     def adopt(self, path: str, digest: str) -> bool:
-        """Make the file at a path of ours a blob, if its bytes are those of the digest; else remove it."""
-        fd = open_file(path, follow=False)
+        """Turn a file of ours into a blob if its bytes match the digest, otherwise remove it; tell which."""
+        fd = open_plain(path, follow=False)
         try:
             right = digest_of(fd) == digest
             size = os.fstat(fd).st_size
@@ -168,26 +165,29 @@ class Blobs:
         return right
 
     def take(self, source: BinaryIO, size: int, digest: str) -> Iterator[int]:
-        """Copy a blob out of an open file, some of it in a step; raise FormatError when it is not what it should be."""
+        """Copy a blob from an open file, one block in each step; raise FormatError when it does not match."""
         self.path(digest)
         fd, path = self._new()
         try:
-            total, done = _sha256(), 0
+            total, done = sha256(), 0
             with open(fd, "wb", buffering=0) as file:
-                while done < size and (data := source.read(min(_PIECE, size - done))):
+                while done < size and (data := source.read(min(BLOCK_BYTES, size - done))):
                     total.update(data)
-                    _write(file.fileno(), data)
+                    write_all(file.fileno(), data)
                     done += len(data)
                     yield done
             if total.hexdigest() != digest or done != size:
-                raise FormatError(f"the bytes of {digest[:12]} are not what they should be")
+                raise FormatError(f"the bytes of {digest[:12]} do not match their digest")
             self._place(path, digest, size)
         except BaseException:
-            _unlink(path)
+            unlink(path)
             raise
 
     def check_room(self, size: int, more: int | None = None) -> None:
-        """Raise BlobError, with the name of the limit, when a blob is too large, or so many bytes more are too many."""
+        """Raise BlobError, with the name of the limit, when a blob of this size would exceed one.
+
+        `more`: how many bytes it would add to the home, if not all of them.
+        """
         limits = self.limits
         if limits.blob_bytes and size > limits.blob_bytes:
             raise BlobError(f"{size} bytes are over the limit of {limits.blob_bytes}", "limits.blob_bytes")
@@ -195,7 +195,7 @@ class Blobs:
             raise BlobError(f"the home has its {limits.blobs_bytes} bytes of files already", "limits.blobs_bytes")
 
     def total(self) -> int:
-        """Return about how many bytes all blobs have: as the hub has last counted, and what was added here since."""
+        """Return about how many bytes all blobs have: the hub's last count, and what was added here since."""
         try:
             with open(os.path.join(self.root, _TOTAL), "rb") as file:
                 self._note_count(os.fstat(file.fileno()))
@@ -205,16 +205,16 @@ class Blobs:
         return (int(text) if text.isdigit() else 0) + self._added
 
     def _note_count(self, status: os.stat_result) -> None:
-        """Forget what was added here once the hub has counted anew: its count has that."""
+        """Forget what was added here once the hub has counted again: its count includes that."""
         counted = status.st_mtime_ns, status.st_ino
         if counted != self._counted:
             self._counted, self._added = counted, 0
 
-    # What the hub does.
+    # What only the hub does.
 
     def all(self) -> Iterator[Found]:
-        """Yield all that are here."""
-        for name in _names(self.root):
+        """Yield all blobs."""
+        for name in fileio.names(self.root):
             if len(name) == 2 and _HEX.issuperset(name):
                 with contextlib.suppress(OSError), os.scandir(os.path.join(self.root, name)) as entries:
                     for entry in entries:
@@ -223,7 +223,7 @@ class Blobs:
                             yield Found(name + entry.name, status.st_size, status.st_mtime)
 
     def count(self, total: int) -> None:
-        """Leave word of how many bytes all blobs have."""
+        """Write down how many bytes all blobs have, for every process of this home."""
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         path = os.path.join(self.root, _NEW, f"{_TOTAL}.{os.getpid()}")
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -235,10 +235,10 @@ class Blobs:
         self._note_count(status)
 
     def remove(self, digest: str, young_s: float = YOUNG_S) -> bool:
-        """Remove a blob, unless it was saved of late; tell whether it is gone.
+        """Remove a blob, unless it was saved a short time ago; tell whether it is gone.
 
-        It is put away first and looked at then: who saves the same bytes at this moment either finds them gone, and
-        writes them anew, or has touched them before, and then they are put back.
+        It is first moved away, then its time is checked. Another process may save the same bytes at this moment. It
+        either finds no blob and writes it again, or touched the blob before the move, and then it is moved back.
         """
         path, away = self.path(digest), os.path.join(self.root, _GOING, digest)
         try:
@@ -253,45 +253,45 @@ class Blobs:
         return True
 
     def tidy(self, young_s: float = YOUNG_S) -> None:
-        """Put back what a hub that died was about to remove; remove what nobody has gone on writing for a while."""
+        """Clean up after processes that died: move back half-removed blobs, remove incomplete ones after a while."""
         going = os.path.join(self.root, _GOING)
-        for digest in filter(is_digest, _names(going)):
+        for digest in filter(is_digest, fileio.names(going)):
             with contextlib.suppress(OSError):
                 _put_back(os.path.join(going, digest), self.path(digest))
-        for folder, patience in ((_NEW, 6), (_PARTS, 144)):  # a cut link may take a day to be mended
-            for name in _names(os.path.join(self.root, folder)):
+        for folder, patience in ((_NEW, 6), (_PARTS, 144)):  # it may take a day to repair a network
+            for name in fileio.names(os.path.join(self.root, folder)):
                 path = os.path.join(self.root, folder, name)
                 with contextlib.suppress(OSError):
                     if os.lstat(path).st_mtime <= time.time() - patience * young_s:
                         os.unlink(path)
 
     def _keep_bytes(self, data: bytes) -> tuple[str, int]:
-        digest = _sha256(data).hexdigest()
+        digest = sha256(data).hexdigest()
         if not self._refresh(digest, len(data)):
             self.check_room(len(data))
             fd, path = self._new()
             try:
                 with open(fd, "wb", buffering=0) as file:
-                    _write(file.fileno(), data)
+                    write_all(file.fileno(), data)
                 self._place(path, digest, len(data))
             except BaseException:
-                _unlink(path)
+                unlink(path)
                 raise
         return digest, len(data)
 
     def _keep_file(self, source: int, size: int) -> tuple[str, int]:
-        """Copy first, then take the digest of the copy: the file may change meanwhile, the copy does not."""
+        """Copy the file, then compute the digest of the copy: the file may change meanwhile, the copy does not."""
         self.check_room(size)
         fd, path = self._new()
         try:
             try:
-                _copy(source, fd, size)
+                fileio.copy(source, fd, size)
                 digest, size = digest_of(fd), os.fstat(fd).st_size
             finally:
                 os.close(fd)
             self._place(path, digest, size)
         except BaseException:
-            _unlink(path)
+            unlink(path)
             raise
         return digest, size
 
@@ -303,11 +303,11 @@ class Blobs:
             return os.open(path, flags, 0o600), path
         except FileNotFoundError:
             for made in (os.path.dirname(self.root), self.root, folder):
-                os.makedirs(made, mode=0o700, exist_ok=True)  # the mode is the last one's alone: hence one by one
+                os.makedirs(made, mode=0o700, exist_ok=True)  # makedirs applies the mode to the last one only
             return os.open(path, flags, 0o600), path
 
     def _refresh(self, digest: str, size: int) -> bool:
-        """Tell whether a blob is here, all of it; then it is as new."""
+        """Tell whether a blob is here and complete; if so, touch it."""
         path = self.path(digest)
         try:
             os.utime(path, follow_symlinks=False)
@@ -318,7 +318,7 @@ class Blobs:
 
     def _place(self, path: str, digest: str, size: int) -> None:
         if self._refresh(digest, size):
-            _unlink(path)
+            unlink(path)
             return
         os.makedirs(os.path.join(self.root, digest[:2]), mode=0o700, exist_ok=True)
         with contextlib.suppress(OSError):
@@ -328,59 +328,8 @@ class Blobs:
         self._added += size
 
 
-def open_file(path: str | os.PathLike[str], *, follow: bool) -> int:
-    """Open what must be a plain file, never waiting for one that is none; raise BlobError or OSError."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    fd = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise BlobError(f"{os.fspath(path)} is not a file")
-    return fd
-
-
-def _sha256(data: bytes = b"") -> "hashlib._Hash":
-    import hashlib  # noqa: PLC0415 - OpenSSL, which `init` need not wait for
-
-    return hashlib.sha256(data)
-
-
-def digest_of(fd: int) -> str:
-    """Return the digest of a file's bytes, read from its beginning."""
-    total, piece, at = _sha256(), memoryview(bytearray(_PIECE)), 0
-    while count := os.preadv(fd, [piece], at):
-        total.update(piece[:count])
-        at += count
-    return total.hexdigest()
-
-
-def _read(fd: int, most: int) -> bytes:
-    data = b""
-    while len(data) < most and (more := os.read(fd, most - len(data))):
-        data += more
-    return data
-
-
-def _write(fd: int, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def _copy(source: int, target: int, size: int) -> None:
-    """Copy as much as there was at the beginning; where the file system can share the bytes, it does."""
-    done = 0
-    with contextlib.suppress(OSError, AttributeError):  # another file system, or one that cannot: by hand, then
-        while done < size and (count := os.copy_file_range(source, target, size - done, done, done)):
-            done += count
-    if done < size:
-        os.lseek(target, done, os.SEEK_SET)
-    while done < size and (data := os.pread(source, min(_PIECE, size - done), done)):
-        _write(target, data)
-        done += len(data)
-
-
 def _put_back(away: str, path: str) -> None:
-    """Move a file back, unless somebody has put another there meanwhile: that one is the younger."""
+    """Move a file back, unless another process has written it again meanwhile."""
     try:
         os.link(away, path)
     except FileExistsError:
@@ -389,15 +338,3 @@ def _put_back(away: str, path: str) -> None:
         os.rename(away, path)
         return
     os.unlink(away)
-
-
-def _unlink(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

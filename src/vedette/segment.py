@@ -184,22 +184,6 @@ class Plain:
             os.close(self._fd)
 
 
-def file_size(path: str) -> int:
-    """Return a file's size, 0 when there is none."""
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def unlink(path: str) -> None:
-    """Remove a file, if it is there and can be."""
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
-
-
 def count_records(path: str) -> int:
     """Count the records of a whole segment."""
     try:

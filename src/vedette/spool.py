@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from vedette import kernel, wire
+from vedette.fileio import file_size, unlink
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import (
     Header,
@@ -23,11 +24,9 @@ from vedette.segment import (
     Plain,
     Segment,
     count_records,
-    file_size,
     list_segments,
     pack_header,
     segment_name,
-    unlink,
 )
 
 _SIZES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)

@@ -7,7 +7,8 @@ from zlib import crc32
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
-from vedette.segment import Header, file_size, list_segments, read_header, segment_name
+from vedette.fileio import file_size
+from vedette.segment import Header, list_segments, read_header, segment_name
 
 RECORD = frozenset(bytes([0x90 + n]) for n in range(16)), wire.MAX_PAYLOAD  # it begins as an array in msgpack
 SHIPMENT = frozenset(bytes([0x80 + n]) for n in range(16)), wire.MAX_SHIPMENT  # as a map

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from vedette import wire
 from vedette.errors import FormatError, HubError, TakeInError
+from vedette.fileio import file_size
 from vedette.home import Home
-from vedette.segment import file_size
 
 _START_PATIENCE_S = 10.0
 _HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped

@@ -17,10 +17,11 @@ from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json
 from vedette.errors import HubError, VedetteError
+from vedette.fileio import file_size
 from vedette.home import Home
 from vedette.query.losses import losses
 from vedette.query.retention import due
-from vedette.segment import file_size, list_segments, segment_name
+from vedette.segment import list_segments, segment_name
 from vedette.settings import Keep, Settings
 from vedette.store.sqlite_file import VERSION
 from vedette.version import __version__

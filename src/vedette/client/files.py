@@ -4,11 +4,12 @@ import os
 import threading
 from typing import Any
 
-from vedette.blobs import Source, digest_of, open_file
+from vedette.blobs import Source
 from vedette.client import guard
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.errors import BlobError
+from vedette.fileio import digest_of, open_plain
 from vedette.media import HEAD_BYTES, media_of
 
 _MOST_NAME = 500
@@ -48,7 +49,7 @@ def save(journal: Journal, source: Any, name: str) -> str:
 def use(journal: Journal, source: Any, name: str) -> None:
     """Say which bytes an input has; those of a large one are read by a thread, and the call goes on."""
     try:
-        fd = open_file(os.fsdecode(source), follow=True)
+        fd = open_plain(os.fsdecode(source), follow=True)
     except (BlobError, OSError, ValueError) as error:
         raise CannotBeKeptError(_why(error)) from None
     size = os.fstat(fd).st_size

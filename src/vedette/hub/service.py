@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from vedette import kernel, wire
 from vedette.errors import HubError, SettingError
+from vedette.fileio import write_private
 from vedette.home import Home
 from vedette.hub import health
 from vedette.hub.forms import Forms, FormServer, bind_address
@@ -119,7 +120,7 @@ class Service:
             told = Address("", told.host, told.port or port, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""
         text = told.connect_string()
-        addresses.write_private(self._home.connect, text.encode() + b"\n")
+        write_private(self._home.connect, text.encode() + b"\n")
         if not quiet:
             who = "jobs of other homes on this machine" if told.path else "other machines"
             print(f"{who} connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from vedette import kernel
 from vedette.errors import FormatError, SettingError
+from vedette.fileio import write_private
 from vedette.guard import is_loopback
 from vedette.home import Home
 from vedette.model import new_id
@@ -177,17 +178,6 @@ def _made_once(path: str, make: Callable[[], str]) -> str:
     made = make()
     write_private(path, made.encode() + b"\n")
     return made
-
-
-def write_private(path: str, data: bytes) -> None:
-    """Write a file whole or not at all, for its owner alone."""
-    fd = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        os.fchmod(fd, 0o600)
-        os.write(fd, data)
-    finally:
-        os.close(fd)
-    os.rename(path + ".new", path)
 
 
 def certificate_of(home: Home) -> str:

@@ -9,6 +9,7 @@ import os
 import time
 
 from vedette.blobs import MANIFEST, Blobs, is_digest
+from vedette.fileio import names, write_private
 from vedette.model import Blob, Fact
 
 _ADDRESS = "address"
@@ -27,11 +28,11 @@ class BlobQueue:
         self._waiting: dict[str, dict[str, bool]] = {}  # by address and digest: does it list others?
         self._stalled: dict[tuple[str, str], list[str]] = {}  # of which all that is here was sent; some that is not
         self.refusing: set[str] = set()  # hubs that take no blobs
-        for name in _names(self._root):
+        for name in names(self._root):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 with open(os.path.join(self._root, name, _ADDRESS), encoding="utf-8") as file:
                     upstream = file.read(5000)
-                for digest in filter(is_digest, _names(os.path.join(self._root, name))):
+                for digest in filter(is_digest, names(os.path.join(self._root, name))):
                     with open(os.path.join(self._root, name, digest), "rb") as file:
                         self._waiting.setdefault(upstream, {})[digest] = file.read(1) == _LISTING
 
@@ -51,8 +52,8 @@ class BlobQueue:
             if not os.path.exists(os.path.join(folder, _ADDRESS)):
                 for made in (self._blobs.root, self._root, folder):
                     os.makedirs(made, mode=0o700, exist_ok=True)
-                _write(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token: for its owner alone
-            _write(os.path.join(folder, digest), _LISTING if listing else b"")
+                write_private(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token
+            write_private(os.path.join(folder, digest), _LISTING if listing else b"")
 
     def upstreams(self) -> list[str]:
         """Return the hubs that something waits for."""
@@ -107,18 +108,3 @@ class BlobQueue:
 
     def _folder(self, upstream: str) -> str:
         return os.path.join(self._root, hashlib.blake2b(upstream.encode(), digest_size=16).hexdigest())
-
-
-def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

@@ -10,6 +10,7 @@ from typing import TypeVar
 from vedette import wire
 from vedette.blobs import Blobs
 from vedette.errors import BlobError
+from vedette.fileio import file_size
 
 _Asked = TypeVar("_Asked", wire.AskBlobs, wire.Piece)
 
@@ -52,7 +53,7 @@ class BlobReceiver:
 
     def _come(self, digest: str, size: int, path: str) -> int:
         """Return how much of a blob has come; a hub that died may have been about to make it one."""
-        here = _size(path)
+        here = file_size(path)
         if here < size:
             return here
         with contextlib.suppress(OSError):
@@ -103,17 +104,10 @@ class BlobReceiver:
                 self._refused["blob"] += 1
                 return wire.HasBlobs({digest: 0})
         except OSError:  # a full disk: it is tried again
-            here = _size(path)
+            here = file_size(path)
             return wire.HasBlobs({digest: min(here, size - 1)} if here else {})
         return wire.HasBlobs({digest: size})
 
     def _refuse(self, digest: str, why: str) -> wire.HasBlobs:
         self._refused["blob"] += 1
         return wire.HasBlobs({}, {digest: why})
-
-
-def _size(path: str) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0

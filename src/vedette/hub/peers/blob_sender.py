@@ -12,8 +12,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from vedette import wire
-from vedette.blobs import Blobs, digest_of
+from vedette.blobs import Blobs
 from vedette.errors import VedetteError
+from vedette.fileio import digest_of
 from vedette.hub.peers.blob_queue import BlobQueue
 
 _LOOK_S = 1.0

@@ -1,0 +1,106 @@
+"""Plain operations on files that several rooms need: open, read, write and copy all of it, digest, list, remove."""
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from vedette.errors import BlobError
+
+if TYPE_CHECKING:
+    import hashlib
+
+BLOCK_BYTES = 1 << 20
+
+
+def open_plain(path: str | os.PathLike[str], *, follow: bool) -> int:
+    """Open a regular file; raise BlobError when it is a directory, a pipe or a device, which could block.
+
+    `follow`: the path may be a symbolic link. Raise OSError when it cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    fd = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise BlobError(f"{os.fspath(path)} is not a file")
+    return fd
+
+
+def read_all(fd: int, most: int) -> bytes:
+    """Read to the end, or so many bytes."""
+    data = b""
+    while len(data) < most and (more := os.read(fd, most - len(data))):
+        data += more
+    return data
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write all bytes; raise OSError when the disk is full."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Write a file that its owner alone can read: all of it, or nothing and an OSError."""
+    new = path + ".new"
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(fd, 0o600)  # an older file may have had another mode
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+    os.rename(new, path)
+
+
+def copy(source: int, target: int, size: int) -> None:
+    """Copy the first `size` bytes. Where the file system can share them between the two files, it does."""
+    done = 0
+    with contextlib.suppress(OSError, AttributeError):  # two file systems, or one that cannot do it
+        while done < size and (count := os.copy_file_range(source, target, size - done, done, done)):
+            done += count
+    if done < size:
+        os.lseek(target, done, os.SEEK_SET)
+    while done < size and (data := os.pread(source, min(BLOCK_BYTES, size - done), done)):
+        write_all(target, data)
+        done += len(data)
+
+
+def sha256(data: bytes = b"") -> "hashlib._Hash":
+    """Return a running sha256."""
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL, which `init` need not wait for
+
+    return hashlib.sha256(data)
+
+
+def digest_of(fd: int) -> str:
+    """Return the sha256 of a file's bytes, read from its beginning."""
+    total, block, at = sha256(), memoryview(bytearray(BLOCK_BYTES)), 0
+    while count := os.preadv(fd, [block], at):
+        total.update(block[:count])
+        at += count
+    return total.hexdigest()
+
+
+def file_size(path: str) -> int:
+    """Return a file's size, 0 when there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def names(folder: str) -> list[str]:
+    """Return the names in a directory, sorted; none when it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def unlink(path: str) -> None:
+    """Remove a file, if it is there and can be removed."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
