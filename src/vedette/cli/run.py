@@ -83,9 +83,9 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.current import end_as, own
     from vedette.client.guard import swallow
     from vedette.client.run import DEFAULT_PROJECT
-    from vedette.deaths import causes
     from vedette.deaths.tree import marked
-    from vedette.launch import ending
+    from vedette.deaths.verdict import Kind, verdict
+    from vedette.launch.ending import evidence
     from vedette.launch.local import Launch
     from vedette.launch.record import Recorder
     from vedette.sources.bars import Bars
@@ -134,14 +134,14 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
         end_as(begun, "failed", f"it could not be started: {error.strerror}")
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
     _careful(recorder.close)()
-    last = recorder.last()
-    state, cause = ending.name(ended, last, args.time_limit.text if args.time_limit else "", os.environ)
-    if stacks := causes.crash(last):
-        _careful(journal.event)("stacks", stacks, 40)
-    console.close(called, state, cause)
-    end_as(begun, state, cause)
-    if state != "done" and not args.quiet and ended.status != signal.SIGPIPE:
-        _say(f"{called} {state}: {cause}")
+    found = evidence(ended, recorder.last(), args.time_limit.text if args.time_limit else "", os.environ)
+    if found.stacks is not None:
+        _careful(journal.event)("stacks", found.stacks.text, 40)
+    end = verdict(found)
+    console.close(called, end.state, end.cause)
+    end_as(begun, end.state, end.cause)
+    if end.kind != Kind.DONE and not args.quiet and found.signal != signal.SIGPIPE:
+        _say(f"{called} {end.state}: {end.cause}")
     return _exit_code(ended.status)
 
 

@@ -1,6 +1,5 @@
 """A run as the process that takes part in it sees it."""
 
-import errno
 import os
 import sys
 import traceback
@@ -20,6 +19,8 @@ from vedette.client.names import new_name
 from vedette.client.progress import Message, Progress, Trackers
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
+from vedette.deaths.evidence import Evidence, Raised
+from vedette.deaths.verdict import verdict
 from vedette.home import Home
 from vedette.model import Value, new_id
 from vedette.settings import Settings
@@ -247,7 +248,8 @@ class Run:
         """The interpreter ends: say so. How it ended the kernel tells; `exit_code` is a hint, should it not."""
         if not self.finished:
             self.finished = True
-            self._how = ("failed", f"exit code {exit_code}") if exit_code else ("done", "")
+            end = verdict(Evidence(said_code=exit_code))
+            self._how = end.state, end.cause
             self._ending()
             if self._journal.main or not self._journal.silent:
                 self._tell_refused()
@@ -260,17 +262,20 @@ class Run:
         """An exception ends the program, or this run's `with` block."""
         kind = type(error)
         if issubclass(kind, KeyboardInterrupt):
-            self._end("cancelled", "KeyboardInterrupt (Ctrl-C)")
+            self._end_by(Evidence(raised=Raised("KeyboardInterrupt", interrupt=True)))
             return
         if issubclass(kind, SystemExit):
             code = getattr(error, "code", None)
-            ok = code in (None, 0)
-            self._end("done" if ok else "failed", "" if ok else f"exit code {code if isinstance(code, int) else 1}")
+            self._end_by(Evidence(said_code=0 if code is None else code & 0xFF if isinstance(code, int) else 1))
             return
         if not self.finished:
             text, attrs = account(error)
             self._journal.event("exception", text, 50, attrs)
-            self._end("failed", _disk_full(error) + attrs["message"])
+            self._end_by(Evidence(raised=_raised(error, attrs["message"])))
+
+    def _end_by(self, evidence: Evidence) -> None:
+        end = verdict(evidence)
+        self._end(end.state, end.cause)
 
     def _after_fork(self) -> None:
         """Go on as another process, which takes part in the run but did not begin it."""
@@ -368,10 +373,10 @@ class Run:
             )
 
 
-def _disk_full(error: BaseException) -> str:
-    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return ""
-    return f"disk full ({text_of(error.filename)}): " if error.filename is not None else "disk full: "
+def _raised(error: BaseException, message: str) -> Raised:
+    if not isinstance(error, OSError):
+        return Raised(message)
+    return Raised(message, error.errno or 0, "" if error.filename is None else text_of(error.filename))
 
 
 def account(error: BaseException) -> tuple[str, dict[str, Value]]:

@@ -1,5 +1,7 @@
-"""Why something ended: what is known of a death, and what follows from it. The hub and the launcher both ask here.
+"""Why something ended. Whoever saw something of an end gathers it as evidence, and one function judges it.
 
-`liveness` watches a process by a pidfd. `memory` looks for kills by the kernel that ran out of memory. `tree` finds all
-processes below another one, and ends them. `causes` puts an end into words.
+`evidence` is the struct; `verdict` judges it by one list of rules, without I/O. What is known comes from `liveness`,
+which watches a process by a pidfd, from `memory`, which looks for kills by a kernel that ran out of memory, and from
+`last_words`, which reads stacks and tracebacks. `tree` finds all processes below another one, and ends them.
+The hub, the launcher and the client ask here.
 """

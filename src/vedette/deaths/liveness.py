@@ -6,7 +6,6 @@ import time
 from typing import NamedTuple
 
 from vedette import kernel
-from vedette.deaths import causes
 from vedette.model import Origin
 
 _PATIENCE_S = 1.0  # a status can be read once the parent has reaped; then at the latest we give up
@@ -96,30 +95,3 @@ class Watch:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-
-def verdict(death: Death, state: str, exit_code: int, stacks: str, killer: str = causes.UNSEEN_KILL) -> tuple[str, str]:
-    """Return the end state and its cause for a process that has not said how it ended.
-
-    `state` and `exit_code` are the last that it said of itself: one that was leaving ended in good order unless its
-    exit status, or where nobody saw that the code that it was leaving with, says otherwise. `killer`: who may have
-    sent a SIGKILL.
-    """
-    status = death.status
-    fatal = causes.fatal_signal(stacks)
-    if status is None and state == "leaving":
-        status = exit_code << 8
-    if status is None and fatal:
-        status = fatal
-    if status is None:
-        if stacks:
-            return "cancelled", "SIGTERM"
-        if death.rebooted:
-            return "failed", "the machine went down, and was started again since"
-        return "failed", "died without a word; nobody saw how" if death.t is None else "died without a word"
-    number = status & 0x7F
-    if number == signal.SIGKILL:
-        return causes.of_signal(number, killer)
-    if number:
-        return causes.of_signal(number, frame=causes.frame_of(stacks) if number == fatal else "")
-    return causes.of_exit(status >> 8)

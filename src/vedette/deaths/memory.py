@@ -1,10 +1,12 @@
-"""Whether the kernel killed for want of memory: the counters of a process's cgroups, and the kernel's log."""
+"""Whether the kernel killed a process as memory ran out: the counters of its cgroups, and the kernel's log."""
 
 import os
 import re
+import signal
 import time
 from typing import NamedTuple
 
+from vedette.deaths.evidence import Shortage
 from vedette.sensing import cgroup
 
 _KILLED = re.compile(r"out of memory[^\n]*: Killed process (\d+)", re.IGNORECASE)
@@ -29,18 +31,21 @@ class Baseline(NamedTuple):
     since_s: float  # on the clock of the kernel's log
 
 
-class Shortage(NamedTuple):
-    """What was short: the limit of a cgroup, or else (`limit` is None) the machine's memory."""
-
-    limit: int | None
-    peak: int | None
-
-
 def begin(pid: int, proc: str = "/proc") -> Baseline:
     """Take down how the counters of a process's cgroups stand now; nothing of it raises."""
     return Baseline(
         pid, tuple(_level(path) for path in cgroup.paths(pid, "memory", proc)), time.clock_gettime(time.CLOCK_MONOTONIC)
     )
+
+
+def look_back(before: Baseline | None, status: int | None) -> Shortage | None:
+    """Return what was short, if an end looks like a kill by the kernel: SIGKILL, or a shell's exit code for it.
+
+    Other ends are not looked at: to read the kernel's log takes a while.
+    """
+    if before is None or status is None or (status & 0x7F or (status >> 8) - 128) != signal.SIGKILL:
+        return None
+    return shortage(before)
 
 
 def shortage(before: Baseline, log: str = _LOG) -> Shortage | None:

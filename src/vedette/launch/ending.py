@@ -1,69 +1,66 @@
-"""Why a command ended, from all that its launcher has seen of it."""
+"""What a launcher has seen of a command's end, gathered as evidence."""
 
-import errno
-import os
-import signal
+import pwd
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from vedette.deaths import causes
-from vedette.deaths.memory import shortage
-from vedette.launch.local import Ending
+from vedette.deaths import last_words, memory
+from vedette.deaths.evidence import Evidence
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NO_ROOM = "disk full: its output could not be written any more"
 _ABOUT_S = 5.0  # how far from its time limit a scheduler may be
 
 
-def name(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the end state of a command and its cause; `last`: its last lines, `limit`: its time limit in words."""
-    if ending.timed_out:
-        return "failed", f"time limit of {limit}" + (
-            ", and killed by SIGKILL as it did not stop" if ending.killed else ""
-        )
-    if os.WIFSIGNALED(ending.status):
-        return _by_signal(os.WTERMSIG(ending.status), ending, last, environ)
-    return _by_exit(os.WEXITSTATUS(ending.status), ending, last)
+class Ending(NamedTuple):
+    """How a command ended, and what is known of why."""
+
+    status: int
+    baseline: memory.Baseline
+    sent: dict[int, str]  # signals that were passed on to it, and who had sent them
+    timed_out: bool
+    killed: bool  # by us, as it did not stop in time
+    refused: int = 0  # the error number with which our own output was refused, if it was
 
 
-def _by_signal(number: int, ending: Ending, last: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    job = _slurm_limit(environ) if number in (signal.SIGTERM, signal.SIGKILL) else ""
-    if job:
-        return "failed", f"killed by {causes.signal_name(number)}: {job}"
-    if number == signal.SIGPIPE and ending.refused in _FULL:
-        return "failed", _NO_ROOM
-    if number in ending.sent:
-        return causes.of_signal(number, f"sent by {ending.sent[number]}")
-    if number == signal.SIGKILL:
-        return causes.of_signal(number, causes.of_kill(ending.baseline))
-    frame = causes.frame_of(causes.crash(last)) if number in causes.CRASHES else ""
-    return causes.of_signal(number, frame=frame)
+def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[str, str]) -> Evidence:
+    """Return all that is known of a command's end; `last`: its last lines, `limit`: its time limit in words."""
+    return Evidence(
+        status=ending.status,
+        stacks=last_words.crash(last),
+        raised=last_words.raised(last),
+        full_disk=last_words.full_disk(last),
+        refused=ending.refused,
+        sent=ending.sent,
+        time_limit=limit if ending.timed_out else "",
+        killed_late=ending.killed,
+        batch_job=_slurm_job(environ),
+        memory_watched=bool(ending.baseline.levels),
+        shortage=memory.look_back(ending.baseline, ending.status),
+    )
 
 
-def _by_exit(code: int, ending: Ending, last: Sequence[str]) -> tuple[str, str]:
-    state, cause = causes.of_exit(code)
-    if code == 0:
-        return state, cause
-    if code == 128 + signal.SIGKILL and (short := shortage(ending.baseline)) is not None:
-        return "failed", f"exit code {code}: {causes.of_shortage(short)}"
-    if code == 128 + signal.SIGPIPE and ending.refused in _FULL:
-        return "failed", f"exit code {code}: {_NO_ROOM}"
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if number in ending.sent:
-            return "cancelled", f"exit code {code} after {causes.signal_name(number)}, sent by {ending.sent[number]}"
-    if stacks := causes.crash(last):
-        frame = causes.frame_of(stacks)
-        if causes.fatal_signal(stacks) == code - 128:
-            return state, f"{cause}{f' in {frame}' if frame else ''}"
-    if exception := causes.raised(last):
-        return state, causes.of_exception(exception)
-    if full := causes.full_disk(last[-5:]):
-        return state, f"exit code {code}: disk full: {full}"
-    return state, cause
+def sender(pid: int, uid: int) -> str:
+    """Say who sent a signal, as far as that can be read."""
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = f"uid {uid}"
+    if not pid:
+        return user
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4096).decode(errors="replace").split("\0")
+    except OSError:
+        return f"process {pid} of {user}"
+    if "vedette" in words and "hub" in words:
+        return "`vedette stop`"
+    name = " ".join(filter(None, words))[:60] or "a program"
+    return f"{name} (process {pid} of {user})"
 
 
-def _slurm_limit(environ: Mapping[str, str]) -> str:
+def _slurm_job(environ: Mapping[str, str]) -> str:
+    """Return the Slurm job that this process runs in, if the time of that job is over."""
     end = environ.get("SLURM_JOB_END_TIME", "")
     if end.isascii() and end.isdigit() and time.time() >= int(end) - _ABOUT_S:
-        return f"the time limit of Slurm job {environ.get('SLURM_JOB_ID', '')}".rstrip()
+        return f"Slurm job {environ.get('SLURM_JOB_ID', '')}".rstrip()
     return ""

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pwd
 import signal
 import termios
 import time
@@ -13,6 +12,7 @@ from vedette import kernel
 from vedette.deaths import memory, tree
 from vedette.launch import terminal
 from vedette.launch.child import Plumbing, lay, start
+from vedette.launch.ending import Ending, sender
 from vedette.launch.pump import Around, Pump, Take
 from vedette.launch.terminal import Terminal
 
@@ -33,17 +33,6 @@ class Wish(NamedTuple):
     capture: bool = True
     limit_s: float | None = None
     grace_s: float = 10.0  # between SIGTERM and SIGKILL, when its time is over
-
-
-class Ending(NamedTuple):
-    """How a command ended, and what is known of why."""
-
-    status: int
-    baseline: memory.Baseline
-    sent: dict[int, str]  # signals that were passed on to it, and who had sent them
-    timed_out: bool
-    killed: bool  # by us, as it did not stop in time
-    refused: int = 0  # the error number with which our own output was refused, if it was
 
 
 class Launch:
@@ -255,25 +244,6 @@ def held(numbers: Collection[int] = _HEARD) -> Iterator[set[signal.Signals | int
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def sender(pid: int, uid: int) -> str:
-    """Say who sent a signal, as far as that can be read."""
-    try:
-        user = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        user = f"uid {uid}"
-    if not pid:
-        return user
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(4096).decode(errors="replace").split("\0")
-    except OSError:
-        return f"process {pid} of {user}"
-    if words[-5:] and "vedette" in words and "hub" in words:
-        return "`vedette stop`"
-    name = " ".join(filter(None, words))[:60] or "a program"
-    return f"{name} (process {pid} of {user})"
 
 
 def _send(pid: int, number: int) -> None:

@@ -6,8 +6,10 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from vedette.deaths import causes, memory, tree
-from vedette.deaths.liveness import Death, Watch, verdict
+from vedette.deaths import last_words, memory, tree
+from vedette.deaths.evidence import Evidence
+from vedette.deaths.liveness import Death, Watch
+from vedette.deaths.verdict import Kind, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
 
@@ -89,14 +91,26 @@ class Watcher:
         if death is not None and origin.process:
             reader.hear_out()
             if reader.state not in KINDS["process"].ends:
-                killed = death.status is not None and death.status & 0x7F == signal.SIGKILL
-                killer = causes.of_kill(self._memory.get(reader.name)) if killed else ""
-                asked = self._stopped.get(reader.name)
-                self._say(_last_words(reader, origin, death, killer, asked), origin.upstream)
-                if reader.launches and killed:  # what it had launched has nobody left to watch it
+                evidence = self._evidence(reader, death)
+                self._say(_last_facts(origin, death.t or reader.heard_t, evidence), origin.upstream)
+                if reader.launches and evidence.signal == signal.SIGKILL:  # nobody is left to watch what it launched
                     run, attempt, _ = origin.process.split("/", 2)
                     tree.end(lambda: tree.marked(run, attempt))
         reader.named = True
+
+    def _evidence(self, reader: SpoolReader, death: Death) -> Evidence:
+        """Gather all that is known here of the end of a process."""
+        before = self._memory.get(reader.name)
+        return Evidence(
+            status=death.status,
+            said_code=reader.exit_code if reader.state == "leaving" else None,
+            watched=death.t is not None,
+            rebooted=death.rebooted,
+            stacks=last_words.stacks(reader.stacks()),
+            stopped_by=self._stopped.get(reader.name),
+            memory_watched=before is not None and bool(before.levels),
+            shortage=memory.look_back(before, death.status),
+        )
 
     def heard_t(self, reader: SpoolReader) -> int:
         """Return when a reader was last known alive: now, or when it last spoke if it cannot be watched."""
@@ -129,22 +143,17 @@ class Watcher:
                 pass
 
 
-def _last_words(reader: SpoolReader, origin: Origin, death: Death, killer: str, asked: str | None) -> list[Fact]:
-    stacks = reader.stacks()
-    state, cause = verdict(death, reader.state, reader.exit_code, stacks, killer)
-    if asked is not None and cause.startswith("killed by SIGKILL"):
-        state, cause = "cancelled", f"told to stop{asked}, and killed by SIGKILL as it did not"
-    elif asked is not None and cause in ("killed by SIGTERM", "SIGTERM"):
-        cause = f"killed by SIGTERM: told to stop{asked}"
-    t = death.t or reader.heard_t
+def _last_facts(origin: Origin, t: int, evidence: Evidence) -> list[Fact]:
+    """Return what is to be put on record of an end: the stacks, and how the process ended, and with it its try."""
+    end = verdict(evidence)
     facts: list[Fact] = []
-    if stacks and state != "done":
-        facts.append(Event(origin.span, t, "stacks", 40, stacks))
-    facts.append(Span(origin.process, t, state=state, cause=cause, by=HUB))
+    if evidence.stacks is not None and end.kind != Kind.DONE:
+        facts.append(Event(origin.span, t, "stacks", 40, evidence.stacks.text))
+    facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB))
     if origin.main:
         # With kind and parent: it may have died before it could say them.
         attempt = origin.process.rpartition("/")[0]
-        facts.append(Span(attempt, t, state, cause, HUB, kind="try", parent=origin.span))
+        facts.append(Span(attempt, t, end.state, end.cause, HUB, kind="try", parent=origin.span))
     return facts
 
 

@@ -23,7 +23,7 @@ class Orders:
         """`say` puts an answer on record, for the hub that keeps the run."""
         self._say = say
         self._seen: dict[tuple[str, str | None], None] = {}
-        self.stopped: dict[str, str] = {}  # origins that were told to stop, and by whom: their end was asked for
+        self.stopped: dict[str, str] = {}  # origins that were told to stop, and by whom, if that is known
         self._to_kill: list[tuple[float, Command, Origin]] = []
 
     def is_new(self, command: Command, upstream: str | None = None) -> bool:
@@ -52,11 +52,11 @@ class Orders:
         kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
         sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
         by = command.args.get("by")
-        whom = f" by {by[:100]}" if isinstance(by, str) and by else ""
-        self.stopped.update((origin.name, whom) for origin, _ in meant)
+        who = by[:100] if isinstance(by, str) else ""
+        self.stopped.update((origin.name, who) for origin, _ in meant)
         self._to_kill += [(kill_at, command, origin) for (origin, _), ok in zip(meant, sent, strict=True) if ok]
         for (origin, _), ok in zip(meant, sent, strict=True):
-            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to", whom)
+            self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to", who)
         return len(meant)
 
     def tend(self, watches: Mapping[str, Watch]) -> None:
@@ -71,8 +71,8 @@ class Orders:
             if watch is not None and lives and watch.send(signal.SIGKILL):
                 self._answer(command, origin, "it did not stop in time: SIGKILL sent to")
 
-    def _answer(self, command: Command, origin: Origin, what: str, asked: str = "") -> None:
-        text = f"{what} process {origin.pid} on {origin.host}" + (f", asked for{asked}" if asked else "")
+    def _answer(self, command: Command, origin: Origin, what: str, who: str = "") -> None:
+        text = f"{what} process {origin.pid} on {origin.host}" + (f", asked for by {who}" if who else "")
         attrs = {"command": command.id, "verb": command.verb[:50], "process": origin.process}
         with contextlib.suppress(OSError):  # a full disk keeps nobody from obeying
             self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)

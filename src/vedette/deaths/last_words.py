@@ -1,0 +1,88 @@
+"""What a dying program wrote, read back: the stacks of faulthandler, the end of a traceback, a full disk."""
+
+import errno
+import os
+import re
+import signal
+from collections.abc import Sequence
+
+from vedette.deaths.evidence import Raised, Stacks
+
+_FATAL = "Fatal Python error: "
+_FATAL_SIGNALS = {
+    "Segmentation fault": signal.SIGSEGV, "Aborted": signal.SIGABRT, "Bus error": signal.SIGBUS,
+    "Floating point exception": signal.SIGFPE, "Floating-point exception": signal.SIGFPE,
+    "Illegal instruction": signal.SIGILL,
+}  # fmt: skip
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/|^<")
+_FULL = re.compile(r"\[Errno 28\]|No space left on device|(?P<quota>\[Errno 122\]|Disk quota exceeded)")
+_IN_QUOTES = re.compile(r"'([^']*)'\s*(?:->.*)?$")
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: .*|:)?$")
+_MOST_AFTER = 20  # lines behind the name of an exception that may be its message
+_MOST_CHARS = 500
+_LAST = 5  # lines among which one that tells of a full disk counts
+
+
+def stacks(text: str) -> Stacks | None:
+    """Read the file in which a process has its stacks written: when it crashes, or when SIGTERM comes."""
+    if not text:
+        return None
+    found = _crash(text)
+    return found._replace(text=text) if found is not None else Stacks(signal.SIGTERM, _frame(text), text)
+
+
+def crash(lines: Sequence[str]) -> Stacks | None:
+    """Read the stacks that faulthandler has printed at the end of some output."""
+    return _crash("\n".join(lines))
+
+
+def raised(lines: Sequence[str]) -> Raised | None:
+    """Read the last line of the traceback that some output ends in, such as `ValueError: bad`."""
+    for at in range(len(lines) - 1, -1, -1):
+        if lines[at].lstrip("| ").startswith(_TRACEBACK):
+            break
+    else:
+        return None
+    behind = at + 1
+    while behind < len(lines) and (lines[behind].startswith((" ", "\t")) or not lines[behind]):
+        behind += 1
+    if behind == at + 1 or behind >= len(lines) or len(lines) - behind > _MOST_AFTER:
+        return None
+    text = lines[behind].strip()
+    if not _RAISED.match(text):
+        return None
+    text = text[:_MOST_CHARS]
+    full = _FULL.search(text)
+    if full is None:
+        return Raised(text)
+    path = _IN_QUOTES.search(text)
+    return Raised(text, errno.EDQUOT if full["quota"] else errno.ENOSPC, path[1] if path else "")
+
+
+def full_disk(lines: Sequence[str]) -> str:
+    """Return the newest of the last lines that tells of a full disk; empty: none does."""
+    return next((line.strip()[:_MOST_CHARS] for line in reversed(lines[-_LAST:]) if _FULL.search(line)), "")
+
+
+def _crash(text: str) -> Stacks | None:
+    """Read the stacks of a crash; where the error is none of a signal's, Python has found it and aborted."""
+    at = text.rfind("\n" + _FATAL) + 1
+    if not text.startswith(_FATAL, at):
+        return None
+    text = text[at:]
+    what = text.partition("\n")[0].removeprefix(_FATAL).strip()
+    return Stacks(_FATAL_SIGNALS.get(what, signal.SIGABRT), _frame(text), text)
+
+
+def _frame(text: str) -> str:
+    """Return where the thread that the signal hit was, as `train.py:12 (function)`.
+
+    It is the topmost frame of the user's own, if there is one: that a library crashed tells less than who called it.
+    """
+    current = max(0, text.find("Current thread"))
+    end = text.find("\n\n", current)
+    frames = list(_FRAME.finditer(text, current, end if end > 0 else len(text)))
+    found = next((frame for frame in frames if not _LIBRARY.search(frame["file"])), frames[0] if frames else None)
+    return f"{os.path.basename(found['file'])}:{found['line']} ({found['function'].strip()})" if found else ""

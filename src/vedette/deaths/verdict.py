@@ -1,0 +1,247 @@
+"""Why something ended: one list of rules over the evidence. The first rule that applies has the say.
+
+Nothing here reads a file or a clock, and it is light: it also runs in the user's process. Whoever must decide by a
+verdict looks at its kind; its cause is for people.
+"""
+
+import errno
+import signal
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from vedette.deaths.evidence import Evidence, Shortage
+
+
+class Kind(StrEnum):
+    """What ended it."""
+
+    DONE = "done"
+    EXIT = "exit"  # an exit code, and no more is known
+    EXCEPTION = "exception"
+    INTERRUPT = "interrupt"  # Ctrl-C, as the exception KeyboardInterrupt
+    SIGNAL = "signal"
+    STOPPED = "stopped"  # `vedette stop`
+    KILLED = "killed"  # SIGKILL, and who sent it is not known
+    CRASH = "crash"
+    MEMORY = "memory"
+    DISK = "disk"
+    TIME = "time"
+    REBOOT = "reboot"
+    UNKNOWN = "unknown"
+
+
+class Sure(StrEnum):
+    """How sure the cause is."""
+
+    SEEN = "seen"  # the kernel, the launcher or the process itself told it
+    LIKELY = "likely"  # the signs point to it
+    UNKNOWN = "unknown"
+
+
+class Verdict(NamedTuple):
+    """The judgement on one end."""
+
+    kind: Kind
+    state: str  # the end state of its span
+    cause: str  # in words
+    sure: Sure = Sure.SEEN
+
+
+Rule = Callable[[Evidence], Verdict | None]
+
+# Signals go by their names here: not every system has all of them, and this module is imported on all.
+_CRASHES = frozenset("SIGSEGV SIGABRT SIGBUS SIGFPE SIGILL SIGSYS".split())
+_ASKED = frozenset("SIGTERM SIGINT SIGHUP SIGPIPE".split())  # somebody wanted an end
+_STOPPING = frozenset("SIGTERM SIGKILL".split())
+_MEANINGS = {
+    "SIGXCPU": "its limit of CPU time (ulimit -t) was reached",
+    "SIGXFSZ": "its limit of a file's size (ulimit -f) was reached",
+    "SIGPIPE": "nobody read its output any more",
+    "SIGHUP": "its terminal was closed",
+    "SIGINT": "Ctrl-C",
+}
+_EXITS = {126: "what it should run cannot be executed", 127: "a command was not found"}
+_PASSED_ON = 128  # a shell's exit code is this plus the signal that killed what it had started
+_TELLING = _CRASHES | frozenset("SIGKILL SIGTERM SIGINT SIGXCPU SIGXFSZ".split())
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def verdict(evidence: Evidence) -> Verdict:
+    """Return why something ended, by all that is known of it."""
+    return next((found for rule in RULES if (found := rule(evidence)) is not None), _UNKNOWN)
+
+
+def _time_limit(of: Evidence) -> Verdict | None:
+    if not of.time_limit:
+        return None
+    late = ", and killed by SIGKILL as it did not stop" if of.killed_late else ""
+    return Verdict(Kind.TIME, "failed", f"time limit of {of.time_limit}{late}")
+
+
+def _success(of: Evidence) -> Verdict | None:
+    return Verdict(Kind.DONE, "done", "", _sure(of)) if of.code == 0 else None
+
+
+def _batch_limit(of: Evidence) -> Verdict | None:
+    if not of.batch_job or _name(of.signal) not in _STOPPING:
+        return None
+    cause = f"killed by {_name(of.signal)}: the time limit of {of.batch_job}"
+    return Verdict(Kind.TIME, "failed", cause, Sure.LIKELY)
+
+
+def _told_to_stop(of: Evidence) -> Verdict | None:
+    if of.stopped_by is None or _name(of.signal) not in _STOPPING:
+        return None
+    told = f"told to stop by {of.stopped_by}" if of.stopped_by else "told to stop"
+    late = _name(of.signal) == "SIGKILL"
+    cause = f"{told}, and killed by SIGKILL as it did not" if late else f"killed by SIGTERM: {told}"
+    return Verdict(Kind.STOPPED, "cancelled", cause, _sure(of))
+
+
+def _no_room_for_output(of: Evidence) -> Verdict | None:
+    if of.refused not in _FULL or not _ended_by(of, "SIGPIPE"):
+        return None
+    before = "" if of.code is None else f"exit code {of.code}: "
+    return Verdict(Kind.DISK, "failed", f"{before}disk full: its output could not be written any more")
+
+
+def _signal_passed_on(of: Evidence) -> Verdict | None:
+    return _by_signal(of, Kind.SIGNAL, f"sent by {of.sent[of.signal]}") if of.signal in of.sent else None
+
+
+def _out_of_memory(of: Evidence) -> Verdict | None:
+    if of.shortage is None or not _ended_by(of, "SIGKILL"):
+        return None
+    how = "killed by SIGKILL" if of.code is None else f"exit code {of.code}"
+    return Verdict(Kind.MEMORY, "failed", f"{how}: {_short(of.shortage)}", Sure.LIKELY)
+
+
+def _killed(of: Evidence) -> Verdict | None:
+    if _name(of.signal) != "SIGKILL":
+        return None
+    if of.memory_watched:
+        who = "kill -9 or a scheduler; there is no sign of want of memory"
+    else:
+        who = "kill -9, a scheduler, or the kernel for want of memory"
+    return _by_signal(of, Kind.KILLED, who, sure=Sure.LIKELY)
+
+
+def _crash(of: Evidence) -> Verdict | None:
+    if _name(of.signal) not in _CRASHES:
+        return None
+    return _by_signal(of, Kind.CRASH, frame=of.stacks.frame if of.stacks and of.stacks.signal == of.signal else "")
+
+
+def _signal(of: Evidence) -> Verdict | None:
+    return _by_signal(of, Kind.SIGNAL, _MEANINGS.get(_name(of.signal), "")) if of.signal else None
+
+
+def _exit_after_signal(of: Evidence) -> Verdict | None:
+    number = next((number for number in (signal.SIGTERM, signal.SIGINT) if number in of.sent), None)
+    if of.code is None or number is None:
+        return None
+    return Verdict(Kind.SIGNAL, "cancelled", f"exit code {of.code} after {_name(number)}, sent by {of.sent[number]}")
+
+
+def _crash_below(of: Evidence) -> Verdict | None:
+    if of.code is None or of.stacks is None or of.stacks.signal != of.code - _PASSED_ON:
+        return None
+    if _name(of.stacks.signal) not in _CRASHES:
+        return None
+    state, cause = _exit_code(of.code)
+    return Verdict(Kind.CRASH, state, cause + (f" in {of.stacks.frame}" if of.stacks.frame else ""), Sure.LIKELY)
+
+
+def _exception(of: Evidence) -> Verdict | None:
+    if of.raised is None:
+        return None
+    if of.raised.interrupt:
+        return Verdict(Kind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)")
+    state = "failed" if of.code is None else _exit_code(of.code)[0]
+    if of.raised.errno not in _FULL:
+        return Verdict(Kind.EXCEPTION, state, of.raised.text)
+    where = f" ({of.raised.path})" if of.raised.path else ""
+    return Verdict(Kind.DISK, state, f"disk full{where}: {of.raised.text}")
+
+
+def _disk_full(of: Evidence) -> Verdict | None:
+    if of.code is None or not of.full_disk:
+        return None
+    cause = f"exit code {of.code}: disk full: {of.full_disk}"
+    return Verdict(Kind.DISK, _exit_code(of.code)[0], cause, Sure.LIKELY)
+
+
+def _exit(of: Evidence) -> Verdict | None:
+    if of.code is None:
+        return None
+    guessed = _name(of.code - _PASSED_ON) in _TELLING
+    return Verdict(Kind.EXIT, *_exit_code(of.code), Sure.LIKELY if guessed else _sure(of))
+
+
+def _reboot(of: Evidence) -> Verdict | None:
+    if not of.rebooted:
+        return None
+    return Verdict(Kind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)
+
+
+def _unseen(of: Evidence) -> Verdict | None:
+    if of.watched:
+        return None
+    return Verdict(Kind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)
+
+
+_UNKNOWN = Verdict(Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
+RULES: tuple[Rule, ...] = (
+    _time_limit, _success, _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory,
+    _killed, _crash, _signal,  # from here on no signal has killed it
+    _exit_after_signal, _crash_below, _exception, _disk_full, _exit,
+    _reboot, _unseen,
+)  # fmt: skip
+
+
+def _ended_by(of: Evidence, name: str) -> bool:
+    """Tell whether a signal killed it, or what it had started."""
+    return name == _name(of.signal if of.code is None else of.code - _PASSED_ON)
+
+
+def _sure(of: Evidence) -> Sure:
+    return Sure.LIKELY if of.status is None else Sure.SEEN
+
+
+def _by_signal(of: Evidence, kind: Kind, why: str = "", frame: str = "", sure: Sure | None = None) -> Verdict:
+    state = "cancelled" if _name(of.signal) in _ASKED else "failed"
+    where = f" in {frame}" if frame else ""
+    cause = f"killed by {_name(of.signal)}{where}" + (f": {why}" if why else "")
+    return Verdict(kind, state, cause, sure or _sure(of))
+
+
+def _exit_code(code: int) -> tuple[str, str]:
+    """Return the state and the meaning of an exit code."""
+    passed_on = _name(code - _PASSED_ON)
+    if passed_on in _TELLING:
+        state = "cancelled" if passed_on in _ASKED else "failed"
+        return state, f"exit code {code}: probably {passed_on} killed what it had started"
+    return "failed", f"exit code {code}" + (f": {_EXITS[code]}" if code in _EXITS else "")
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _short(of: Shortage) -> str:
+    if of.limit is None:
+        return "the machine ran out of memory"
+    peak = f", peak {_size(of.peak)}" if of.peak is not None and of.peak < of.limit else ""
+    return f"the memory limit of its cgroup ({_size(of.limit)}{peak}) was hit"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            break
+        count /= 1000
+    return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"

@@ -1,0 +1,195 @@
+"""The one judgement on an end: a table of what is known, and of what is then said."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from vedette import kernel
+from vedette.deaths.evidence import Evidence, Raised, Shortage, Stacks
+from vedette.deaths.liveness import Watch
+from vedette.deaths.memory import Baseline, Level
+from vedette.deaths.verdict import RULES, Kind, Sure, verdict
+from vedette.launch.ending import Ending, evidence, sender
+from vedette.model import Origin
+
+SEGV = Stacks(signal.SIGSEGV, "train.py:12 (step)", "...")
+DUMP = Stacks(signal.SIGTERM, "train.py:12 (step)", "...")
+LIMIT = Shortage(512_000_000, 512_000_000)
+FULL = Raised("OSError: [Errno 28] No space left on device: '/x/model'", 28, "/x/model")
+
+TABLE = [
+    # its own exit
+    ({"status": 0}, (Kind.DONE, "done", "", Sure.SEEN)),
+    ({"status": 0, "sent": {15: "ada"}}, (Kind.DONE, "done", "", Sure.SEEN)),
+    ({"status": 3 << 8}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+    ({"status": 126 << 8},
+     (Kind.EXIT, "failed", "exit code 126: what it should run cannot be executed", Sure.SEEN)),
+    ({"status": 127 << 8}, (Kind.EXIT, "failed", "exit code 127: a command was not found", Sure.SEEN)),
+    ({"status": 137 << 8},
+     (Kind.EXIT, "failed", "exit code 137: probably SIGKILL killed what it had started", Sure.LIKELY)),
+    ({"status": 141 << 8}, (Kind.EXIT, "failed", "exit code 141", Sure.SEEN)),
+    ({"status": 143 << 8},
+     (Kind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
+    ({"status": 143 << 8, "stacks": DUMP},
+     (Kind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
+    ({"status": 139 << 8, "stacks": SEGV},
+     (Kind.CRASH, "failed", "exit code 139: probably SIGSEGV killed what it had started in train.py:12 (step)",
+      Sure.LIKELY)),
+    ({"status": 1 << 8, "sent": {15: "ada"}},
+     (Kind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
+    ({"status": 1 << 8, "sent": {2: "bob", 15: "ada"}},
+     (Kind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
+    ({"status": 1 << 8, "sent": {10: "ada"}}, (Kind.EXIT, "failed", "exit code 1", Sure.SEEN)),
+    # nobody saw the status
+    ({"said_code": 0}, (Kind.DONE, "done", "", Sure.LIKELY)),
+    ({"said_code": 3}, (Kind.EXIT, "failed", "exit code 3", Sure.LIKELY)),
+    ({"said_code": 0, "stacks": DUMP}, (Kind.DONE, "done", "", Sure.LIKELY)),
+    ({"stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.LIKELY)),
+    ({"stacks": DUMP}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.LIKELY)),
+    ({"stacks": DUMP, "stopped_by": "ada"},
+     (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.LIKELY)),
+    ({"rebooted": True, "watched": False},
+     (Kind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)),
+    ({"watched": False}, (Kind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)),
+    ({}, (Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)),
+    # signals
+    ({"status": 2}, (Kind.SIGNAL, "cancelled", "killed by SIGINT: Ctrl-C", Sure.SEEN)),
+    ({"status": 13}, (Kind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
+    ({"status": 15}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.SEEN)),
+    ({"status": 15, "sent": {15: "ada"}}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM: sent by ada", Sure.SEEN)),
+    ({"status": 15, "stopped_by": "ada"},
+     (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.SEEN)),
+    ({"status": 15, "stopped_by": ""}, (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop", Sure.SEEN)),
+    ({"status": 24},
+     (Kind.SIGNAL, "failed", "killed by SIGXCPU: its limit of CPU time (ulimit -t) was reached", Sure.SEEN)),
+    ({"status": 25},
+     (Kind.SIGNAL, "failed", "killed by SIGXFSZ: its limit of a file's size (ulimit -f) was reached", Sure.SEEN)),
+    ({"status": 40}, (Kind.SIGNAL, "failed", "killed by signal 40", Sure.SEEN)),
+    # SIGKILL
+    ({"status": 9},
+     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel for want of memory",
+      Sure.LIKELY)),
+    ({"status": 9, "memory_watched": True},
+     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
+      Sure.LIKELY)),
+    ({"status": 9, "memory_watched": True, "stopped_by": "ada"},
+     (Kind.STOPPED, "cancelled", "told to stop by ada, and killed by SIGKILL as it did not", Sure.SEEN)),
+    ({"status": 9, "memory_watched": True, "shortage": LIMIT},
+     (Kind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
+    ({"status": 9, "shortage": Shortage(64_000_000_000, 63_000_000_000)},
+     (Kind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (64 GB, peak 63 GB) was hit",
+      Sure.LIKELY)),
+    ({"status": 9, "shortage": Shortage(None, None)},
+     (Kind.MEMORY, "failed", "killed by SIGKILL: the machine ran out of memory", Sure.LIKELY)),
+    ({"status": 137 << 8, "shortage": LIMIT},
+     (Kind.MEMORY, "failed", "exit code 137: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
+    ({"status": 3 << 8, "shortage": LIMIT}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+    # crashes
+    ({"status": 11, "stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.SEEN)),
+    ({"status": 11 | 0x80}, (Kind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
+    ({"status": 6, "stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGABRT", Sure.SEEN)),
+    ({"status": 11, "stacks": DUMP}, (Kind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
+    # exceptions, and a full disk
+    ({"raised": Raised("ValueError: bad")}, (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+    ({"status": 1 << 8, "raised": Raised("ValueError: bad")},
+     (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+    ({"status": 1 << 8, "raised": Raised("ValueError: bad"), "full_disk": "tar: No space left on device"},
+     (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+    ({"status": 0, "raised": Raised("ValueError: bad")}, (Kind.DONE, "done", "", Sure.SEEN)),
+    ({"raised": Raised("KeyboardInterrupt", interrupt=True)},
+     (Kind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)", Sure.SEEN)),
+    ({"raised": FULL}, (Kind.DISK, "failed", f"disk full (/x/model): {FULL.text}", Sure.SEEN)),
+    ({"status": 1 << 8, "raised": FULL._replace(path="", errno=122)},
+     (Kind.DISK, "failed", f"disk full: {FULL.text}", Sure.SEEN)),
+    ({"status": 1 << 8, "full_disk": "tar: x: No space left on device"},
+     (Kind.DISK, "failed", "exit code 1: disk full: tar: x: No space left on device", Sure.LIKELY)),
+    ({"status": 13, "refused": 28},
+     (Kind.DISK, "failed", "disk full: its output could not be written any more", Sure.SEEN)),
+    ({"status": 141 << 8, "refused": 122},
+     (Kind.DISK, "failed", "exit code 141: disk full: its output could not be written any more", Sure.SEEN)),
+    ({"status": 13, "refused": 32},
+     (Kind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
+    # time limits
+    ({"status": 15, "time_limit": "1h"}, (Kind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
+    ({"status": 0, "time_limit": "1h"}, (Kind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
+    ({"status": 9, "time_limit": "1h", "killed_late": True},
+     (Kind.TIME, "failed", "time limit of 1h, and killed by SIGKILL as it did not stop", Sure.SEEN)),
+    ({"status": 15, "sent": {15: "ada"}, "batch_job": "Slurm job 7"},
+     (Kind.TIME, "failed", "killed by SIGTERM: the time limit of Slurm job 7", Sure.LIKELY)),
+    ({"status": 3 << 8, "batch_job": "Slurm job 7"}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("known", "told"), TABLE, ids=lambda value: "-".join(value) if isinstance(value, dict) else "")
+def test_what_is_known_gives_the_verdict(known, told):
+    """From all that is known of an end comes one kind, state and cause, and how sure that is."""
+    assert verdict(Evidence(**known)) == told
+
+
+def test_the_table_has_every_rule():
+    """Each rule has the say in at least one row of the table."""
+    used = {next((rule for rule in RULES if rule(Evidence(**known))), None) for known, _ in TABLE}
+    assert used == {*RULES, None}
+
+
+def test_every_status_has_a_verdict():
+    """Whatever status the kernel reports, a state that a process can end in is told; only success has no cause."""
+    for status in [*range(128), *(number | 0x80 for number in range(1, 128)), *(code << 8 for code in range(256))]:
+        found = verdict(Evidence(status=status))
+        assert found.state in ("done", "failed", "cancelled")
+        assert (found.kind == Kind.DONE) == (found.cause == "") == (status == 0)
+
+
+def test_a_machine_that_went_down():
+    """After a reboot of its host a process is dead, and that is the cause."""
+    origin = Origin("o", kernel.host(), "another-boot/pid:[1]", 7, 1, "r", "r/1/o")
+    death = Watch(origin, {}).death
+    assert verdict(Evidence(status=death.status, rebooted=death.rebooted)).kind == Kind.REBOOT
+
+
+def ending(status=0, *, levels=(), **more):
+    return Ending(status, Baseline(1, levels, 0.0), **{"sent": {}, "timed_out": False, "killed": False, **more})
+
+
+def test_what_a_launcher_gathers():
+    """Status, signals, time limit, refused output and the last lines of a command are its evidence."""
+    found = evidence(
+        ending(15, sent={15: "ada"}, timed_out=True, killed=True, refused=28, levels=(Level("/nowhere", 0, 0, None),)),
+        ["Traceback (most recent call last):", "  ...", "ValueError: bad", "tar: No space left on device"], "1h", {},
+    )  # fmt: skip
+    assert found == Evidence(
+        status=15, raised=Raised("ValueError: bad"), full_disk="tar: No space left on device", refused=28,
+        sent={15: "ada"}, time_limit="1h", killed_late=True, memory_watched=True,
+    )  # fmt: skip
+    assert evidence(ending(), [], "1h", {}) == Evidence(status=0)
+
+
+@pytest.mark.parametrize(
+    ("environ", "job"),
+    [
+        ({"SLURM_JOB_ID": "4711", "SLURM_JOB_END_TIME": "5"}, "Slurm job 4711"),
+        ({"SLURM_JOB_END_TIME": "5"}, "Slurm job"),
+        ({"SLURM_JOB_ID": "4711", "SLURM_JOB_END_TIME": str(1 << 40)}, ""),
+        ({"SLURM_JOB_ID": "4711", "SLURM_JOB_END_TIME": "soon"}, ""),
+    ],
+)
+def test_the_time_of_a_slurm_job(environ, job):
+    """A launcher knows the Slurm job that it runs in, once the time of that job is over."""
+    assert evidence(ending(15), [], "", environ).batch_job == job
+
+
+def test_who_sent_a_signal():
+    """A sender is told by its command, or, once it is gone, by its pid; what a hub sends is `vedette stop`."""
+    code = "import time; print(flush=True); time.sleep(60)"
+    for words, named in (([], f"{sys.executable} -c import"), (["vedette", "hub"], "`vedette stop`")):
+        process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE)
+        try:
+            process.stdout.readline()
+            assert sender(process.pid, 0).startswith(named[:60])
+        finally:
+            process.kill()
+            process.communicate()
+    assert sender(process.pid, 0) == f"process {process.pid} of root"
+    assert sender(0, 4_000_000) == "uid 4000000"
