@@ -107,9 +107,9 @@ def _pair(store: SqliteStore, number: int, blobs: dict[str, bytes]) -> None:
 
 def _keep(store: SqliteStore, run: str, attrs: dict[str, object], names: tuple[str, ...], values: np.ndarray) -> None:
     count = len(values)
-    places = list(range(40, 40 * (count + 1), 40))
+    offsets = list(range(40, 40 * (count + 1), 40))
     t = [_T + step * 10**8 for step in range(count)]
-    columns = Columns(run, {}, names, places, t, list(range(count)), [tuple(row) for row in values.tolist()])
+    columns = Columns(run, {}, names, offsets, t, list(range(count)), [tuple(row) for row in values.tolist()])
     facts = [(1, Span(run, _T, state="done", kind="run", name=run, attrs=attrs))]
     origin = Origin("origin-" + run, span=run, process=run + "/1/p")
-    store.keep([Batch(origin, LANE_FACTS, 1, facts=facts), Batch(origin, LANE_SAMPLES, places[-1], columns=[columns])])
+    store.keep([Batch(origin, LANE_FACTS, 1, facts=facts), Batch(origin, LANE_SAMPLES, offsets[-1], columns=[columns])])

@@ -108,11 +108,13 @@ def build(home: Home) -> None:
 def _keep(store: SqliteStore, chance: np.random.Generator, run: str, names: list[str], count: int) -> None:
     walks = np.cumsum(chance.normal(size=(count, len(names))), axis=0).astype(np.float32).astype(float)
     t = _T + np.cumsum(chance.normal(1e8, 5e6, size=count)).astype(np.int64)
-    places = list(range(40, 40 * (count + 1), 40))
-    columns = Columns(run, {}, tuple(names), places, t.tolist(), list(range(count)), [tuple(r) for r in walks.tolist()])
+    offsets = list(range(40, 40 * (count + 1), 40))
+    columns = Columns(
+        run, {}, tuple(names), offsets, t.tolist(), list(range(count)), [tuple(r) for r in walks.tolist()]
+    )
     origin = Origin("origin-" + run, span=run, process=run + "/1/p")
     facts = [
         (1, Span(run, _T, state="created", kind="run", name=run, attrs={"project": "bench"})),
         (2, Span(run + "/1", _T, state="running", kind="try", parent=run, attrs={"n": 1})),
     ]
-    store.keep([Batch(origin, LANE_FACTS, 2, facts=facts), Batch(origin, LANE_SAMPLES, places[-1], columns=[columns])])
+    store.keep([Batch(origin, LANE_FACTS, 2, facts=facts), Batch(origin, LANE_SAMPLES, offsets[-1], columns=[columns])])

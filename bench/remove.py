@@ -110,7 +110,7 @@ def fill(store: SqliteStore, ids: list[str]) -> None:
         walk = np.cumsum(chance.normal(scale=0.01, size=(_POINTS, _SERIES)), axis=0).astype(np.float32)
         walks.append([tuple(row) for row in walk.astype(float).tolist()])
     names = tuple(f"train/metric{n}" for n in range(_SERIES))
-    places, steps = list(range(1, _POINTS + 1)), list(range(_POINTS))
+    offsets, steps = list(range(1, _POINTS + 1)), list(range(_POINTS))
     pauses = np.cumsum(chance.normal(0.1, 0.005, size=_POINTS))
     t0 = 1_790_000_000 * 10**9
     times = (t0 + (pauses * 1e9).astype(np.int64)).tolist()
@@ -122,7 +122,7 @@ def fill(store: SqliteStore, ids: list[str]) -> None:
             *(Event(run, t0, "log", 20, f"epoch {n} of {run} took {n * 0.37:.2f} s") for n in range(_EVENTS)),
             Span(f"{run}/1", t0 + 10**9, "done"),
         ]
-        columns = Columns(run, {}, names, places, times, steps, walks[number % _WALKS])
+        columns = Columns(run, {}, names, offsets, times, steps, walks[number % _WALKS])
         store.keep(
             [
                 Batch(origin, LANE_FACTS, len(said), facts=list(enumerate(said, 1))),

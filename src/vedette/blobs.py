@@ -159,7 +159,7 @@ class Blobs:
         finally:
             os.close(fd)
         if right:
-            self._place(path, digest, size)
+            self._install(path, digest, size)
         else:
             os.unlink(path)
         return right
@@ -178,7 +178,7 @@ class Blobs:
                     yield done
             if total.hexdigest() != digest or done != size:
                 raise FormatError(f"the bytes of {digest[:12]} do not match their digest")
-            self._place(path, digest, size)
+            self._install(path, digest, size)
         except BaseException:
             unlink(path)
             raise
@@ -273,7 +273,7 @@ class Blobs:
             try:
                 with open(fd, "wb", buffering=0) as file:
                     write_all(file.fileno(), data)
-                self._place(path, digest, len(data))
+                self._install(path, digest, len(data))
             except BaseException:
                 unlink(path)
                 raise
@@ -289,7 +289,7 @@ class Blobs:
                 digest, size = digest_of(fd), os.fstat(fd).st_size
             finally:
                 os.close(fd)
-            self._place(path, digest, size)
+            self._install(path, digest, size)
         except BaseException:
             unlink(path)
             raise
@@ -316,7 +316,7 @@ class Blobs:
             return False
         return stat.S_ISREG(status.st_mode) and status.st_size == size
 
-    def _place(self, path: str, digest: str, size: int) -> None:
+    def _install(self, path: str, digest: str, size: int) -> None:
         if self._refresh(digest, size):
             unlink(path)
             return

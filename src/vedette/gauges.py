@@ -31,7 +31,7 @@ _slot = struct.Struct("<ddII").unpack_from
 class Numbers(Protocol):
     """Float64s side by side; one that is set is whole for every reader."""
 
-    def __setitem__(self, place: int, number: float, /) -> None:
+    def __setitem__(self, position: int, number: float, /) -> None:
         """Set one."""
 
 
@@ -39,7 +39,7 @@ class Slot(NamedTuple):
     """Where one tracker's numbers are: `at` stands at a place among them, and `add` just behind it."""
 
     numbers: Numbers
-    place: int
+    position: int
     sheet: "Sheet"
 
 
@@ -67,15 +67,15 @@ class Gauges:
                 self._grow(os.path.join(directory, FILE))
             sheet, begin = self._free.pop()
             slot = Slot(sheet.numbers, begin // 8, sheet)
-            slot.numbers[slot.place] = math.nan
-            slot.numbers[slot.place + 1] = 0.0
+            slot.numbers[slot.position] = math.nan
+            slot.numbers[slot.position + 1] = 0.0
             sheet.put(begin + _ID_AT, key)
             sheet.put(begin + _HEAD_AT, _HEAD.pack(len(key), crc32(key, len(key))))  # from now on it counts
             return slot
 
     def give_back(self, slot: Slot) -> None:
         """Let others have a slot whose numbers were said in other words."""
-        begin = slot.place * 8
+        begin = slot.position * 8
         with self._lock:
             slot.sheet.put(begin + _HEAD_AT, bytes(_HEAD.size))
             self._free.append((slot.sheet, begin))
@@ -101,7 +101,7 @@ class Sheet(Protocol):
 
     numbers: Numbers
 
-    def put(self, place: int, data: bytes) -> None:
+    def put(self, position: int, data: bytes) -> None:
         """Write bytes."""
 
 
@@ -112,8 +112,8 @@ class _Mapped:
         self._bytes = mmap.mmap(fd, size, offset=begin)
         self.numbers: Numbers = memoryview(self._bytes).cast("d")
 
-    def put(self, place: int, data: bytes) -> None:
-        self._bytes[place : place + len(data)] = data
+    def put(self, position: int, data: bytes) -> None:
+        self._bytes[position : position + len(data)] = data
 
 
 class _Plain:
@@ -124,11 +124,11 @@ class _Plain:
         self._begin = begin
         self.numbers: Numbers = self
 
-    def put(self, place: int, data: bytes) -> None:
-        os.pwrite(self._fd, data, self._begin + place)
+    def put(self, position: int, data: bytes) -> None:
+        os.pwrite(self._fd, data, self._begin + position)
 
-    def __setitem__(self, place: int, number: float) -> None:
-        os.pwrite(self._fd, _number(number), self._begin + place * 8)
+    def __setitem__(self, position: int, number: float) -> None:
+        os.pwrite(self._fd, _number(number), self._begin + position * 8)
 
     def __del__(self) -> None:
         os.close(self._fd)

@@ -1,7 +1,7 @@
 """The four facts that everything is said in, and the kinds and states of what lives.
 
-Nothing here does I/O. A fact says what happened; who said it, and its place in what that one said,
-is (origin, lane, n): `n` is the place just behind the record in its lane, so "all up to n" is a mark.
+Nothing here does I/O. A fact says what happened; who said it, and its offset in what that one said,
+is (origin, lane, n): `n` is the offset just behind the record in its lane, so "all up to n" is a mark.
 """
 
 import os

@@ -1,7 +1,7 @@
 """One file of a spool: its name, its header, and the two ways to write it.
 
 A segment is a header and then frames as in `wire`; length 0 means nothing yet, END go to the next segment, CLOSED
-nothing will follow. Its name is the lane and the place at which it starts.
+nothing will follow. Its name is the lane and the offset at which it starts.
 """
 
 import mmap
@@ -12,7 +12,7 @@ from typing import Protocol
 from zlib import crc32
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
@@ -27,7 +27,7 @@ class Header(Struct, frozen=True):
     """What stands at the start of each segment."""
 
     lane: str
-    place: int
+    offset: int = field(name="place")  # at which it starts
     size: int
     origin: Origin
 
@@ -35,20 +35,20 @@ class Header(Struct, frozen=True):
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 
 
-def segment_name(lane: str, place: int) -> str:
-    """Return the file name of the segment that starts at a place."""
-    return f"{lane}.{place:016d}"
+def segment_name(lane: str, offset: int) -> str:
+    """Return the file name of the segment that starts at an offset."""
+    return f"{lane}.{offset:016d}"
 
 
 def list_segments(directory: str, lane: str) -> list[int]:
-    """Return the places at which a lane's segments start, in order."""
+    """Return the offsets at which a lane's segments start, in order."""
     prefix = lane + "."
     try:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):  # any other error does not mean that there are none
         return []
-    places = [name[len(prefix) :] for name in names if name.startswith(prefix)]
-    return sorted(int(place) for place in places if place.isascii() and place.isdigit() and len(place) < 19)
+    offsets = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+    return sorted(int(offset) for offset in offsets if offset.isascii() and offset.isdigit() and len(offset) < 19)
 
 
 def pack_header(header: Header) -> bytes:
@@ -74,7 +74,7 @@ def read_header(fd: int) -> tuple[Header, int]:
         raise FormatError("the segment's header is damaged")
     try:
         header = _decode_header(body)
-        if not 0 < header.size <= _MOST_SIZE or header.place < 0:
+        if not 0 < header.size <= _MOST_SIZE or header.offset < 0:
             raise FormatError(f"the segment's header claims {header.size} bytes")
         return header, _START.size + size
     except wire.UNREADABLE as error:
@@ -84,8 +84,8 @@ def read_header(fd: int) -> tuple[Header, int]:
 def origin_of(directory: str) -> Origin | None:
     """Return who writes a spool, as its first readable segment says; None while there is none."""
     for lane in (LANE_FACTS, LANE_SAMPLES):
-        for place in list_segments(directory, lane):
-            path = os.path.join(directory, segment_name(lane, place))
+        for offset in list_segments(directory, lane):
+            path = os.path.join(directory, segment_name(lane, offset))
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             except OSError:

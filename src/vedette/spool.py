@@ -1,7 +1,7 @@
 """The append-only files that a process writes; `tail.py` reads them.
 
-A spool is a directory `<origin>/` of segments `<lane>.<place>`, where place counts the bytes of the lane: a
-segment of size S that starts at place P is followed by P + S (decisions/003).
+A spool is a directory `<origin>/` of segments `<lane>.<offset>`, where offset counts the bytes of the lane: a
+segment of size S that starts at offset P is followed by P + S (decisions/003).
 
 The writer appends with one memory copy and takes no lock; only the change to the next segment does. Nobody
 ever truncates a segment.
@@ -47,7 +47,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_ended", "_lane", "_lock", "_pending", "_place", "_retry_at", "_rolling", "_rolls", "_segment", "_spool",
+        "_ended", "_lane", "_lock", "_offset", "_pending", "_retry_at", "_rolling", "_rolls", "_segment", "_spool",
         "lost", "write",
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Lane:
         self.write: Callable[[bytes], object] = _shut
         self.lost = 0  # records that could not be kept
         self._segment: Segment | None = None
-        self._place = 0  # where the next segment will start
+        self._offset = 0  # where the next segment will start
         self._rolls = 0
         self._retry_at = 0.0
         self._lock = threading.RLock()  # a signal handler may log while its own thread rolls
@@ -85,12 +85,12 @@ class Lane:
             self._rolling = True
             try:
                 while self._pending:
-                    self._place_record(self._pending[0])
+                    self._write_record(self._pending[0])
                     del self._pending[0]
             finally:
                 self._rolling = False
 
-    def _place_record(self, record: bytes) -> None:
+    def _write_record(self, record: bytes) -> None:
         while True:
             try:
                 self.write(record)
@@ -104,7 +104,7 @@ class Lane:
         if self._retry_at and time.monotonic() < self._retry_at:
             return False
         try:
-            header = Header(self._lane, self._place, 0, self._spool.origin)
+            header = Header(self._lane, self._offset, 0, self._spool.origin)
             least = len(pack_header(header)) + 16 + wire.HEAD.size + need
             size = self._spool.make_room(_SIZES[min(self._rolls, len(_SIZES) - 1)], least, self._lane)
             segment = self._spool.make_segment(msgspec.structs.replace(header, size=size))
@@ -116,7 +116,7 @@ class Lane:
         self._rolls += 1
         if self._segment is not None:
             self._ended.append(self._segment)
-        self._segment, self._place, self.write = segment, self._place + size, segment.write
+        self._segment, self._offset, self.write = segment, self._offset + size, segment.write
         self._finish_ended()  # last, so that an interrupted roll is made good by the next
         self._spool.on_roll()
         return True
@@ -198,7 +198,7 @@ class Spool:
 
     def make_segment(self, header: Header) -> Segment:
         """Make the file of a segment, whole or not at all."""
-        path = os.path.join(self.directory, segment_name(header.lane, header.place))
+        path = os.path.join(self.directory, segment_name(header.lane, header.offset))
         make = Mapped.make if self._mapped else Plain
         if os.path.exists(path):  # an interrupt came just after it was made: nobody has written to it yet
             return Mapped.adopt(path) if self._mapped else Plain(path, header.size, adopted=True)
@@ -228,9 +228,9 @@ class Spool:
         """
         with self._room:
             used = {
-                (part, place): file_size(self._path(part, place))
+                (part, offset): file_size(self._path(part, offset))
                 for part in (LANE_FACTS, LANE_SAMPLES)
-                for place in list_segments(self.directory, part)
+                for offset in list_segments(self.directory, part)
             }
             total = sum(used.values())
             try:
@@ -252,8 +252,8 @@ class Spool:
                 total -= used[oldest]
             return size
 
-    def _path(self, lane: str, place: int) -> str:
-        return os.path.join(self.directory, segment_name(lane, place))
+    def _path(self, lane: str, offset: int) -> str:
+        return os.path.join(self.directory, segment_name(lane, offset))
 
     def close(self) -> None:
         """Say that nothing will follow."""

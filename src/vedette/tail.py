@@ -17,26 +17,26 @@ _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 
 
 class Tail:
-    """Reads one lane of a spool from a place on.
+    """Reads one lane of a spool from an offset on.
 
     A torn record at the end of a living writer's lane is waited for; what is damaged is skipped and counted.
-    `place` is always such that all before it has been handed out or counted.
+    `offset` is always such that all before it has been handed out or counted.
     """
 
     def __init__(
         self,
         directory: str,
         lane: str,
-        place: int = 0,
+        offset: int = 0,
         patience_s: float = 0.2,
         shape: tuple[frozenset[bytes], int] = RECORD,
     ) -> None:
-        """Begin at a place; `patience_s`: how long a record of a living writer may look damaged.
+        """Begin at an offset; `patience_s`: how long a record of a living writer may look damaged.
 
         `shape`: the first bytes that a payload can have, and its greatest size, to find one again behind damage.
         """
         self._shape = shape
-        self.place = place
+        self.offset = offset
         self.damaged = 0
         self.closed = False
         self.header: Header | None = None
@@ -46,19 +46,19 @@ class Tail:
         self._passed: list[int] = []  # segments read to their end, not yet flushed
         self._synced = -1
         self._window = _LEAST_WINDOW  # how much to read at once: little from a quiet lane
-        self._doubted = (-1, 0.0, -1)  # a place that looks damaged, since when, and how much was searched in vain
+        self._doubted = (-1, 0.0, -1)  # an offset that looks damaged, since when, and how much was searched in vain
         self._patience_s = patience_s
 
     def read(self, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
-        """Return records as (place behind, payload), none only when there are no more for now.
+        """Return records as (offset behind, payload), none only when there are no more for now.
 
         `gone`: the writer is dead, so nothing is on its way.
 
         Raise VersionError when the lane was written by a newer vedette.
         """
         records: list[tuple[int, bytes]] = []
-        start = self.place
-        while (self.place - start < limit or not records) and self._open(gone):  # a gap alone is not an answer
+        start = self.offset
+        while (self.offset - start < limit or not records) and self._open(gone):  # a gap alone is not an answer
             if not self._read_some(records, gone):
                 break
         return records
@@ -69,9 +69,9 @@ class Tail:
             os.fdatasync(fd)
             os.close(fd)
         self._passed.clear()
-        if self._fd is not None and self._synced != self.place:
+        if self._fd is not None and self._synced != self.offset:
             os.fdatasync(self._fd)
-            self._synced = self.place
+            self._synced = self.offset
 
     def shut(self) -> None:
         """Let go of the open segments."""
@@ -81,24 +81,24 @@ class Tail:
         self._fd = None
 
     def end(self) -> int:
-        """Return a place that all which is written by now lies before."""
-        places = list_segments(self._directory, self._lane)
-        if not places:
-            return self.place
-        return places[-1] + file_size(os.path.join(self._directory, segment_name(self._lane, places[-1])))
+        """Return an offset that all which is written by now lies before."""
+        offsets = list_segments(self._directory, self._lane)
+        if not offsets:
+            return self.offset
+        return offsets[-1] + file_size(os.path.join(self._directory, segment_name(self._lane, offsets[-1])))
 
     def _open(self, gone: bool) -> bool:
-        """Make sure that the segment holding `place` is open; step over what is missing or has no header."""
+        """Make sure that the segment holding `offset` is open; step over what is missing or has no header."""
         if self._fd is not None and self.header is not None:
-            if self.place < self.header.place + self.header.size:
+            if self.offset < self.header.offset + self.header.size:
                 return True
             self._passed.append(self._fd)
             self._fd = None
-        places = list_segments(self._directory, self._lane)
-        later = [place for place in places if place > self.place]
-        at = max((place for place in places if place <= self.place), default=None)
-        for place in ([] if at is None else [at]) + later:
-            path = os.path.join(self._directory, segment_name(self._lane, place))
+        offsets = list_segments(self._directory, self._lane)
+        later = [offset for offset in offsets if offset > self.offset]
+        at = max((offset for offset in offsets if offset <= self.offset), default=None)
+        for offset in ([] if at is None else [at]) + later:
+            path = os.path.join(self._directory, segment_name(self._lane, offset))
             try:
                 fd = os.open(
                     path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -114,19 +114,19 @@ class Tail:
                 raise VersionError(f"{path}: {error}") from None
             except FormatError:
                 os.close(fd)
-                newest = place == places[-1]
+                newest = offset == offsets[-1]
                 if newest and not gone:
                     return False
-                behind = place + max(1, file_size(path)) if newest else places[places.index(place) + 1]
-                if self.place < behind:  # else it was passed over before
+                behind = offset + max(1, file_size(path)) if newest else offsets[offsets.index(offset) + 1]
+                if self.offset < behind:  # else it was passed over before
                     self.damaged += 1
-                    self.place = behind
+                    self.offset = behind
                 continue
-            if self.place >= header.place + header.size:
+            if self.offset >= header.offset + header.size:
                 os.close(fd)
                 continue
             self._fd, self.header = fd, header
-            self.place = max(self.place, header.place + begin)
+            self.offset = max(self.offset, header.offset + begin)
             self.closed = False
             return True
         return False
@@ -135,13 +135,13 @@ class Tail:
         """Read on in the open segment; return whether there may be more to read at once."""
         assert self._fd is not None
         assert self.header is not None
-        base = self.header.place
+        base = self.header.offset
         segment_end = base + self.header.size
-        if segment_end - self.place < wire.HEAD.size:
-            self.place = segment_end
+        if segment_end - self.offset < wire.HEAD.size:
+            self.offset = segment_end
             return True
-        data = os.pread(self._fd, min(self._window, segment_end - self.place), self.place - base)
-        at, end, head, begin = 0, len(data), wire.unpack_head, self.place
+        data = os.pread(self._fd, min(self._window, segment_end - self.offset), self.offset - base)
+        at, end, head, begin = 0, len(data), wire.unpack_head, self.offset
         keep = records.append
         while end - at >= 8:
             size, crc = head(data, at)
@@ -153,7 +153,7 @@ class Tail:
                 break
             keep((begin + stop, payload))
             at = stop
-        self.place = begin + at
+        self.offset = begin + at
         if at:
             self._window = min(self._window * 2, _MOST_WINDOW)
             return True
@@ -163,27 +163,27 @@ class Tail:
             return False
         if size in (wire.END, wire.CLOSED) and self._is_end():
             self.closed = size == wire.CLOSED
-            self.place = segment_end
+            self.offset = segment_end
             return True
-        if 0 < size <= segment_end - self.place - 8 and 8 + size > end:  # larger than what was read
-            payload = os.pread(self._fd, 8 + size, self.place - base)[8:]
+        if 0 < size <= segment_end - self.offset - 8 and 8 + size > end:  # larger than what was read
+            payload = os.pread(self._fd, 8 + size, self.offset - base)[8:]
             if len(payload) == size and crc32(payload, size) == head(data, 0)[1]:
-                self.place += 8 + size
-                keep((self.place, payload))
+                self.offset += 8 + size
+                keep((self.offset, payload))
                 return True
         return self._pass_over(gone)
 
     def _is_end(self) -> bool:
-        """Tell whether the mark at this place really fills the rest of the segment, and is not damage."""
+        """Tell whether the mark at this offset really fills the rest of the segment, and is not damage."""
         assert self._fd is not None
         assert self.header is not None
-        done = self.place - self.header.place
+        done = self.offset - self.header.offset
         return _sound_at(os.pread(self._fd, self.header.size - done, done), 0, self._shape[1])
 
     def _rolled_past(self) -> bool:
         """Tell whether the writer has rolled twice since this segment, and so is done with it."""
         assert self.header is not None
-        return sum(place > self.header.place for place in list_segments(self._directory, self._lane)) > 1
+        return sum(offset > self.header.offset for offset in list_segments(self._directory, self._lane)) > 1
 
     def _pass_over(self, gone: bool) -> bool:
         """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
@@ -193,29 +193,29 @@ class Tail:
         """
         assert self._fd is not None
         assert self.header is not None
-        base, segment_end = self.header.place, self.header.place + self.header.size
+        base, segment_end = self.header.offset, self.header.offset + self.header.size
         gone = gone or self._rolled_past()  # asked before reading, so that what is read then is all there will be
-        data = os.pread(self._fd, segment_end - self.place, self.place - base)
+        data = os.pread(self._fd, segment_end - self.offset, self.offset - base)
         if _sound_at(data, 0, self._shape[1]):
             return True
         filled = len(data.rstrip(b"\0"))
         if not gone:
-            if self._doubted[0] != self.place:
-                self._doubted = (self.place, time.monotonic(), -1)
+            if self._doubted[0] != self.offset:
+                self._doubted = (self.offset, time.monotonic(), -1)
             _, since, searched = self._doubted
             if time.monotonic() - since < self._patience_s or searched == filled:
                 return False
-            self._doubted = (self.place, since, filled)
+            self._doubted = (self.offset, since, filled)
         skip = _find_sound(data, filled, self._shape)
         if skip is not None:
             self.damaged += 1
-            self.place += skip
+            self.offset += skip
             return True
         if not gone:
             return False
         if filled:
             self.damaged += 1
-        self.place = segment_end
+        self.offset = segment_end
         return True
 
 

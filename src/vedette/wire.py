@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from zlib import crc32
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from vedette.errors import FormatError, VersionError
 from vedette.model import Blob, Command, Event, Fact, Id, Origin, Sample, Span, Value
@@ -220,7 +220,7 @@ class Introduce(Struct, frozen=True, tag="introduce"):
 
 
 class Marks(Struct, frozen=True, tag="marks"):
-    """How far each origin is here: the places in lanes f and s up to which nothing need be sent."""
+    """How far each origin is here: the offsets in lanes f and s up to which nothing need be sent."""
 
     marks: dict[str, tuple[int, int]]
 
@@ -238,19 +238,20 @@ class Packed(Struct, frozen=True, array_like=True):
     values: list[bytes]
 
 
-Place = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Offset = Annotated[int, Meta(ge=0, lt=1 << 62)]  # in bytes, in a lane
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Parcel(Struct, frozen=True, array_like=True):
-    """All that one lane of one origin has from `start` to `place`."""
+    """All that one lane of one origin has from the offset `start` to the offset `end`."""
 
     origin: Origin
     lane: Literal["f", "s"]
-    start: Place
-    place: Place
-    damaged: Place = 0
-    refused: Place = 0
-    facts: list[tuple[Place, bytes]] = []
+    start: Offset
+    end: Offset
+    damaged: Count = 0
+    refused: Count = 0
+    facts: list[tuple[Offset, bytes]] = []
     blocks: list[Packed] = []
     over: bool = False  # nothing will follow in either lane
     refusals: dict[str, int] = {}  # points that were over a limit, by its name
@@ -299,18 +300,18 @@ class AskBlobs(Struct, frozen=True, tag="ask_blobs"):
 
 
 class Piece(Struct, frozen=True, tag="piece"):
-    """Some bytes of a blob, from a place on."""
+    """Some bytes of a blob, from an offset on."""
 
     digest: Digest
     size: Size  # of the whole blob
-    place: Size
+    offset: Size = field(name="place")
     data: Annotated[bytes, Meta(min_length=1, max_length=MAX_PIECE)]
 
 
 class HasBlobs(Struct, frozen=True, tag="has_blobs"):
     """How much of blobs is there; all of one only once its digest was found to be right."""
 
-    places: dict[Digest, Size] = {}
+    offsets: dict[Digest, Size] = field(default_factory=dict, name="places")
     refused: dict[Digest, str] = {}  # those that are not taken at all, and why
 
 

@@ -279,7 +279,7 @@ def test_what_was_kept_survives_kill_9(make, path, request):
     assert store.series()[0].count == 3
     count = len(store.events(EventQuery(kinds=("log",))))
     assert count % 50 == 0
-    assert store.marks()["o1", LANE_FACTS].place == (9 + count if count else 5)
+    assert store.marks()["o1", LANE_FACTS].offset == (9 + count if count else 5)
     store.keep([facts(Event("r1", T, "mark"), first=10**6)])
     store.close()
 

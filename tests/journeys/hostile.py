@@ -29,7 +29,7 @@ class Hostile:
             "sound": lambda: [self._facts(), self._samples()],
             "lane": lambda: [self._facts(lane=self._pick("x", "", "fs", "f" * 100), start=self._pick(0, 5))],
             "beyond": lambda: [self._facts(start=1 << 20)],
-            "places": lambda: [self._samples(**self._pick(*_PLACES))],
+            "ends": lambda: [self._samples(**self._pick(*_ENDS))],
             "integers": lambda: [
                 self._facts(**{self._pick("damaged", "refused"): (1 << 64) - 1}),
                 self._facts(origin=self._origin(**{self._pick("pid", "started"): self._pick(1 << 63, -(1 << 63))})),
@@ -102,12 +102,12 @@ class Hostile:
         steps = np.arange(1, rows + 1)
         zeros = _pack(np.zeros(rows))
         return self._samples(
-            place=1 << 40, tags={"bomb": str(number)}, names=list("abcde"), count=rows, n=_pack(steps), t=_pack(steps),
+            end=1 << 40, tags={"bomb": str(number)}, names=list("abcde"), count=rows, n=_pack(steps), t=_pack(steps),
             step=_pack(steps), values=[zeros] * 5,
         )  # fmt: skip
 
 
-_PLACES: tuple[dict[str, Any], ...] = ({"place": 0}, {"place": -1}, {"start": -5}, {"place": 1 << 62})
+_ENDS: tuple[dict[str, Any], ...] = ({"end": 0}, {"end": -1}, {"start": -5}, {"end": 1 << 62})
 _REFUSALS = {"limits.name_chars": -5, "limits.points_per_s": 1 << 63, "x": 1}
 _CLAIMS: tuple[dict[str, Any], ...] = (
     {"count": 0},

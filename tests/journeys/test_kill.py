@@ -168,7 +168,7 @@ def test_a_faulty_hub_is_caught(home, fault, monkeypatch):
     keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(seal_s=3600, sync_s=0)))
     if fault == "mark apart from data":
         keep = keeper.store.keep
-        forget = lambda batches, *more: keep([structs.replace(b, place=0) for b in batches], *more)  # noqa: E731
+        forget = lambda batches, *more: keep([structs.replace(b, end=0) for b in batches], *more)  # noqa: E731
         monkeypatch.setattr(keeper.store, "keep", forget)
     elif fault == "free before commit":
         monkeypatch.setattr(SpoolReader, "free", _free_all_samples)

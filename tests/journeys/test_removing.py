@@ -125,7 +125,7 @@ def test_removing_by_force_what_is_running(home, start, tmp_path):
     assert leftovers(home, run) == {}
     assert rows(home, "SELECT state FROM spans WHERE id = ?", run) == [("purged",)]
     assert rows(home, "SELECT count(*) FROM events") == [(0,)]
-    assert sum(mark.place for mark in open_reader(home.store).marks().values()) > 0
+    assert sum(mark.offset for mark in open_reader(home.store).marks().values()) > 0
 
 
 @pytest.mark.parametrize("seed", [1, 2])

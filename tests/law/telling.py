@@ -32,5 +32,5 @@ def told(path: str, *, heard: bool = True) -> dict:
         }
         if heard:
             found["heard"] = sorted((row.origin.name, row.heard_t) for row in store.origins())
-            found["marks"] = {key: mark for key, mark in store.marks().items() if mark.place}
+            found["marks"] = {key: mark for key, mark in store.marks().items() if mark.offset}
         return found

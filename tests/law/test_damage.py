@@ -33,23 +33,23 @@ def payloads_of(lane: str, chance: random.Random) -> list[bytes]:
     return [wire.encode(chance.choice(makers)(1_700_000_000_000_000_000 + n)) for n in range(RECORDS)]
 
 
-def header(lane: str, place: int, size: int) -> bytes:
-    return segment.pack_header(segment.Header(lane, place, size, ORIGIN))
+def header(lane: str, offset: int, size: int) -> bytes:
+    return segment.pack_header(segment.Header(lane, offset, size, ORIGIN))
 
 
-def write_segment(directory: str, lane: str, place: int, size: int, records: bytes, *, end: bytes = END) -> str:
+def write_segment(directory: str, lane: str, offset: int, size: int, records: bytes, *, end: bytes = END) -> str:
     """Write a whole segment: header, records, end mark, zeros."""
-    path = os.path.join(directory, segment.segment_name(lane, place))
+    path = os.path.join(directory, segment.segment_name(lane, offset))
     with open(path, "wb") as file:
-        file.write((header(lane, place, size) + records + end).ljust(size, b"\0")[:size])
+        file.write((header(lane, offset, size) + records + end).ljust(size, b"\0")[:size])
     return path
 
 
 def read_all(tail: Tail, *, gone: bool = True) -> list[bytes]:
     """Read until the reader moves no more."""
     got, before = [], -1
-    while tail.place != before:
-        before = tail.place
+    while tail.offset != before:
+        before = tail.offset
         got += [payload for _, payload in tail.read(gone=gone)]
     return got
 

@@ -59,8 +59,8 @@ def read_all(directory: str, lane: str = LANE_SAMPLES, *, gone: bool = True) -> 
 def drain(tail: Tail, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
     """Read until the reader moves no more: it may step into the next segment without a record to show for it."""
     got, before = [], -1
-    while tail.place != before:
-        before = tail.place
+    while tail.offset != before:
+        before = tail.offset
         got += tail.read(gone=gone, limit=limit)
     return got
 
@@ -149,10 +149,10 @@ def test_a_reader_beside_eight_threads_gets_every_record(mapped: bool, small: No
         while not last:
             last = over.is_set()
             got.extend(payload for _, payload in tail.read())
-            places = segment.list_segments(made.directory, LANE_SAMPLES)
-            for place, following in itertools.pairwise(places):
-                if following <= tail.place:
-                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, place)))
+            offsets = segment.list_segments(made.directory, LANE_SAMPLES)
+            for offset, following in itertools.pairwise(offsets):
+                if following <= tail.offset:
+                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, offset)))
 
     reader = threading.Thread(target=follow)
     reader.start()
@@ -214,10 +214,10 @@ def test_a_build_without_end_marks_is_caught_by_the_threads(small: None, tmp_pat
     assert complaints(read_all(made.directory, gone=False)[0], said) != []
 
 
-def segment_with(directory: Any, records: bytes, size: int = 8192, place: int = 0) -> str:
+def segment_with(directory: Any, records: bytes, size: int = 8192, offset: int = 0) -> str:
     """Write a segment of a lane by hand."""
-    path = os.path.join(str(directory), segment.segment_name(LANE_SAMPLES, place))
-    head = segment.pack_header(segment.Header(LANE_SAMPLES, place, size, Origin("o")))
+    path = os.path.join(str(directory), segment.segment_name(LANE_SAMPLES, offset))
+    head = segment.pack_header(segment.Header(LANE_SAMPLES, offset, size, Origin("o")))
     with open(path, "wb") as file:
         file.write((head + records).ljust(size, b"\0"))
     return path
@@ -315,9 +315,9 @@ def test_a_reader_beside_another_process_gets_every_record(tmp_path):
     while not tail.closed and time.monotonic() < deadline:
         got += [payload[:20] for _, payload in tail.read()]
         tail.sync()
-        for place, following in itertools.pairwise(segment.list_segments(directory, LANE_SAMPLES)):
-            if following <= tail.place:
-                os.unlink(os.path.join(directory, segment.segment_name(LANE_SAMPLES, place)))
+        for offset, following in itertools.pairwise(segment.list_segments(directory, LANE_SAMPLES)):
+            if following <= tail.offset:
+                os.unlink(os.path.join(directory, segment.segment_name(LANE_SAMPLES, offset)))
     os.waitpid(pid, 0)
     tail.shut()
 
@@ -346,16 +346,16 @@ def test_a_reader_that_starts_again_anywhere_sees_the_rest_once(sizes, mapped, l
         if closed:
             made.close()
         tail = Tail(made.directory, LANE_SAMPLES)
-        places = drain(tail, limit=limit)
-        assert [payload for _, payload in places] == [one[8:] for one in written]
-        at = data.draw(st.integers(0, len(places) - 1))
+        offsets = drain(tail, limit=limit)
+        assert [payload for _, payload in offsets] == [one[8:] for one in written]
+        at = data.draw(st.integers(0, len(offsets) - 1))
         if freed:  # as the hub does: what lies wholly behind the mark
-            for place, following in itertools.pairwise(segment.list_segments(made.directory, LANE_SAMPLES)):
-                if following <= places[at][0]:
-                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, place)))
-        again = Tail(made.directory, LANE_SAMPLES, places[at][0])
+            for offset, following in itertools.pairwise(segment.list_segments(made.directory, LANE_SAMPLES)):
+                if following <= offsets[at][0]:
+                    os.unlink(os.path.join(made.directory, segment.segment_name(LANE_SAMPLES, offset)))
+        again = Tail(made.directory, LANE_SAMPLES, offsets[at][0])
 
-        assert drain(again, limit=limit) == places[at + 1 :]
+        assert drain(again, limit=limit) == offsets[at + 1 :]
         assert again.damaged == tail.damaged == 0
         tail.shut()
         again.shut()
@@ -631,11 +631,11 @@ def test_a_segment_without_an_end_does_not_hold_up_a_living_lane(torn: bool, tmp
     directory, _ = fill_half_segments(tmp_path, torn=torn)
     living = Tail(directory, LANE_SAMPLES, patience_s=0)
     got = [payload for _, payload in drain(living)]
-    place = segment.list_segments(directory, LANE_SAMPLES)[-2]
+    offset = segment.list_segments(directory, LANE_SAMPLES)[-2]
     living.shut()
 
     assert complaints(got, {0: len(got)}) == []
-    assert living.place >= place
+    assert living.offset >= offset
 
 
 def test_a_plain_segment_is_made_without_a_word(tmp_path, monkeypatch: pytest.MonkeyPatch):

@@ -229,17 +229,17 @@ def test_tidy_merges_and_loses_nothing():
         for n in range(500):
             names = tuple(sorted(chance.sample("xyz", chance.randint(1, 3))))
             rows = [tuple(chance.random() for _ in names) for _ in range(chance.randint(1, 20))]
-            places = [n * 100 + k + 1 for k in range(len(rows))]
+            offsets = [n * 100 + k + 1 for k in range(len(rows))]
             store.keep(
                 [
                     Batch(
-                        Origin("a"), LANE_SAMPLES, places[-1],
-                        columns=[Columns("r", {}, names, places, [p * 1000 for p in places], places, rows)],
+                        Origin("a"), LANE_SAMPLES, offsets[-1],
+                        columns=[Columns("r", {}, names, offsets, [p * 1000 for p in offsets], offsets, rows)],
                     )
                 ]
             )  # fmt: skip
             for name, column in zip(names, zip(*rows, strict=True), strict=True):
-                said[name] += zip(places, column, strict=True)
+                said[name] += zip(offsets, column, strict=True)
         before = store.connection.execute("SELECT count(*) FROM axes").fetchone()[0]
         for _ in range(3):
             for name, points in said.items():
@@ -296,15 +296,15 @@ def test_the_same_batch_of_samples_twice_is_the_same_as_once(store: SqliteStore)
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12))
-def test_marks_never_go_back(places: list[int]):
+def test_marks_never_go_back(offsets: list[int]):
     """Whatever comes again from earlier, a lane's mark stays where it was furthest."""
     with new_store() as store:
-        for place in places:
-            store.keep([Batch(Origin("a"), LANE_FACTS, place), Batch(Origin("a"), LANE_SAMPLES, place // 2)])
+        for offset in offsets:
+            store.keep([Batch(Origin("a"), LANE_FACTS, offset), Batch(Origin("a"), LANE_SAMPLES, offset // 2)])
 
         marks = store.marks()
-        assert marks["a", LANE_FACTS].place == max(places)
-        assert marks["a", LANE_SAMPLES].place == max(places) // 2
+        assert marks["a", LANE_FACTS].offset == max(offsets)
+        assert marks["a", LANE_SAMPLES].offset == max(offsets) // 2
 
 
 def test_an_earlier_batch_again_leaves_the_counts_of_damage(store: SqliteStore):

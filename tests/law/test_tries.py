@@ -50,11 +50,11 @@ def keep(store, attempts, points, processes):
         origin = Origin(process, span=RUN, process=f"{RUN}/{mine[0].attempt}/{process}")
         for first in range(0, len(mine), 3):
             part = mine[first : first + 3]
-            places = [first + i + 1 for i in range(len(part))]
+            offsets = [first + i + 1 for i in range(len(part))]
             columns = Columns(
-                RUN, {}, ("x",), places, [p.t for p in part], [p.step for p in part], [(p.value,) for p in part]
+                RUN, {}, ("x",), offsets, [p.t for p in part], [p.step for p in part], [(p.value,) for p in part]
             )
-            store.keep([Batch(origin, LANE_SAMPLES, places[-1], columns=[columns])])
+            store.keep([Batch(origin, LANE_SAMPLES, offsets[-1], columns=[columns])])
 
 
 def oracle(attempts, points):

@@ -77,7 +77,7 @@ def joined(first: Batch, second: Batch) -> Batch:
         held = columns.setdefault((part.span, part.names), Columns(part.span, {}, part.names, [], [], [], []))
         for name in ("n", "t", "step", "rows"):
             getattr(held, name).extend(getattr(part, name))
-    return Batch(second.origin, second.lane, second.place, second.damaged, second.refused,
+    return Batch(second.origin, second.lane, second.end, second.damaged, second.refused,
                  first.facts + second.facts, list(columns.values()))  # fmt: skip
 
 

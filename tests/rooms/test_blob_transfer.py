@@ -51,8 +51,8 @@ class There:
         return asyncio.run(talk())
 
 
-def piece(place, stop, data=DATA, size=None, digest=DIGEST):
-    return wire.Piece(digest, len(DATA) if size is None else size, place, data[place:stop])
+def piece(offset, stop, data=DATA, size=None, digest=DIGEST):
+    return wire.Piece(digest, len(DATA) if size is None else size, offset, data[offset:stop])
 
 
 def test_pieces_become_a_blob_when_the_last_one_is_there(tmp_path):
@@ -62,11 +62,11 @@ def test_pieces_become_a_blob_when_the_last_one_is_there(tmp_path):
     answers = there.say(
         wire.AskBlobs({DIGEST: end}), piece(100, 200), piece(0, 1000), piece(0, 1000), piece(1000, 2000)
     )
-    assert [answer.places[DIGEST] for answer in answers] == [0, 0, 1000, 1000, 2000]
+    assert [answer.offsets[DIGEST] for answer in answers] == [0, 0, 1000, 1000, 2000]
     assert there.blobs.size(DIGEST) is None
     assert list(there.blobs.all()) == []
     [asked, last, again] = there.say(wire.AskBlobs({DIGEST: end}), piece(2000, end), wire.AskBlobs({DIGEST: end}))
-    assert [answer.places[DIGEST] for answer in (asked, last, again)] == [2000, end, end]
+    assert [answer.offsets[DIGEST] for answer in (asked, last, again)] == [2000, end, end]
     assert there.blobs.verify(DIGEST)
     assert names(os.path.join(there.blobs.root, "parts")) == []
 
@@ -76,7 +76,7 @@ def test_bytes_that_are_not_those_of_the_digest_are_never_seen(tmp_path):
     there = There(tmp_path)
     wrong = bytes(len(DATA))
     [answer] = there.say(piece(0, len(DATA), wrong))
-    assert (answer.places, answer.refused) == ({DIGEST: 0}, {})
+    assert (answer.offsets, answer.refused) == ({DIGEST: 0}, {})
     [answer] = there.say(piece(0, len(DATA), DATA, size=10))
     assert answer.refused[DIGEST]
     [answer] = there.say(wire.AskBlobs({DIGEST: 0}))
@@ -117,7 +117,7 @@ def test_the_limits_hold_for_what_others_send(tmp_path):
     there = There(tmp_path, blob_bytes=6000, blobs_bytes=8000)
     [one, other] = there.say(wire.AskBlobs({DIGEST: 7000}), wire.AskBlobs({DIGEST: len(DATA)}))
     assert one.refused
-    assert other.places == {DIGEST: 0}
+    assert other.offsets == {DIGEST: 0}
     there.say(piece(0, 5000))
     [answer] = there.say(piece(0, 5000), sender="another")
     assert answer.refused
@@ -236,7 +236,7 @@ def test_a_hub_that_never_takes_it_right_is_given_up(tmp_path):
 
     async def damage(message, sender="far"):
         if isinstance(message, wire.Piece):
-            message = wire.Piece(message.digest, message.size, message.place, bytes(len(message.data)))
+            message = wire.Piece(message.digest, message.size, message.offset, bytes(len(message.data)))
         return await take(message, sender)
 
     there.tell = damage

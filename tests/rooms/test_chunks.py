@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vedette.errors import FormatError
-from vedette.store.chunks import FULL, extremes, pack, pack_places, to_array, unpack, unpack_places
+from vedette.store.chunks import FULL, extremes, pack, pack_offsets, to_array, unpack, unpack_offsets
 
 COLUMNS = {
     "floats": [0.1 * n for n in range(FULL)],
@@ -138,10 +138,10 @@ def test_places_come_back(count, apart):
     steps = chance.integers(1, 1000, size=count) if apart == "by chance" else np.full(count, 40)
     steps[count // 2] += 5000 if apart == "a gap" else 0
     places = np.cumsum(steps)
-    packed = pack_places(places)
+    packed = pack_offsets(places)
 
-    assert unpack_places(packed, count).tolist() == places.tolist()
+    assert unpack_offsets(packed, count).tolist() == places.tolist()
     assert len(packed) < (100 if apart != "by chance" or count < 9 else 9 * count)
     for wrong in (count - 1, count + 1, 1 << 40):
         with pytest.raises(FormatError):
-            unpack_places(packed, wrong)
+            unpack_offsets(packed, wrong)

@@ -34,8 +34,8 @@ def told(directory) -> dict:
 def test_what_was_stored_is_read(gauges, tmp_path):
     """Each tracker's numbers are found under its id, `at` only where there is one."""
     one, two = gauges.take(str(tmp_path), "r/p-1"), gauges.take(str(tmp_path), "r/p-2")
-    one.numbers[one.place + 1] = 5.5
-    two.numbers[two.place] = 7.0
+    one.numbers[one.position + 1] = 5.5
+    two.numbers[two.position] = 7.0
 
     assert told(tmp_path) == {"r/p-1": (None, 5.5), "r/p-2": (7.0, 0.0)}
 
@@ -43,7 +43,7 @@ def test_what_was_stored_is_read(gauges, tmp_path):
 def test_a_slot_is_used_again_from_nothing(gauges, tmp_path):
     """What is given back is nobody's, and the next one in it begins at nothing."""
     slot = gauges.take(str(tmp_path), "r/p-a-long-name")
-    slot.numbers[slot.place + 1] = 5.0
+    slot.numbers[slot.position + 1] = 5.0
     gauges.give_back(slot)
     assert told(tmp_path) == {}
 
@@ -55,7 +55,7 @@ def test_the_file_grows(gauges, tmp_path):
     """More trackers than one page holds are all there, and beyond the most there can be is an error, not a crash."""
     for number in range(1000):
         slot = gauges.take(str(tmp_path), f"p{number}")
-        slot.numbers[slot.place + 1] = float(number)
+        slot.numbers[slot.position + 1] = float(number)
     assert told(tmp_path) == {f"p{number}": (None, float(number)) for number in range(1000)}
 
     def take_for_ever():
@@ -93,7 +93,7 @@ def test_unchanged_is_seen_at_a_glance(tmp_path):
     first = read(str(tmp_path), Reading())
     assert read(str(tmp_path), first) is first
 
-    slot.numbers[slot.place + 1] = 1.0
+    slot.numbers[slot.position + 1] = 1.0
     assert dict(read(str(tmp_path), first).gauges) == {"p": (None, 1.0)}
 
 
@@ -101,7 +101,7 @@ def _sound(tmp_path) -> bytes:
     gauges = Gauges(mapped=True)
     for number in range(3):
         slot = gauges.take(str(tmp_path), f"p{number}")
-        slot.numbers[slot.place + 1] = 1.0
+        slot.numbers[slot.position + 1] = 1.0
     return (tmp_path / FILE).read_bytes()
 
 
@@ -115,16 +115,16 @@ def test_any_bytes_are_read_without_harm(data, tmp_path_factory):
             assert all(number is None or math.isfinite(number) for number in (at, add))
 
 
-@given(place=st.integers(0, 1023), value=st.integers(0, 255))
-def test_one_bad_byte_harms_one_slot_at_most(place, value, tmp_path_factory):
+@given(position=st.integers(0, 1023), value=st.integers(0, 255))
+def test_one_bad_byte_harms_one_slot_at_most(position, value, tmp_path_factory):
     """A byte that is another costs at most the slot that it stands in."""
     directory = tmp_path_factory.mktemp("byte")
     data = bytearray(_sound(directory))
-    data[place] = value
+    data[position] = value
     (directory / FILE).write_bytes(data)
 
-    others = [f"p{number}" for number in range(3) if place // 256 != number + 1]
-    assert place < 256 or all(told(directory)[name] == (None, 1.0) for name in others)
+    others = [f"p{number}" for number in range(3) if position // 256 != number + 1]
+    assert position < 256 or all(told(directory)[name] == (None, 1.0) for name in others)
 
 
 @pytest.mark.parametrize("length", [0, 1, 18, 256, 300, 511, 512, 600, 1023])
@@ -141,7 +141,7 @@ def test_numbers_that_are_none_say_nothing(number, tmp_path):
     """NaN and infinities are no progress."""
     gauges = Gauges(mapped=True)
     slot = gauges.take(str(tmp_path), "p")
-    slot.numbers[slot.place] = slot.numbers[slot.place + 1] = number
+    slot.numbers[slot.position] = slot.numbers[slot.position + 1] = number
 
     assert told(tmp_path) == {"p": (None, None)}
 
@@ -199,14 +199,14 @@ def listener(tmp_path):
 def test_the_hub_says_what_has_changed(listener):
     """It says how far each is, in its own voice, for the origin that it is about; and nothing where nothing changed."""
     slot = listener.writer.take(listener.spool.directory, "r/p")
-    slot.numbers[slot.place + 1] = 3.0
+    slot.numbers[slot.position + 1] = 3.0
 
     assert listener.look(10.0) == [("r/p", 3.0)]
     [span] = listener.said
     assert (span.by, span.of, span.at, span.state, span.attrs) == (HUB, "one", None, "", {})
     assert abs(span.t - time.time_ns()) < 60 * 10**9
     assert listener.look(11.0) == []
-    slot.numbers[slot.place + 1] = 4.0
+    slot.numbers[slot.position + 1] = 4.0
     assert listener.look(12.0) == [("r/p", 4.0)]
 
 
@@ -215,12 +215,12 @@ def test_it_is_said_at_a_pace(listener):
     slot = listener.writer.take(listener.spool.directory, "r/p")
     words = 0
     for turn in range(100):  # ten seconds
-        slot.numbers[slot.place + 1] = float(turn)
+        slot.numbers[slot.position + 1] = float(turn)
         words += len(listener.look(10 + turn / 10))
     assert 30 <= words <= 51
-    slot.numbers[slot.place + 1] = 1000.0
+    slot.numbers[slot.position + 1] = 1000.0
     assert listener.look(20.0, everything=True) == [("r/p", 1000.0)]
-    slot.numbers[slot.place + 1] = 1001.0
+    slot.numbers[slot.position + 1] = 1001.0
     assert listener.look(20.1) == []
     assert listener.look(20.3) == [("r/p", 1001.0)]
 
@@ -231,14 +231,14 @@ def test_many_share_what_may_be_said(listener):
     heard: dict[str, int] = {}
     for turn in range(300):  # half a minute
         for slot in slots:
-            slot.numbers[slot.place + 1] = turn + 1.0
+            slot.numbers[slot.position + 1] = turn + 1.0
         for id_, _ in listener.look(10 + turn / 10):
             heard[id_] = heard.get(id_, 0) + 1
 
     assert len(heard) == 1000
     assert max(heard.values()) - min(heard.values()) <= 1
     assert 2000 <= sum(heard.values()) <= 3100
-    slots[7].numbers[slots[7].place + 1] = 10_000.0
+    slots[7].numbers[slots[7].position + 1] = 10_000.0
     last = {}
     for turn in range(300):
         last |= dict(listener.look(50 + turn / 10))
@@ -248,9 +248,9 @@ def test_many_share_what_may_be_said(listener):
 def test_the_dead_are_heard_out_before_they_are_buried(listener):
     """One that has died is gauged only once the last of it is said; where that fails, its spool must stay."""
     slot = listener.writer.take(listener.spool.directory, "r/p")
-    slot.numbers[slot.place + 1] = 3.0
+    slot.numbers[slot.position + 1] = 3.0
     assert listener.look(10.0) == [("r/p", 3.0)]
-    slot.numbers[slot.place + 1] = 4.0
+    slot.numbers[slot.position + 1] = 4.0
     listener.reader.gone = True
     listener.fails = True
     assert listener.look(10.1) == []
@@ -277,15 +277,15 @@ def test_a_number_that_is_half_stored_says_too_little(tmp_path, monkeypatch):
     pread = os.pread
     torn = [(256 + 8, struct.pack("<d", 1e300))]
 
-    def half(fd, size, place):
-        data = bytearray(pread(fd, size, place))
+    def half(fd, size, position):
+        data = bytearray(pread(fd, size, position))
         for at, number in torn:
             data[at : at + 8] = number
         torn.clear()  # the second look is right
         return bytes(data)
 
     monkeypatch.setattr(os, "pread", half)
-    slot.numbers[slot.place + 1] = 2.0
+    slot.numbers[slot.position + 1] = 2.0
     first = read(str(tmp_path), Reading())
     assert dict(first.gauges) == {"new": (None, 2.0)}
     assert dict(read(str(tmp_path), first).gauges) == {"new": (None, 2.0)}

@@ -22,15 +22,15 @@ ROOMY = 1 << 30
 
 
 def reader_of(root, marks=None, **hub):
-    places = {} if marks is None else marks
-    return InboxReader(str(root), lambda name: (Mark(), Mark(places.get(name, 0))), Settings(hub=Hub(**hub)))
+    offsets = {} if marks is None else marks
+    return InboxReader(str(root), lambda name: (Mark(), Mark(offsets.get(name, 0))), Settings(hub=Hub(**hub)))
 
 
-def samples(name, start, place, values=None, over=False):
+def samples(name, start, offset, values=None, over=False):
     """The samples of an origin at start+1 .. place, in parcels."""
-    n = np.arange(start + 1, place + 1, dtype=np.int64)
+    n = np.arange(start + 1, offset + 1, dtype=np.int64)
     block = Block("r", {}, ("x",), n, n, n, (n.astype(float) if values is None else values,))
-    return parcels.pack(Batch(Origin(name, span="r"), LANE_SAMPLES, place, columns=[block], start=start), over=over)
+    return parcels.pack(Batch(Origin(name, span="r"), LANE_SAMPLES, offset, columns=[block], start=start), over=over)
 
 
 def ship(seq, *groups):
@@ -42,8 +42,8 @@ def read_all(reader, now=0.0):
         reader.read(now)
 
 
-def places(reader):
-    return {name: heard.place[LANE_SAMPLES] for name, heard in reader.origins.items()}
+def offsets(reader):
+    return {name: heard.offset[LANE_SAMPLES] for name, heard in reader.origins.items()}
 
 
 def rows(reader, name):
@@ -98,7 +98,7 @@ def test_damage_stays_where_it_is(tmp_path, number):
 
     reader = reader_of(tmp_path)
     read_all(reader)
-    assert places(reader) == {"a": 300, "b": 30, "c": 40}
+    assert offsets(reader) == {"a": 300, "b": 30, "c": 40}
     whole = {"a": 300, "b": 30, "c": 40}
     hurt = {1: {"a", "b"}, 2: {"a"}, 3: {"b", "c"}}[number]
     for name, count in whole.items():
@@ -132,7 +132,7 @@ def test_nothing_is_given_up_on_a_full_disk():
         acknowledged = fill(root, Inbox)
         reader = reader_of(os.path.join(root, "inbox"))
         read_all(reader)
-        assert places(reader)["a"] >= acknowledged > 0
+        assert offsets(reader)["a"] >= acknowledged > 0
         assert rows(reader, "a")[0][:acknowledged] == list(range(1, acknowledged + 1))
 
 
@@ -150,7 +150,7 @@ def test_the_control_gives_up_what_it_has_acknowledged():
         acknowledged = fill(root, Lossy)
         reader = reader_of(os.path.join(root, "inbox"))
         read_all(reader)
-        assert places(reader).get("a", 0) < acknowledged
+        assert offsets(reader).get("a", 0) < acknowledged
 
 
 def fill(root, kind):
@@ -228,20 +228,20 @@ def test_old_inboxes_are_read_in_their_order(tmp_path):
     """What came over several connections fits together again, however large the first of them is."""
     reader = reader_of(tmp_path)
     chance = np.random.default_rng(1)
-    place = 0
+    offset = 0
     for _ in range(3):
         inbox = reader.open(ROOMY)
         for seq in range(1, 41):  # 6 MB: more than is read at once
-            inbox.append(ship(seq, samples("a", place, place + 20_000, chance.random(20_000))))
-            place += 20_000
+            inbox.append(ship(seq, samples("a", offset, offset + 20_000, chance.random(20_000))))
+            offset += 20_000
         reader.left(inbox.name)
         inbox.close()
     reader = reader_of(tmp_path)
     assert reader.reach(["a"]) is None
     read_all(reader)
     assert reader.trouble == ""
-    assert reader.reach(["a"]) == {"a": (0, place)}
-    assert rows(reader, "a")[0] == list(range(1, place + 1))
+    assert reader.reach(["a"]) == {"a": (0, offset)}
+    assert rows(reader, "a")[0] == list(range(1, offset + 1))
 
 
 def bombs(count):
@@ -310,7 +310,7 @@ def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, pay
     reader.read(0.0)
     assert reader.broken.keys() == {bad.name}
     assert reader.sync() == {good.name: 1}
-    assert places(reader).get("a", 0) == 0
+    assert offsets(reader).get("a", 0) == 0
 
     reader.left(bad.name)
     assert reader.broken == {}

@@ -16,10 +16,10 @@ US = Origin("o", "camp", "b", 7, 9, "r", "r/1/o", "vedette://secret@x:1")
 
 
 def samples(start=0, count=5, names=("x", "y"), **more):
-    places = list(range(start + 10, start + 10 + 10 * count, 10))
-    rows = [tuple(float(p) for _ in names) for p in places]
-    columns = Columns("r", {}, names, places, [p * 1000 for p in places], places, rows)
-    return Batch(US, LANE_SAMPLES, places[-1], 1, 2, columns=[columns], start=start, **more)
+    offsets = list(range(start + 10, start + 10 + 10 * count, 10))
+    rows = [tuple(float(p) for _ in names) for p in offsets]
+    columns = Columns("r", {}, names, offsets, [p * 1000 for p in offsets], offsets, rows)
+    return Batch(US, LANE_SAMPLES, offsets[-1], 1, 2, columns=[columns], start=start, **more)
 
 
 def same(one: Block, two: Block) -> bool:
@@ -47,7 +47,7 @@ def test_samples_come_back(rows, tags):
 
     back = parcels.unpack(through_the_wire(parcel))
 
-    assert (back.place, back.start) == (len(n), 0)
+    assert (back.end, back.start) == (len(n), 0)
     assert same(back.columns[0], columns.block())
 
 
@@ -61,8 +61,8 @@ def test_facts_come_back_in_parcels_that_fit():
 
     assert len(made) > 2
     assert [item for part in back for item in part.facts] == facts
-    assert [part.start for part in back] == [0, *(part.place for part in back[:-1])]
-    assert back[-1].place == 12
+    assert [part.start for part in back] == [0, *(part.end for part in back[:-1])]
+    assert back[-1].end == 12
     assert [parcel.over for parcel in made] == [False] * (len(made) - 1) + [True]
 
 
@@ -79,7 +79,7 @@ def test_samples_that_are_too_many_are_cut():
     assert len(made) > 1
     assert np.array_equal(np.concatenate([part.columns[0].n for part in back]), n)
     assert all(len(wire.encode(parcel)) < wire.MAX_SHIPMENT for parcel in made)
-    assert [part.start for part in back] == [0, *(part.place for part in back[:-1])]
+    assert [part.start for part in back] == [0, *(part.end for part in back[:-1])]
     assert sum(part.refusals.get("limits.name_chars", 0) for part in back) == 3
 
 
@@ -103,7 +103,7 @@ BOMB = chunks.pack(np.zeros(1 << 22))
 FALSE = {
     "another lane": {"lane": "x"},
     "backwards": {"start": 100, "place": 50},
-    "beyond all places": {"place": 1 << 63},
+    "beyond all offsets": {"end": 1 << 63},
     "from before all places": {"start": -5},
     "facts out of order": {"facts": [(20, b""), (10, b"")]},
     "facts behind the place": {"facts": [(10_000, b"")]},
@@ -149,7 +149,7 @@ def test_false_blocks(what):
     with pytest.raises(FormatError):
         parcels.unpack(through_the_wire(false))
     passed = parcels.nothing_of(false)
-    assert (passed.place, passed.damaged, passed.columns) == (parcel.place, parcel.damaged + 1, [])
+    assert (passed.end, passed.damaged, passed.columns) == (parcel.end, parcel.damaged + 1, [])
 
 
 def test_made_up_refusals_are_not_counted():

@@ -19,14 +19,14 @@ def heard(limits=WIDE, facts=0, samples=0):
     return RemoteOrigin(US, Mark(facts), Mark(samples), Quota(limits))
 
 
-def part(start, place, refusals=None):
+def part(start, offset, refusals=None):
     """The samples at places start+1 .. place, a row each."""
-    n = list(range(start + 1, place + 1))
+    n = list(range(start + 1, offset + 1))
     columns = Columns("r", {}, ("x",), n, n, n, [(float(p),) for p in n])
-    return Batch(US, LANE_SAMPLES, place, columns=[columns] if n else [], start=start, refusals=refusals or {})
+    return Batch(US, LANE_SAMPLES, offset, columns=[columns] if n else [], start=start, refusals=refusals or {})
 
 
-def places(batches):
+def offsets(batches):
     return [n for batch in batches for columns in batch.columns for n in columns.n.tolist()]
 
 
@@ -34,7 +34,7 @@ class Doubling(RemoteOrigin):
     """A broken one, that does not look at what is here already."""
 
     def take(self, batch, now, inbox, at):
-        self.place[batch.lane] = batch.start
+        self.offset[batch.lane] = batch.start
         return super().take(batch, now, inbox, at)
 
 
@@ -45,16 +45,16 @@ def deliver(kind, seed):
     kept, reached = [], 0
     while reached < 200:
         start = chance.randint(max(0, reached - 20), reached)
-        place = chance.randint(start, min(200, start + 30))
-        assert one.take(part(start, place), 0.0, "1", start)
-        reached = max(reached, place)
+        offset = chance.randint(start, min(200, start + 30))
+        assert one.take(part(start, offset), 0.0, "1", start)
+        reached = max(reached, offset)
         if chance.random() < 0.3 and (batch := one.sealing(0.0, 0.0, all_of_it=True)) is not None:
             one.handed(batch, 0.0)
             one.kept(batch)
             kept.append(batch)
     if (batch := one.sealing(0.0, 0.0, all_of_it=True)) is not None:
         kept.append(batch)
-    return places(kept)
+    return offsets(kept)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -73,7 +73,7 @@ def test_what_lies_beyond_is_refused():
     one = heard(samples=10)
 
     assert not one.take(part(11, 20), 0.0, "1", 0)
-    assert one.place == {LANE_FACTS: 0, LANE_SAMPLES: 10}
+    assert one.offset == {LANE_FACTS: 0, LANE_SAMPLES: 10}
     assert one.sealing(0.0, 0.0, all_of_it=True) is None
 
 
@@ -96,7 +96,7 @@ def test_an_inbox_is_held_until_all_of_it_is_kept():
     one.kept(batch)
     assert one.held == {("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}  # more than need be, never less
     rest = one.sealing(0.0, 0.0, all_of_it=True)
-    assert (rest.start, rest.place) == (9, 12)
+    assert (rest.start, rest.end) == (9, 12)
     one.handed(rest, 0.0)
     one.kept(rest)
     assert one.held == {}

@@ -140,10 +140,10 @@ def test_a_home_of_a_hub_that_was_killed(keeper, tmp_path):
 def test_a_home_that_is_written_to_meanwhile(keeper, tmp_path):
     """What its hub moves from spools to its store while it is read is not lost between the two."""
     log(tmp_path / "far")
-    place = type(keeper.home)(str(tmp_path / "far"))
-    lock = place.take_lock()
-    other = Keeper(place, SqliteStore(place.store), Settings(hub=Hub(sync_s=0)))
-    for at, _ in enumerate(TakeIn(keeper, place.root).steps()):
+    offset = type(keeper.home)(str(tmp_path / "far"))
+    lock = offset.take_lock()
+    other = Keeper(offset, SqliteStore(offset.store), Settings(hub=Hub(sync_s=0)))
+    for at, _ in enumerate(TakeIn(keeper, offset.root).steps()):
         if at in (1, 2, 3, 4):
             other.turn(seal={""})
     other.close()

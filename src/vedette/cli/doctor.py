@@ -220,10 +220,10 @@ def _last_line(path: str) -> str:
 def _spool(home: Home) -> list[tuple[str, str, str]]:
     names = os.listdir(home.spool) if os.path.isdir(home.spool) else []
     total = sum(
-        file_size(os.path.join(home.spool, name, segment_name(lane, place)))
+        file_size(os.path.join(home.spool, name, segment_name(lane, offset)))
         for name in names
         for lane in "fs"
-        for place in list_segments(os.path.join(home.spool, name), lane)
+        for offset in list_segments(os.path.join(home.spool, name), lane)
     )
     return [("spool", f"of {len(names)} {'process' if len(names) == 1 else 'processes'}, {size(total)}", "")]
 

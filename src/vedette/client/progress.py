@@ -38,7 +38,7 @@ class Progress:
     """
 
     __slots__ = (
-        "__weakref__", "_added", "_at", "_began", "_lock", "_made_here", "_msg", "_numbers", "_place", "_retry_at",
+        "__weakref__", "_added", "_at", "_began", "_lock", "_made_here", "_msg", "_numbers", "_position", "_retry_at",
         "_slot", "_trackers", "id", "is_finished", "total",
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Progress:
         self._lock = threading.RLock()
         self._slot: Slot | None = None
         self._numbers: Numbers | None = None
-        self._place = 0  # of `add` among the numbers
+        self._position = 0  # of `add` among the numbers
         self._retry_at = 0.0
         self._began = time.monotonic()
 
@@ -86,7 +86,7 @@ class Progress:
                 # No Python code is called from here to the end of the block, so that no signal comes in between.
                 added = self._added + step
                 try:
-                    self._numbers[self._place] = added  # type: ignore[index] # None: the careful way
+                    self._numbers[self._position] = added  # type: ignore[index] # None: the careful way
                     self._added = added
                     return
                 except TypeError:
@@ -106,7 +106,7 @@ class Progress:
                 if not self.is_finished:
                     self._added += number
                     if self._numbers is not None:
-                        self._numbers[self._place] = self._added
+                        self._numbers[self._position] = self._added
         if msg is not None:
             self._call(msg)
 
@@ -125,7 +125,7 @@ class Progress:
                 if at > (self._at or 0.0) and not self.is_finished:
                     self._at = at
                     if self._numbers is not None:
-                        self._numbers[self._place - 1] = at
+                        self._numbers[self._position - 1] = at
         if msg is not None:
             self._call(msg)
 
@@ -189,10 +189,10 @@ class Progress:
         with self._lock:
             if self._slot is not None or self.is_finished:
                 return False
-            slot.numbers[slot.place + 1] = self._added
+            slot.numbers[slot.position + 1] = self._added
             if self._at is not None:
-                slot.numbers[slot.place] = self._at
-            self._slot, self._numbers, self._place = slot, slot.numbers, slot.place + 1
+                slot.numbers[slot.position] = self._at
+            self._slot, self._numbers, self._position = slot, slot.numbers, slot.position + 1
             return True
 
     def _detach(self) -> bool:

@@ -19,7 +19,7 @@ _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
 _PCO = b"p"
 _PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
-_RUNS = b"r"  # of places: the first, distances, and how often each comes
+_RUNS = b"r"  # of offsets: the first, distances, and how often each comes
 _INSIDE = {_PCO: ("float64", "int64"), _PCO_BOOL: ("int16",)}
 
 
@@ -74,8 +74,8 @@ def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
     return array.astype(bool) if code == _PCO_BOOL else array
 
 
-def pack_places(n: NDArray[np.int64]) -> bytes:
-    """Return the bytes of places in a lane: most lie equally far apart, so that runs of one distance are short."""
+def pack_offsets(n: NDArray[np.int64]) -> bytes:
+    """Return the bytes of offsets in a lane: most lie equally far apart, so that runs of one distance are short."""
     apart = np.diff(n)
     starts = np.flatnonzero(np.diff(apart, prepend=apart[:1] - 1))
     lengths = np.diff(starts, append=len(apart))
@@ -84,8 +84,8 @@ def pack_places(n: NDArray[np.int64]) -> bytes:
     return runs if len(runs) <= len(packed) else packed
 
 
-def unpack_places(data: bytes, count: int) -> NDArray[np.int64]:
-    """Return the places that `pack_places` was given; raise FormatError when they are not so many."""
+def unpack_offsets(data: bytes, count: int) -> NDArray[np.int64]:
+    """Return the offsets that `pack_offsets` was given; raise FormatError when they are not so many."""
     if data[:1] != _RUNS:
         return unpack_exactly(data, count)
     numbers = np.frombuffer(data, dtype="<i8", offset=1) if len(data) % 8 == 1 else np.empty(0, dtype=np.int64)
@@ -93,7 +93,7 @@ def unpack_places(data: bytes, count: int) -> NDArray[np.int64]:
     first, apart, lengths = numbers[:1], numbers[1 : half + 1], numbers[half + 1 :]
     sound = len(numbers) % 2 == 1 and half < count and np.all((lengths > 0) & (lengths < count))
     if not sound or int(lengths.sum()) != count - 1:
-        raise FormatError(f"the places of a chunk are not {count}, as its axis has")
+        raise FormatError(f"the offsets of a chunk are not {count}, as its axis has")
     return np.cumsum(np.concatenate((first, np.repeat(apart, lengths))))
 
 

@@ -38,13 +38,13 @@ class Columns(Struct):
         n, t, step = (np.array(column, dtype=np.int64) for column in (self.n, self.t, self.step))
         return Block(self.span, self.tags, self.names, n, t, step, values)
 
-    def after(self, place: int) -> "Columns":
-        """Return the samples behind a place."""
-        return self._part(slice(bisect.bisect_right(self.n, place), None))
+    def after(self, offset: int) -> "Columns":
+        """Return the samples behind an offset."""
+        return self._part(slice(bisect.bisect_right(self.n, offset), None))
 
-    def until(self, place: int) -> "Columns":
-        """Return the samples up to a place."""
-        return self._part(slice(bisect.bisect_right(self.n, place)))
+    def until(self, offset: int) -> "Columns":
+        """Return the samples up to an offset."""
+        return self._part(slice(bisect.bisect_right(self.n, offset)))
 
     def _part(self, part: slice) -> "Columns":
         if part.start == 0 and part.stop is None:
@@ -67,13 +67,13 @@ class Block(Struct, eq=False):
         """Return itself."""
         return self
 
-    def after(self, place: int) -> "Block":
-        """Return the samples behind a place."""
-        return self._part(slice(int(self.n.searchsorted(place, "right")), None))
+    def after(self, offset: int) -> "Block":
+        """Return the samples behind an offset."""
+        return self._part(slice(int(self.n.searchsorted(offset, "right")), None))
 
-    def until(self, place: int) -> "Block":
-        """Return the samples up to a place."""
-        return self._part(slice(int(self.n.searchsorted(place, "right"))))
+    def until(self, offset: int) -> "Block":
+        """Return the samples up to an offset."""
+        return self._part(slice(int(self.n.searchsorted(offset, "right"))))
 
     def _part(self, part: slice) -> "Block":
         n, t, step, *values = (column[part] for column in (self.n, self.t, self.step, *self.values))
@@ -81,16 +81,16 @@ class Block(Struct, eq=False):
 
 
 class Batch(Struct):
-    """What one lane of one origin has brought, and how far it has got with that."""
+    """What one lane of one origin has brought, from the offset `start` to the offset `end`, which becomes its mark."""
 
     origin: Origin
     lane: str
-    place: int
+    end: int
     damaged: int = 0
     refused: int = 0
     facts: list[tuple[int, Fact]] = []
     columns: list[Columns | Block] = []
-    start: int = 0  # all that there is from here to `place` is in it
+    start: int = 0
     refusals: dict[str, int] = {}  # points that were left out of it, by the limit that they were over
 
 

@@ -8,9 +8,9 @@ AHEAD = "+"  # the lane of a mark up to which there may be samples that lie ahea
 
 
 class Mark(Struct, frozen=True):
-    """How far a lane is in the store, and what could not be read before that."""
+    """How far a lane is committed: all before this offset is in the store. It counts what could not be read."""
 
-    place: int = 0
+    offset: int = 0
     damaged: int = 0
     refused: int = 0
 

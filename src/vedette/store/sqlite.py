@@ -95,7 +95,7 @@ class SqliteStore(SqliteReader):
                 for columns in self._new(number, batch):
                     if not gone(columns.span):
                         self.writer.keep(number, columns.block(), refusals)
-                self.move_mark(number, batch.lane, batch.place, batch.damaged, batch.refused)
+                self.move_mark(number, batch.lane, batch.end, batch.damaged, batch.refused)
                 self.connection.executemany(
                     "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
                     [(number, limit, count) for limit, count in refusals.items()],
@@ -109,13 +109,13 @@ class SqliteStore(SqliteReader):
                 "UPDATE origins SET skew_s = ? WHERE name = ?", [(skew, name) for name, skew in (skews or {}).items()]
             )
 
-    def move_mark(self, origin: int, lane: str, place: int, damaged: int = 0, refused: int = 0) -> None:
+    def move_mark(self, origin: int, lane: str, offset: int, damaged: int = 0, refused: int = 0) -> None:
         """Move a mark forward, in a transaction of the caller's."""
         self.connection.execute(
             "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
             " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
-            (origin, lane, place, damaged, refused),
+            (origin, lane, offset, damaged, refused),
         )
 
     def sync(self) -> None:

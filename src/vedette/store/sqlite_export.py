@@ -226,7 +226,7 @@ class _Copy:
         columns = (self._columns_of(cluster, orders) for cluster in clusters)
         for n, t, step in _recut(columns):
             ends = int(n[0]), int(n[-1]), len(t), int(t[0]), int(t[-1])
-            packed = chunks.pack(t, tight=True), chunks.pack(step), chunks.pack_places(n)
+            packed = chunks.pack(t, tight=True), chunks.pack(step), chunks.pack_offsets(n)
             axes.append(
                 self._target.execute(
                     "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
@@ -246,13 +246,13 @@ class _Copy:
                 self._shown(self._points)
 
     def _columns_of(self, cluster: list[int], orders: list[Any]) -> tuple[NDArray[Any], ...]:
-        """Return places, times and steps of some axes, by place."""
+        """Return offsets, times and steps of some axes, by offset."""
         rows = [
             self._source.execute("SELECT n, t, step, count FROM axes WHERE id = ?", (axis,)).fetchone()
             for axis in cluster
         ]
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (1, 2))
-        n = np.concatenate([chunks.unpack_places(row[0], row[3]) for row in rows])
+        n = np.concatenate([chunks.unpack_offsets(row[0], row[3]) for row in rows])
         orders.append(np.argsort(n, kind="stable") if len(rows) > 1 else slice(None))
         return n[orders[-1]], t[orders[-1]], step[orders[-1]]
 
@@ -264,7 +264,7 @@ class _Copy:
 
 
 def _clusters(axes: list[tuple[int, int, int]]) -> Iterator[list[int]]:
-    """Put axes together whose places overlap, as they do where a gap was filled later; mostly each is alone."""
+    """Put axes together whose offsets overlap, as they do where a gap was filled later; mostly each is alone."""
     cluster: list[int] = []
     end = -1
     for axis, first_n, last_n in axes:

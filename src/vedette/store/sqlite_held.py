@@ -1,4 +1,4 @@
-"""Which samples of an origin a store has, place by place, whatever its marks say."""
+"""Which samples of an origin a store has, offset by offset, whatever its marks say."""
 
 import sqlite3
 from typing import Any
@@ -21,23 +21,23 @@ class Held:
         self._numbers = {tuple(row[1:]): row[0] for row in rows}
 
     def has_same(self, first_n: int, last_n: int, count: int, packed: bytes) -> bool:
-        """Tell whether just these samples are here, as one axis: a place is that of one record alone."""
+        """Tell whether just these samples are here, as one axis: an offset is that of one record alone."""
         number = self._numbers.get((first_n, last_n, count))
-        return number is not None and self._places(number)[0] == packed
+        return number is not None and self._offsets(number)[0] == packed
 
     def news(self, n: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of these places are not here."""
-        return ~np.isin(n, self.places(int(n[0]), int(n[-1])))
+        """Return which of these offsets are not here."""
+        return ~np.isin(n, self.offsets(int(n[0]), int(n[-1])))
 
-    def places(self, first_n: int, last_n: int) -> NDArray[np.int64]:
-        """Return the places of the samples that are here, in a range."""
+    def offsets(self, first_n: int, last_n: int) -> NDArray[np.int64]:
+        """Return the offsets of the samples that are here, in a range."""
         if not len(self._axes):
             return np.empty(0, dtype=np.int64)
         among = (self._axes[:, 1] <= last_n) & (self._axes[:, 2] >= first_n)
-        found = [chunks.unpack_places(*self._places(number)) for number in self._axes[among, 0].tolist()]
+        found = [chunks.unpack_offsets(*self._offsets(number)) for number in self._axes[among, 0].tolist()]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
-    def _places(self, number: int) -> tuple[bytes, int]:
+    def _offsets(self, number: int) -> tuple[bytes, int]:
         row = self._connection.execute("SELECT n, count FROM axes WHERE id = ?", (number,)).fetchone()
         return row[0], row[1]
 

@@ -264,7 +264,7 @@ class _Samples:
         if self._here.has_same(axis.first_n, axis.last_n, axis.count, axis.n):
             return 0
         t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
-        n = chunks.unpack_places(axis.n, axis.count)
+        n = chunks.unpack_offsets(axis.n, axis.count)
         if t.dtype != np.int64 or step.dtype != np.int64 or not _is_sound(n, axis):
             raise FormatError("what is to be taken in has an axis that cannot be")
         new = self._here.news(n)

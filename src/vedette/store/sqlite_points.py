@@ -70,8 +70,8 @@ class PointWriter:
         self._connection.executemany(_UPDATE_SERIES, rows)
 
     def keep_axis(self, origin: int, n: Any, t: Any, step: Any, *, tight: bool = False) -> int:
-        """Keep places, times and steps of some samples."""
-        packed = (chunks.pack(t, tight=tight), chunks.pack(step), chunks.pack_places(n))
+        """Keep offsets, times and steps of some samples."""
+        packed = (chunks.pack(t, tight=tight), chunks.pack(step), chunks.pack_offsets(n))
         cursor = self._connection.execute(
             "INSERT INTO axes (origin, first_n, last_n, count, first_t, last_t, t, step, n)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -142,7 +142,7 @@ class PointWriter:
         run = self._connection.execute
         rows = run(f"SELECT t, step, n, count FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (0, 1))
-        n = np.concatenate([chunks.unpack_places(row[2], row[3]) for row in rows])
+        n = np.concatenate([chunks.unpack_offsets(row[2], row[3]) for row in rows])
         order = np.argsort(n, kind="stable")
         axis = self.keep_axis(origin, n[order], t[order], step[order], tight=True)
         for number in series:

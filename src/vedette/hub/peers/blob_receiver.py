@@ -41,14 +41,14 @@ class BlobReceiver:
         answer = wire.HasBlobs({}, {})
         for digest, size in asked.sizes.items():
             if self._blobs.size(digest) == size:
-                answer.places[digest] = size
+                answer.offsets[digest] = size
                 self._blobs.touch(digest)  # its name comes with the facts: nobody removes it meanwhile
             elif size == 0:
                 self._keep_nothing(digest, answer)
             elif why := self._why_not(size, 0):
                 answer.refused[digest] = why
             else:
-                answer.places[digest] = self._come(digest, size, self._blobs.part(digest, sender))
+                answer.offsets[digest] = self._come(digest, size, self._blobs.part(digest, sender))
         return answer
 
     def _come(self, digest: str, size: int, path: str) -> int:
@@ -65,7 +65,7 @@ class BlobReceiver:
     def _keep_nothing(self, digest: str, answer: wire.HasBlobs) -> None:
         try:
             if self._blobs.keep(b"")[0] == digest:
-                answer.places[digest] = 0
+                answer.offsets[digest] = 0
                 return
         except (OSError, BlobError):
             pass
@@ -84,13 +84,13 @@ class BlobReceiver:
         digest, size = piece.digest, piece.size
         if self._blobs.size(digest) == size:
             return wire.HasBlobs({digest: size})
-        if piece.place + len(piece.data) > size:
+        if piece.offset + len(piece.data) > size:
             return self._refuse(digest, "a piece goes beyond its end")
         if why := self._why_not(size, len(piece.data)):
             return wire.HasBlobs({}, {digest: why})
         path = self._blobs.part(digest, sender)
         here = self._come(digest, size, path)
-        if here != piece.place:
+        if here != piece.offset:
             return wire.HasBlobs({digest: here})
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -94,33 +94,35 @@ class BlobSender:
                 if digest in there.refused:
                     self.refused = there.refused[digest]
                 elif size == 0:  # the question alone makes it
-                    left.untaken.extend({digest} - there.places.keys())
-                elif not await self._send_one(digest, size, there.places.get(digest, 0), tell):
+                    left.untaken.extend({digest} - there.offsets.keys())
+                elif not await self._send_one(digest, size, there.offsets.get(digest, 0), tell):
                     left.unread.append(digest)
         return left
 
-    async def _send_one(self, digest: str, size: int, place: int, tell: Tell) -> bool:
-        """Send a blob from a place on; tell whether it is there now, or never will be."""
+    async def _send_one(self, digest: str, size: int, offset: int, tell: Tell) -> bool:
+        """Send a blob from an offset on; tell whether it is there now, or never will be."""
         mismatches = 0
         with suppress(OSError, VedetteError):  # it was removed meanwhile, or cannot be read
             with self._blobs.open(digest) as file:
-                while place < size:
-                    data = await asyncio.to_thread(os.pread, file.fileno(), min(self._piece, size - place), place)
+                while offset < size:
+                    data = await asyncio.to_thread(os.pread, file.fileno(), min(self._piece, size - offset), offset)
                     if not data:
                         return False
                     begun = time.monotonic()
-                    answer = await tell(wire.Piece(digest, size, place, data))
+                    answer = await tell(wire.Piece(digest, size, offset, data))
                     self._pace(time.monotonic() - begun, len(data))
                     if digest in answer.refused:
                         self.refused = answer.refused[digest]
                         return True
-                    before, place = place, answer.places.get(digest, 0)
-                    if before + len(data) == size and answer.places.get(digest) == 0:  # the whole of it was wrong there
+                    before, offset = offset, answer.offsets.get(digest, 0)
+                    if (
+                        before + len(data) == size and answer.offsets.get(digest) == 0
+                    ):  # the whole of it was wrong there
                         mismatches += 1
                         if mismatches > 1 or await asyncio.to_thread(digest_of, file.fileno()) != digest:
                             self.refused = f"the bytes of {digest[:12]} are not those of its digest"
                             return True
-                    if place <= before:  # somebody else sends it, too, or its disk is full
+                    if offset <= before:  # somebody else sends it, too, or its disk is full
                         await asyncio.sleep(_LOOK_S)
             return True
         return False

@@ -68,7 +68,8 @@ class Inbox:
             return False
         directory = self._spool.directory
         waiting = sum(
-            file_size(os.path.join(directory, segment_name(_LANE, place))) for place in list_segments(directory, _LANE)
+            file_size(os.path.join(directory, segment_name(_LANE, offset)))
+            for offset in list_segments(directory, _LANE)
         )
         if waiting < self._cap_bytes:
             self._looked = self.appended
@@ -173,7 +174,7 @@ class InboxReader:
             self._tails[name] = Tail(directory, _LANE, _first(self._root, name), shape=SHIPMENT)
         tail = self._tails[name]
         live = name in self._live
-        at = before = tail.place
+        at = before = tail.offset
         damaged = tail.damaged
         records = tail.read(gone=not live, limit=_LIMIT)
         if tail.damaged > damaged:
@@ -187,17 +188,17 @@ class InboxReader:
                 self._ends.setdefault(name, deque()).append((n, self._last[name]))
             self.unsafe_bytes += n - at
             at = n
-        if tail.place == before and not live:
+        if tail.offset == before and not live:
             self._dry.add(name)
             self._is_hurt = self._is_hurt or tail.damaged > 0
-        return tail.place - before
+        return tail.offset - before
 
-    def _put_back(self, name: str, place: int) -> Tail:
-        """Have an inbox read on from an earlier place, between two shipments."""
+    def _put_back(self, name: str, offset: int) -> Tail:
+        """Have an inbox read on from an earlier offset, between two shipments."""
         old = self._tails[name]
         old.sync()  # it may be done with segments that were read in part only
         old.shut()
-        tail = self._tails[name] = Tail(os.path.join(self._root, name), _LANE, place, shape=SHIPMENT)
+        tail = self._tails[name] = Tail(os.path.join(self._root, name), _LANE, offset, shape=SHIPMENT)
         tail.damaged = old.damaged
         return tail
 
@@ -238,13 +239,13 @@ class InboxReader:
             self.trouble = f"{remote.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted, and passed over
         hurt = self._tails[inbox].damaged or (self._is_hurt and inbox in self._old)
-        if batch.start > remote.place[batch.lane] and hurt:
-            batch.start = remote.place[batch.lane]  # what lay between is damaged, and it will not come again
+        if batch.start > remote.offset[batch.lane] and hurt:
+            batch.start = remote.offset[batch.lane]  # what lay between is damaged, and it will not come again
             batch.damaged += 1
         found = batch.damaged - parcel.damaged, batch.refused - parcel.refused
         if not remote.take(batch, now, inbox, at, found):
-            place = remote.place[batch.lane]
-            raise FormatError(f"{remote.name}: a parcel from {batch.start} on lies beyond {place}")
+            offset = remote.offset[batch.lane]
+            raise FormatError(f"{remote.name}: a parcel from {batch.start} on lies beyond {offset}")
         remote.over = remote.over or parcel.over
 
     def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
@@ -255,10 +256,10 @@ class InboxReader:
         reached = {}
         for name in origins:
             if (remote := self.origins.get(name)) is not None:
-                reached[name] = remote.place[LANE_FACTS], remote.place[LANE_SAMPLES]
+                reached[name] = remote.offset[LANE_FACTS], remote.offset[LANE_SAMPLES]
             else:
                 facts, samples = self._marks(name)
-                reached[name] = facts.place, samples.place
+                reached[name] = facts.offset, samples.offset
         return reached
 
     def sync(self) -> dict[str, int]:
@@ -292,9 +293,9 @@ class InboxReader:
         held = self._held()
         for name, tail in list(self._tails.items()):
             directory = os.path.join(self._root, name)
-            for place, following in itertools.pairwise(list_segments(directory, _LANE)):
-                if following <= held.get(name, tail.place):
-                    unlink(os.path.join(directory, segment_name(_LANE, place)))
+            for offset, following in itertools.pairwise(list_segments(directory, _LANE)):
+                if following <= held.get(name, tail.offset):
+                    unlink(os.path.join(directory, segment_name(_LANE, offset)))
             if name in self._dry and name not in held:
                 self._remove(name)
         return done
@@ -334,5 +335,5 @@ class InboxReader:
 
 
 def _first(root: str, name: str) -> int:
-    places = list_segments(os.path.join(root, name), _LANE)
-    return places[0] if places else 0
+    offsets = list_segments(os.path.join(root, name), _LANE)
+    return offsets[0] if offsets else 0

@@ -25,11 +25,11 @@ def pack(batch: Batch, *, over: bool = False) -> list[wire.Parcel]:
 
 
 def _parcel(
-    batch: Batch, start: int, place: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
+    batch: Batch, start: int, end: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
 ) -> wire.Parcel:
     origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token, and is nobody else's business
     lane: Literal["f", "s"] = "f" if batch.lane == LANE_FACTS else "s"
-    return wire.Parcel(origin, lane, start, place, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals)
+    return wire.Parcel(origin, lane, start, end, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals)
 
 
 def _pack_facts(batch: Batch) -> list[wire.Parcel]:
@@ -43,21 +43,21 @@ def _pack_facts(batch: Batch) -> list[wire.Parcel]:
             start, size, facts = facts[-1][0], 0, []
         facts.append((n, payload))
         size += len(payload) + _FACT_HEAD
-    return [*parcels, _parcel(batch, start, batch.place, facts, [])]
+    return [*parcels, _parcel(batch, start, batch.end, facts, [])]
 
 
 def _pack_samples(batch: Batch) -> list[wire.Parcel]:
     blocks = [columns.block() for columns in batch.columns]
-    places = np.unique(np.concatenate([block.n for block in blocks])) if blocks else ()
-    if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(places) > 1:
-        cut = int(places[len(places) // 2 - 1])
+    offsets = np.unique(np.concatenate([block.n for block in blocks])) if blocks else ()
+    if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(offsets) > 1:
+        cut = int(offsets[len(offsets) // 2 - 1])
         first = [b if b.n[-1] <= cut else b.until(cut) for b in blocks if b.n[0] <= cut]
         second = [b if b.n[0] > cut else b.after(cut) for b in blocks if b.n[-1] > cut]
         return [
-            *_pack_samples(msgspec.structs.replace(batch, columns=first, place=cut)),
+            *_pack_samples(msgspec.structs.replace(batch, columns=first, end=cut)),
             *_pack_samples(msgspec.structs.replace(batch, columns=second, start=cut, refusals={})),
         ]
-    return [_parcel(batch, batch.start, batch.place, [], [_pack_block(block) for block in blocks])]
+    return [_parcel(batch, batch.start, batch.end, [], [_pack_block(block) for block in blocks])]
 
 
 def _most_bytes(block: Block) -> int:
@@ -78,12 +78,12 @@ def unpack(parcel: wire.Parcel) -> Batch:
 
     A fact that cannot be read, or speaks for others without being a hub's, is counted or clamped as from a spool.
     """
-    if parcel.start > parcel.place:
-        raise FormatError(f"a parcel goes from {parcel.start} to {parcel.place}")
+    if parcel.start > parcel.end:
+        raise FormatError(f"a parcel goes from {parcel.start} to {parcel.end}")
     batch = Batch(
         parcel.origin,
         parcel.lane,
-        parcel.place,
+        parcel.end,
         parcel.damaged,
         parcel.refused,
         start=parcel.start,
@@ -91,7 +91,7 @@ def unpack(parcel: wire.Parcel) -> Batch:
     )
     last = parcel.start
     for n, payload in parcel.facts:
-        if not last < n <= parcel.place:
+        if not last < n <= parcel.end:
             raise FormatError("the facts of a parcel are not in order")
         last = n
         fact = read_fact(payload, parcel.origin)
@@ -116,8 +116,8 @@ def _counts(refusals: dict[str, int]) -> dict[str, int]:
 
 def nothing_of(parcel: wire.Parcel) -> Batch:
     """Return a batch that only moves on past a parcel that cannot be read."""
-    place = max(parcel.start, parcel.place)
-    return Batch(parcel.origin, parcel.lane, place, parcel.damaged + 1, parcel.refused, start=parcel.start)
+    end = max(parcel.start, parcel.end)
+    return Batch(parcel.origin, parcel.lane, end, parcel.damaged + 1, parcel.refused, start=parcel.start)
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
@@ -139,8 +139,8 @@ def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
         raise FormatError("a block has no names, one twice, or no span")
     n, t, step = (chunks.unpack_exactly(data, count) for data in (packed.n, packed.t, packed.step))
     if any(column.dtype != np.int64 for column in (n, t, step)):
-        raise FormatError("places, times and steps are not integers")
-    if n[0] <= parcel.start or n[-1] > parcel.place or np.any(n[1:] <= n[:-1]) or t.min() < 0:
+        raise FormatError("offsets, times and steps are not integers")
+    if n[0] <= parcel.start or n[-1] > parcel.end or np.any(n[1:] <= n[:-1]) or t.min() < 0:
         raise FormatError("the samples of a parcel are not in order, or from before all time")
     values = tuple(chunks.unpack_exactly(data, count) for data in packed.values)
     return Block(packed.span, dict(sorted(packed.tags.items())), tuple(names), n, t, step, values)

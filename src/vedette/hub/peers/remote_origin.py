@@ -27,9 +27,9 @@ class RemoteOrigin:
         self.ready = True  # may be passed on: how far it is there is known
         self.over = False  # its hub has said that nothing will follow
         self.quiet_since = 0.0  # when something last came of it
-        self.place = {LANE_FACTS: facts.place, LANE_SAMPLES: samples.place}
-        self._handed = dict(self.place)
-        self._kept = dict(self.place)
+        self.offset = {LANE_FACTS: facts.offset, LANE_SAMPLES: samples.offset}
+        self._handed = dict(self.offset)
+        self._kept = dict(self.offset)
         self._facts: list[Batch] = []
         self._blocks: dict[_Key, list[Block]] = {}
         self._rows: dict[_Key, int] = {}
@@ -37,7 +37,7 @@ class RemoteOrigin:
         self._counts = {LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused)}
         self._found = {LANE_FACTS: (0, 0), LANE_SAMPLES: (0, 0)}  # damaged and refused, beyond what its sender counts
         self._oldest: float | None = None
-        self.held: dict[tuple[str, str], int] = {}  # by (inbox, lane): the place in the inbox that must stay
+        self.held: dict[tuple[str, str], int] = {}  # by (inbox, lane): the offset in the inbox that must stay
 
     def take(self, batch: Batch, now: float, inbox: str, at: int, found: tuple[int, int] = (0, 0)) -> bool:
         """Take in what came; `at`: where it begins in its inbox. Tell whether it fits on to what is here.
@@ -45,15 +45,15 @@ class RemoteOrigin:
         `found`: how many of its damaged and refused records were found here; its sender counts only the others.
         """
         lane = batch.lane
-        here = self.place[lane]
+        here = self.offset[lane]
         self.quiet_since = now
         if batch.start > here:
             return False
-        if batch.place <= here:
-            if batch.place > self._kept[lane]:  # it is here, but not safe yet: whoever sent it again must wait, too
+        if batch.end <= here:
+            if batch.end > self._kept[lane]:  # it is here, but not safe yet: whoever sent it again must wait, too
                 self.held.setdefault((inbox, lane), at)
             return True
-        self.place[lane] = batch.place
+        self.offset[lane] = batch.end
         self._count(lane, batch.damaged - found[0], batch.refused - found[1], found)
         self.held.setdefault((inbox, lane), at)
         if lane == LANE_FACTS:
@@ -85,7 +85,7 @@ class RemoteOrigin:
         facts = [item for batch in self._facts for item in batch.facts]
         self._facts.clear()
         return Batch(
-            self.origin, LANE_FACTS, self.place[LANE_FACTS], *self._counts[LANE_FACTS], facts=facts,
+            self.origin, LANE_FACTS, self.offset[LANE_FACTS], *self._counts[LANE_FACTS], facts=facts,
             start=self._handed[LANE_FACTS],
         )  # fmt: skip
 
@@ -115,15 +115,15 @@ class RemoteOrigin:
             return None
         blocks = [_join(parts) for parts in self._blocks.values()]
         return Batch(
-            self.origin, LANE_SAMPLES, self.place[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
+            self.origin, LANE_SAMPLES, self.offset[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
             start=self._handed[LANE_SAMPLES], refusals=self._quota.take_refusals(),
         )  # fmt: skip
 
     def meet(self, facts: int, samples: int) -> None:
         """Go on from what the next hub has; what it has lost and is not here any more is a gap, and counted."""
-        for lane, place in ((LANE_FACTS, facts), (LANE_SAMPLES, samples)):
-            if place < self._handed[lane]:
-                self._handed[lane] = place
+        for lane, offset in ((LANE_FACTS, facts), (LANE_SAMPLES, samples)):
+            if offset < self._handed[lane]:
+                self._handed[lane] = offset
                 damaged, refused = self._found[lane]
                 self._count(lane, self._counts[lane][0] - damaged, self._counts[lane][1] - refused, (1, 0))
         self.ready = True
@@ -134,7 +134,7 @@ class RemoteOrigin:
 
     def handed(self, batch: Batch, _now: float) -> None:
         """Take note that a batch is on its way to be kept."""
-        self._handed[batch.lane] = batch.place
+        self._handed[batch.lane] = batch.end
         if batch.lane == LANE_SAMPLES:
             self._blocks.clear()
             self._rows.clear()
@@ -142,8 +142,8 @@ class RemoteOrigin:
 
     def kept(self, batch: Batch) -> None:
         """Take note that a batch is kept: by the store, or by the next hub."""
-        self._kept[batch.lane] = max(self._kept[batch.lane], batch.place)
-        if self._kept[batch.lane] == self.place[batch.lane]:
+        self._kept[batch.lane] = max(self._kept[batch.lane], batch.end)
+        if self._kept[batch.lane] == self.offset[batch.lane]:
             for key in [key for key in self.held if key[1] == batch.lane]:
                 del self.held[key]
 

@@ -136,7 +136,7 @@ class Upstreams:
                 elif item.session is relay.session:
                     self._heed(relay, item, readers, known, safe)
         if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
-            self._store.keep([Batch(batch.origin, _ELSEWHERE[batch.lane], batch.place) for batch in safe])
+            self._store.keep([Batch(batch.origin, _ELSEWHERE[batch.lane], batch.end) for batch in safe])
         return known, bool(safe)
 
     def _heed(

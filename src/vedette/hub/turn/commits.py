@@ -70,7 +70,7 @@ class Commits:
                 return [], {reader.name: why}
             # Nobody could look into an inbox that is set aside: this batch is counted as damaged, and passed over.
             self._inboxes.trouble = f"{reader.name}: {why}"[:500]
-            self._store.keep([Batch(batch.origin, batch.lane, batch.place, batch.damaged + 1, batch.refused)])
+            self._store.keep([Batch(batch.origin, batch.lane, batch.end, batch.damaged + 1, batch.refused)])
         return batches, {}
 
     def forget(self, name: str) -> None:

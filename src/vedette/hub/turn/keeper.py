@@ -163,9 +163,9 @@ class Keeper:
             return
         marks, none = self.store.marks(new), Mark()
         for name in new:
-            places = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
-            reader = self.readers[name] = SpoolReader(os.path.join(self.home.spool, name), *places, self._limits)
-            if reader.origin is None and places != (none, none):  # no header has survived, but it was heard before
+            known = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
+            reader = self.readers[name] = SpoolReader(os.path.join(self.home.spool, name), *known, self._limits)
+            if reader.origin is None and known != (none, none):  # no header is left, but the store knows the origin
                 reader.origin = self.store.origin(name)
             if reader.upstream:
                 self._enrol(reader)

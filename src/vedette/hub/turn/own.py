@@ -71,9 +71,9 @@ class Own:
         """Return when all that was said would survive a power cut."""
         for upstream in self._unsynced:
             directory = self._spools[upstream].directory
-            for place in list_segments(directory, LANE_FACTS)[-2:]:
+            for offset in list_segments(directory, LANE_FACTS)[-2:]:
                 try:
-                    fd = os.open(os.path.join(directory, segment_name(LANE_FACTS, place)), os.O_RDONLY | os.O_CLOEXEC)
+                    fd = os.open(os.path.join(directory, segment_name(LANE_FACTS, offset)), os.O_RDONLY | os.O_CLOEXEC)
                 except FileNotFoundError:
                     continue
                 try:

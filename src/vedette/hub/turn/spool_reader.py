@@ -50,7 +50,7 @@ class SpoolReader:
         self._begin(facts, samples)
 
     def rewind(self, facts: Mark, samples: Mark) -> None:
-        """Go on from other places: what was handed over since then did not arrive.
+        """Go on from other offsets: what was handed over since then did not arrive.
 
         Should what was kept be lost there, and be gone here, that is a gap: counted as one record that is damaged.
         """
@@ -62,18 +62,18 @@ class SpoolReader:
         )
 
     def _is_gap(self, lane: str, mark: Mark, kept: int) -> bool:
-        return mark.place < kept and min(list_segments(self.directory, lane), default=0) > mark.place
+        return mark.offset < kept and min(list_segments(self.directory, lane), default=0) > mark.offset
 
     def _begin(self, facts: Mark, samples: Mark) -> None:
-        self.resumed = facts.place > 0  # what it said before that may be gone from here
-        if facts.place:
-            self._recall(facts.place)
-        self._facts = Tail(self.directory, LANE_FACTS, facts.place)
-        self._samples = Tail(self.directory, LANE_SAMPLES, samples.place)
+        self.resumed = facts.offset > 0  # what it said before that may be gone from here
+        if facts.offset:
+            self._recall(facts.offset)
+        self._facts = Tail(self.directory, LANE_FACTS, facts.offset)
+        self._samples = Tail(self.directory, LANE_SAMPLES, samples.offset)
         self._facts.damaged, self._samples.damaged = facts.damaged, samples.damaged
         self._refused_facts, self._refused = facts.refused, samples.refused
-        self._handed_facts, self._handed = facts.place, samples.place
-        self._kept, self._sealed = facts.place, samples.place
+        self._handed_facts, self._handed = facts.offset, samples.offset
+        self._kept, self._sealed = facts.offset, samples.offset
         self._counts = {  # damaged and refused, of what is kept
             LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused),
         }  # fmt: skip
@@ -91,11 +91,11 @@ class SpoolReader:
         """Hear what its process, now dead, said of itself up to its end, wherever the lane is being read."""
         self._recall(1 << 62)
 
-    def _recall(self, place: int) -> None:
-        """Hear what its process said of itself up to a place, as far as it is still there."""
+    def _recall(self, offset: int) -> None:
+        """Hear what its process said of itself up to an offset, as far as it is still there."""
         tail = Tail(self.directory, LANE_FACTS)
         try:
-            while tail.place < place and (records := tail.read(gone=True)):
+            while tail.offset < offset and (records := tail.read(gone=True)):
                 self.origin = self.origin or (tail.header.origin if tail.header else None)
                 for _, payload in records:
                     fact = read_fact(payload, self.origin) if self.origin else None
@@ -124,7 +124,7 @@ class SpoolReader:
     @property
     def waiting_bytes(self) -> int:
         """How much was read, and is not kept."""
-        return self._samples.place - self._sealed + self._facts.place - self._kept
+        return self._samples.offset - self._sealed + self._facts.offset - self._kept
 
     def read_facts(self) -> Batch | None:
         """Read on in lane f; return what is new, to be kept at once."""
@@ -138,10 +138,10 @@ class SpoolReader:
                 continue
             self._note(fact)
             facts.append((n, fact))
-        if self._facts.place == self._handed_facts or self.origin is None:
+        if self._facts.offset == self._handed_facts or self.origin is None:
             return None
         return Batch(
-            self.origin, LANE_FACTS, self._facts.place, self._facts.damaged, self._refused_facts, facts=facts,
+            self.origin, LANE_FACTS, self._facts.offset, self._facts.damaged, self._refused_facts, facts=facts,
             start=self._handed_facts,
         )  # fmt: skip
 
@@ -192,11 +192,11 @@ class SpoolReader:
 
     def _read(self, tail: Tail, lane: str) -> list[tuple[int, bytes]]:
         self.was_read = True
-        before = tail.place
+        before = tail.offset
         records = tail.read(gone=self.gone, limit=_READ_BYTES)
-        self._caught_up[lane] = tail.place - before < _READ_BYTES
+        self._caught_up[lane] = tail.offset - before < _READ_BYTES
         self.has_more = self.has_more or not self._caught_up[lane]
-        self._dry[lane] = self.gone and tail.place == before
+        self._dry[lane] = self.gone and tail.offset == before
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin
             self.upstream = self.origin.upstream
@@ -204,13 +204,13 @@ class SpoolReader:
         return records
 
     def ends(self) -> tuple[int, int]:
-        """Return the places that all which is written by now lies before."""
+        """Return the offsets that all which is written by now lies before."""
         return self._facts.end(), self._samples.end()
 
     def has_reached(self, ends: tuple[int, int]) -> bool:
-        """Tell whether both lanes were read up to these places, or, since these were taken, as far as they went."""
-        facts = self._caught_up[LANE_FACTS] or self._facts.place >= ends[0]
-        return facts and (self._caught_up[LANE_SAMPLES] or self._samples.place >= ends[1])
+        """Tell whether both lanes were read up to these offsets, or, since these were taken, as far as they went."""
+        facts = self._caught_up[LANE_FACTS] or self._facts.offset >= ends[0]
+        return facts and (self._caught_up[LANE_SAMPLES] or self._samples.offset >= ends[1])
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: one group is full, they are old, or they are many bytes."""
@@ -221,21 +221,21 @@ class SpoolReader:
 
     @property
     def _gathered_bytes(self) -> int:
-        return self._samples.place - self._handed
+        return self._samples.offset - self._handed
 
     def sealing(self, now: float, seal_s: float, *, all_of_it: bool) -> Batch | None:
         """Return the samples to seal, and the mark behind them.
 
-        When only full chunks are wanted, every group is cut at the place where the fullest one has its last
-        full chunk: one place is then the mark of all, and a restart reads on from exactly there.
+        When only full chunks are wanted, every group is cut at the offset where the fullest one has its last
+        full chunk: one offset is then the mark of all, and a restart reads on from exactly there.
         """
         if self.origin is None:
             return None
-        if self._samples.place == self._handed:
+        if self._samples.offset == self._handed:
             return None
         aged = self._oldest is not None and now - self._oldest >= seal_s
         if all_of_it or aged or self._over or self._gathered_bytes >= _HOLD_BYTES:
-            return self._batch(self._samples.place, list(self._columns.values()))
+            return self._batch(self._samples.offset, list(self._columns.values()))
         fullest = max(self._columns.values(), key=lambda group: len(group.n))
         if len(fullest.n) < FULL:
             return None
@@ -246,21 +246,21 @@ class SpoolReader:
     def _over(self) -> bool:
         return self.gone or self._samples.closed
 
-    def _batch(self, place: int, columns: list[Columns]) -> Batch:
+    def _batch(self, end: int, columns: list[Columns]) -> Batch:
         assert self.origin is not None
         groups: list[Columns | Block] = list(columns)
         return Batch(
-            self.origin, LANE_SAMPLES, place, self._samples.damaged, self._refused, columns=groups, start=self._handed,
+            self.origin, LANE_SAMPLES, end, self._samples.damaged, self._refused, columns=groups, start=self._handed,
             refusals=self._quota.take_refusals(),
         )  # fmt: skip
 
     def handed(self, batch: Batch, now: float) -> None:
         """Take note that a batch is on its way to be kept."""
         if batch.lane == LANE_FACTS:
-            self._handed_facts = batch.place
+            self._handed_facts = batch.end
             return
-        self._handed = batch.place
-        rest = {key: group.after(batch.place) for key, group in self._columns.items()}
+        self._handed = batch.end
+        rest = {key: group.after(batch.end) for key, group in self._columns.items()}
         self._columns = {key: group for key, group in rest.items() if group.n}
         self._oldest = now if self._columns else None
 
@@ -268,9 +268,9 @@ class SpoolReader:
         """Take note that a batch is kept: by the store, or by the hub that it is meant for."""
         self._counts[batch.lane] = batch.damaged, batch.refused
         if batch.lane == LANE_FACTS:
-            self._kept = max(self._kept, batch.place)
+            self._kept = max(self._kept, batch.end)
         else:
-            self._sealed = max(self._sealed, batch.place)
+            self._sealed = max(self._sealed, batch.end)
 
     def last(self) -> Batch:
         """Return a batch without content that goes as far as all that was handed over."""
@@ -292,7 +292,7 @@ class SpoolReader:
     @property
     def finished(self) -> bool:
         """Whether its process is dead and all that it said is in the store."""
-        kept = self._kept == self._facts.place and self._sealed == self._samples.place
+        kept = self._kept == self._facts.offset and self._sealed == self._samples.offset
         return all(self._dry.values()) and (kept or self.origin is None)
 
     @property
@@ -311,10 +311,10 @@ class SpoolReader:
             return
         self._freed = (self._kept, self._sealed)
         for lane, mark in zip((LANE_FACTS, LANE_SAMPLES), self._freed, strict=True):
-            places = list_segments(self.directory, lane)
-            for place, following in itertools.pairwise(places):
+            offsets = list_segments(self.directory, lane)
+            for offset, following in itertools.pairwise(offsets):
                 if following <= mark:
-                    unlink(os.path.join(self.directory, segment_name(lane, place)))
+                    unlink(os.path.join(self.directory, segment_name(lane, offset)))
 
     def remove(self) -> None:
         """Remove the spool of a finished origin."""
@@ -351,7 +351,7 @@ class SpoolReader:
 
 
 def _with_counts(mark: Mark, damaged: int, refused: int, *, gap: bool) -> Mark:
-    return Mark(mark.place, max(mark.damaged, damaged) + gap, max(mark.refused, refused))
+    return Mark(mark.offset, max(mark.damaged, damaged) + gap, max(mark.refused, refused))
 
 
 def wished_s(attrs: Mapping[str, object]) -> float | None:
