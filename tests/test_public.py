@@ -4,10 +4,12 @@ import inspect
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 import vedette
+from tests.conftest import end_hub
 from vedette.client.off import OffRun
 from vedette.client.run import Run
 from vedette.home import Home
@@ -135,9 +137,64 @@ def test_a_monitored_process_stays_light():
 
 def test_the_check_of_weight_finds_what_is_heavy(home):
     """The positive control: a process that reads a run does load them, and the check sees it."""
-    heavy = loaded(WORK + "vedette.runs()", (*HEAVY, *OURS))
+    heavy = loaded(WORK + "vedette.runs()[0].history('a')", (*HEAVY, *OURS))
 
     assert {"numpy", "sqlite3", "vedette.store", "vedette.query"} <= heavy
+
+
+NOT_TO_LIST = ("numpy", "pcodec", "rich", "textual", "asyncio", "difflib", "html", "inspect", "typing_extensions",
+               "vedette.hub", "vedette.client")  # fmt: skip
+NOT_TO_HELP = (*NOT_TO_LIST, "msgspec", "sqlite3", "socket", "json", "tomllib", "argcomplete", "vedette.settings")
+
+
+def command(*words):
+    """Return code that is `vedette WORDS`, and goes on when that is over."""
+    return (
+        f"import os, sys\nos._exit = sys.exit\nsys.argv = {['vedette', *words]}\n"
+        "from vedette.cli import main\ntry: main()\nexcept SystemExit: pass"
+    )
+
+
+def completed(line):
+    """Return the environment in which a shell asks for what could follow a line."""
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout"}
+    return asked | {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+
+
+@pytest.mark.parametrize("word", ["--version", "--help"])
+def test_what_needs_no_home_loads_next_to_nothing(word):
+    """`vedette --version` and `--help` load the list of commands and none of them, nor any library."""
+    assert loaded(command(word), NOT_TO_HELP) == set()
+    assert loaded(command(word), ["vedette"]) <= {"vedette", "vedette.cli", "vedette.errors", "vedette.version"}
+
+
+@pytest.fixture(scope="module")
+def camp():
+    """A home with a run."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        in_fresh_python(WORK.replace("init(", "init(name='alpha', "), VEDETTE_HOME=root)
+        yield root
+        end_hub(Home(root))
+
+
+@pytest.mark.parametrize("words", [("ls",), ("ls", "--json"), ("show", "alpha"), ("logs", "alpha")], ids=" ".join)
+def test_what_shows_no_points_loads_no_numpy(camp, words):
+    """In a pipe, commands that show no points load neither numpy, rich nor asyncio, nor anything of a hub."""
+    assert any("alpha" in line or "here" in line for line in in_fresh_python(command(*words), VEDETTE_HOME=camp))
+    assert loaded(command(*words), (*NOT_TO_LIST, "argcomplete", "tomllib"), VEDETTE_HOME=camp) == set()
+
+
+def test_completing_a_name_loads_no_numpy(camp):
+    """Nor does a shell wait for them that completes a run's name."""
+    environ = {"VEDETTE_HOME": camp, **completed("vedette show al")}
+
+    assert "alpha" in in_fresh_python(command(), **environ)[0]
+    assert loaded(command(), NOT_TO_LIST, **environ) == set()
+
+
+def test_the_check_of_commands_finds_what_is_heavy(camp):
+    """The positive control: a command that prints points loads numpy, and the check sees it."""
+    assert {"numpy", "pcodec"} <= loaded(command("points", "alpha", "a"), NOT_TO_LIST, VEDETTE_HOME=camp)
 
 
 def test_off_is_light(home):

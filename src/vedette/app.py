@@ -2,15 +2,17 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vedette import settings
 from vedette.access.home_access import HomeAccess
 from vedette.query import runs as query_runs
-from vedette.query.compare import Comparison
-from vedette.query.compare import compare as query_compare
-from vedette.query.explain import Explanation, explain
 from vedette.query.runs import RunView
 from vedette.store import Reader
+
+if TYPE_CHECKING:
+    from vedette.query.compare import Comparison
+    from vedette.query.explain import Explanation
 
 
 def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
@@ -25,15 +27,19 @@ def get(run: str, home: str | None = None) -> RunView:
     return query_runs.view(_open(access), run, lost_after_s=access.lost_after_s)
 
 
-def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> Explanation:
+def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> "Explanation":
     """Return how run `b` differs from run `a`, with the most likely causes first; each is a RunView, id or name."""
+    from vedette.query.explain import explain  # noqa: PLC0415 - it brings numpy, which a list of runs needs not
+
     access = _access(home)
     views = _views([a, b], access)
     return explain(views[0], views[1], access.read_blob)
 
 
-def compare(runs: Sequence[str | RunView], home: str | None = None) -> Comparison:
+def compare(runs: Sequence[str | RunView], home: str | None = None) -> "Comparison":
     """Return runs beside each other: which keys differ, and their metrics; each is a RunView, id or name."""
+    from vedette.query.compare import compare as query_compare  # noqa: PLC0415 - as above
+
     words = [runs] if isinstance(runs, str | RunView) else list(runs)
     return query_compare(_views(words, _access(home)))
 

@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import csv
 import fcntl
+import importlib
 import io
 import json
 import os
@@ -682,6 +683,13 @@ def test_help_has_examples(command, capsys):
 
     assert caught.value.code == 0
     assert f"vedette {command}" in capsys.readouterr().out.partition("examples:")[2]
+
+
+def test_the_list_of_commands_says_what_each_one_says():
+    """What the list says of a command, without importing it, is the first line of its file."""
+    said = {name: importlib.import_module(f"vedette.cli.{name}").__doc__.partition("\n")[0] for name in COMMANDS}
+
+    assert said == COMMANDS
 
 
 def test_version():

@@ -1,24 +1,53 @@
-"""The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does)."""
+"""The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does).
+
+Only the command that is asked for is imported, and by it what it needs: most are typed far more often than they work
+hard, and a shell that completes a name waits for us.
+"""
 
 import argparse
-import difflib
 import importlib
 import io
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from vedette.errors import VedetteError
-from vedette.settings import load
 from vedette.version import __version__
-from vedette.views.text import clean
 
-COMMANDS = (
-    "run", "watch", "top", "ui", "monitor", "answer", "ls", "show", "points", "logs", "files", "usage", "diff",
-    "compare", "sql", "edit", "reproduce", "stop", "rm", "export", "sync", "hub", "doctor", "completion",
-)  # fmt: skip
+# What each of them does: the first line of its file, so that a list of them imports none.
+COMMANDS = {
+    "run": "run a command as a run: its beginning, its end and the cause of it are on record",
+    "watch": "watch runs live: their lines above, how far they are below, and why they ended",
+    "top": "watch all runs and hosts on one screen: state, progress, trend, CPU, memory, GPU, last line",
+    "ui": "show all runs in the browser: charts, usage, logs, comparison; open to nobody but you",
+    "monitor": (
+        "watch what a command or a process uses, with all that it starts: CPU, memory, disk, network, GPU, power"
+    ),
+    "answer": "answer the question that a process of a run has asked by vedette.ask",
+    "ls": "list runs, the newest first",
+    "show": "show one run: what it is, how it ended, its config, series, bars and processes",
+    "points": "print the points of a series: step, time and value",
+    "logs": "print what happened in a run: log records, what was printed, marks, warnings, exceptions",
+    "files": "list the files that a run has saved, or write one out",
+    "usage": "draw what the processes of a run used: CPU, memory, reads and writes, threads, GPUs",
+    "diff": "explain how a run differs from another: the most likely causes first, then all that is not the same",
+    "compare": "put runs beside each other: in what they differ, and their last values",
+    "sql": "ask the store in SQL, read-only; with the points as a table too",
+    "edit": "say something of a run afterwards: its name, description, notes, star and tags",
+    "reproduce": (
+        "write what a run was made of into a directory: its code, packages, environment, and the command to run it"
+        " again"
+    ),
+    "stop": "stop a run, on whatever machine: SIGTERM, and after a time of grace SIGKILL",
+    "rm": "remove runs; what is removed can be brought back, unless it was removed for good",
+    "export": "write runs to one file: an archive that `vedette sync` reads back, or their points as Parquet or CSV",
+    "sync": "take in what was logged elsewhere: homes, spools and archives, each as often as you like",
+    "hub": "be the hub of a home, in the foreground; one starts by itself when it is needed",
+    "doctor": "look at home, hub (started if need be), disk and versions, say what is wrong and what to do",
+    "completion": "print what makes your shell complete commands and runs with TAB",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -26,12 +55,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2."""
+        from vedette.views.text import clean
+
         wrong = re.search(r"(?:unrecognized arguments: |invalid choice: ')(\S+?)'?(?: |$)", message)
         choices = re.search(r"\(choose from (.+)\)", message)
         words = [option for action in self._actions for option in action.option_strings]
         if choices:
             words = [*COMMANDS] if message.startswith("argument COMMAND") else re.findall(r"[^', ]+", choices[1])
-        near = difflib.get_close_matches(wrong[1], words, 1) if wrong else []
+        near = _nearest(wrong[1], words) if wrong else []
         if wrong and message.startswith("argument COMMAND"):
             message = f"there is no command {wrong[1]!r}"
         hint = f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows what there is"
@@ -45,8 +76,14 @@ class _Parser(argparse.ArgumentParser):
         return parsed
 
 
-def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the parser of the command line, or of some of its commands: importing them all takes its time."""
+def _nearest(word: str, words: Sequence[str]) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(word, words, 1)
+
+
+def build_parser(names: Collection[str] = COMMANDS, *, listed: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the command line with these commands; `listed`: the others are there by name alone."""
     parser = _Parser(
         prog="vedette",
         description="What are my jobs doing, how do they compare, and why did that one die?",
@@ -54,41 +91,44 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"vedette {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name in names:
-        module = importlib.import_module(f"vedette.cli.{name}")
-        summary, _, example = (module.__doc__ or "").partition("\n")
-        command = commands.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            epilog=example.strip(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add(command)
-        command.add_argument("--home", help="the home to work on (default: VEDETTE_HOME, or ~/.vedette)")
-        command.add_argument(
-            "--set",
-            action="append",
-            default=[],
-            metavar="KEY=VALUE",
-            help="a setting, such as hub.idle_s=5 for a hub that this starts",
-        )
-        command.set_defaults(run=module.run, parser=command)
+    for name, summary in COMMANDS.items():
+        if name in names:
+            _add(commands, name, summary)
+        elif listed:
+            commands.add_parser(name, help=summary, add_help=False)
     return parser
+
+
+def _add(commands: Any, name: str, summary: str) -> None:
+    _import_msgspec()
+    module = importlib.import_module(f"vedette.cli.{name}")
+    command = commands.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=(module.__doc__ or "").partition("\n")[2].strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add(command)
+    command.add_argument("--home", help="the home to work on (default: VEDETTE_HOME, or ~/.vedette)")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting, such as hub.idle_s=5 for a hub that this starts",
+    )
+    command.set_defaults(run=module.run, parser=command)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
     _stand_in_for_closed()
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    completing = "_ARGCOMPLETE" in os.environ
-    parser = build_parser(words[:1] if words[:1] and words[0] in COMMANDS and not completing else COMMANDS)
-    try:
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
-    except ImportError:
-        pass
+    asked = [word for word in words if word in COMMANDS][:1]
+    parser = build_parser(asked, listed=words[:1] != asked)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -97,12 +137,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             2, f"vedette: {words[0].partition('=')[0]} stands behind the command, as in `vedette ls --home HOME`\n"
         )
     args = parser.parse_args(words)
+    sys.exit(_run(args, words))
+
+
+def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
+    from vedette.settings import load
+    from vedette.views.text import clean
+
     try:
         _check_text(words)
         said = {"home": args.home, **dict(_setting(text) for text in args.set)}
         args.reload = lambda: load(said)
         args.settings = args.reload()
-        code = args.run(args)
+        code = args.run(args) or 0
         sys.stdout.flush()
     except VedetteError as error:
         sys.stderr.write(f"vedette: {clean(str(error), one_line=True)}\n")
@@ -116,7 +163,31 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = 2
     except KeyboardInterrupt:
         code = 130
-    sys.exit(code or 0)
+    return int(code)
+
+
+def _complete() -> None:
+    """Answer a shell that completes what is typed, and exit; return where that cannot be done."""
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    typed = re.split(r"[\s'\"]+", os.environ.get("COMP_LINE", ""))
+    argcomplete.autocomplete(build_parser([word for word in typed if word in COMMANDS], listed=True))
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without typing_extensions, which it takes where it can, gains nothing from, and waits long for.
+
+    That alone takes as much CPU as a Python that does nothing. Whoever needs it later can still import it.
+    """
+    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("msgspec")
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _stand_in_for_closed() -> None:

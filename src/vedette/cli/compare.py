@@ -13,9 +13,8 @@ from collections import Counter
 from vedette.cli.output import complete_runs, count, open_home, print_json, table
 from vedette.errors import VedetteError
 from vedette.query.compare import Comparison, Key, cells, compare
-from vedette.query.knobs import judge
+from vedette.query.knobs import LITTLE, judge
 from vedette.query.runs import select, view
-from vedette.query.suspects import LITTLE
 from vedette.views.text import number
 
 _MOST_RUNS = 50

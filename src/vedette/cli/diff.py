@@ -15,9 +15,9 @@ from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.query.diff import Pair, shown
 from vedette.query.explain import Explanation, explain
+from vedette.query.knobs import LITTLE
 from vedette.query.outcome import MetricPair, UsePair
 from vedette.query.runs import RunView, view
-from vedette.query.suspects import LITTLE
 from vedette.views.text import clean, duration, number, size
 
 _MOST_CAUSES, _MOST_METRICS, _MOST_DIFF = 10, 20, 40

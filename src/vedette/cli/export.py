@@ -13,8 +13,6 @@ import sys
 import time
 from typing import Any
 
-import numpy as np
-
 from vedette.blobs import Blobs
 from vedette.cli.ls import as_dict
 from vedette.cli.output import complete_runs, json_line, open_home, print_json
@@ -111,6 +109,8 @@ def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], p
 def _write_csv(store: SqliteReader, runs: list[str], file: Any) -> None:
     """Write the table; times as ISO 8601 to the microsecond, UTC, which is all that is kept."""
     import csv
+
+    import numpy as np
 
     from vedette.query.table import stretches
 

@@ -4,7 +4,6 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
 from msgspec import Struct
 
 from vedette.fold import flatten
@@ -78,7 +77,7 @@ def _processes(store: Reader, rows: Sequence[SpanRow], fresh: Sequence[Newest]) 
             newest[one.span][one.name, one.tags.get("gpu", "")] = float(one.last)
     drawn = {one.id: one for one in series if one.name in _CURVES and not one.tags}
     for number, points in store.recent(list(drawn), _TREND).items():
-        trends[drawn[number].span][drawn[number].name] = points.value.astype(np.float64).tolist()
+        trends[drawn[number].span][drawn[number].name] = points.value.astype(float).tolist()
     wanted = set(spans)
     for point in fresh:
         if point.span in wanted:

@@ -9,10 +9,11 @@ from vedette.errors import MissingError
 from vedette.query.code import imported
 from vedette.query.compare import brief
 from vedette.query.diff import Pair, Read, Sections, diff, differing, made_of, shown
+from vedette.query.knobs import LITTLE
 from vedette.query.notebook import Grid, html
 from vedette.query.outcome import Outcome, outcome
 from vedette.query.runs import RunView
-from vedette.query.suspects import LITTLE, Case, Suspect, rank
+from vedette.query.suspects import Case, Suspect, rank
 
 
 class Explanation(Struct, frozen=True):

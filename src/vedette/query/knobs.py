@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
+LITTLE = 0.15  # what weighs less is noise
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PATH = re.compile(r"^(?:~|\.{0,2}/|[a-z][a-z0-9+]*://|[A-Z]:\\)|/")
 _STAMP = re.compile(r"^\d{4}-?\d\d-?\d\d(?:[T_ -]?\d\d[:_-]?\d\d.*)?$|^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")

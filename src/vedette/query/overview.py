@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from msgspec import Struct, field
 
 from vedette.model import PURGED, above
@@ -279,7 +278,7 @@ def _line(
     chosen = _choose(metrics, metric)
     if chosen in kept and chosen not in about.trends:
         points = store.recent([kept[chosen].id], _TREND)[kept[chosen].id]
-        about.trends[chosen] = list(zip(points.t.tolist(), points.value.astype(np.float64).tolist(), strict=True))
+        about.trends[chosen] = list(zip(points.t.tolist(), points.value.astype(float).tolist(), strict=True))
     trend = about.trends.get(chosen, [])
     sealed_t = max((t for t, _ in trend), default=0)
     trend = [*trend, *(trails.after(view.id, chosen, sealed_t) if trails is not None else [])]

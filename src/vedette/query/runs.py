@@ -1,6 +1,5 @@
 """Runs: found by id, prefix or name, listed, and seen as one object."""
 
-import difflib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +8,6 @@ from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import PURGED, Value, above
 from vedette.query import logs, series, table
 from vedette.query.files import File, files
-from vedette.query.notebook import Grid, html
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
@@ -55,6 +53,8 @@ def find(store: Reader, text: str) -> SpanRow:
             raise AmbiguousError(several(text, found))
         for run in (*exact, *by_name, *by_id):
             raise NotFoundError(family.why_hidden(run))
+    import difflib
+
     known = [run for run in known if not family.hides(run)]
     near = difflib.get_close_matches(text, [run.name for run in known] + [run.id for run in known], 1)
     hint = f"did you mean {near[0]}?" if near else "`vedette ls` shows what there is"
@@ -337,6 +337,8 @@ class RunView:
         return f"<vedette run {self.name} ({self.id}): {self.state}>"
 
     def _repr_html_(self) -> str:
+        from vedette.query.notebook import Grid, html
+
         facts = [
             ("project", self.project),
             ("state", self.state + (f": {self.cause}" if self.cause else "")),

@@ -1,7 +1,5 @@
 """Series: their points, and the last value of each."""
 
-import difflib
-
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.query.tries import standing
 from vedette.store import Points, Reader
@@ -22,6 +20,8 @@ def history(
         if not rows:
             raise NotFoundError(f"series {name!r} of run {run} has no tags {wanted}; it has {some}")
     if not rows:
+        import difflib
+
         names = sorted({row.name for row in store.series([run])})
         near = difflib.get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:10]) or 'none'}"

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from vedette.model import Value
 from vedette.query.code import CodeChange
 from vedette.query.diff import Made, Pair, Sections, differing, shown
-from vedette.query.knobs import judge, judge_package, judge_variable, words
+from vedette.query.knobs import LITTLE, judge, judge_package, judge_variable, words
 from vedette.query.outcome import Outcome
 
-LITTLE = 0.15  # what weighs less is noise
 _KINDS = ("data", "config", "code", "seed", "packages", "hardware", "command", "environment")
 _WORD = "argument"
 _LATE = 10  # points that were the same before

@@ -13,7 +13,6 @@ Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a u
 A condition on something that a run does not have never holds.
 """
 
-import difflib
 import re
 from datetime import datetime
 from typing import Any
@@ -145,6 +144,8 @@ class _Parser:
 def _field(name: str) -> str:
     if name in FIELDS or name in _FLAGS or name.startswith(FAMILIES):
         return name
+    import difflib
+
     known = (*FIELDS, *_FLAGS)
     near = difflib.get_close_matches(name, known, 1)
     hint = near[0] if near else f"config.{name}"

@@ -3,8 +3,6 @@
 import json
 import sqlite3
 
-from vedette.store import chunks
-
 
 def add_points_view(connection: sqlite3.Connection) -> None:
     """Add the view `points` (run, name, tags, step, t, value) to a connection; t in nanoseconds."""
@@ -19,6 +17,8 @@ def add_points_view(connection: sqlite3.Connection) -> None:
 
 
 def _unpack(step: bytes, t: bytes, value: bytes) -> str:
-    columns = chunks.unpack(step).tolist(), (chunks.unpack(t) * 1000).tolist(), chunks.unpack(value).tolist()
+    from vedette.store.chunks import unpack
+
+    columns = unpack(step).tolist(), (unpack(t) * 1000).tolist(), unpack(value).tolist()
     rows = [[s, at, v if v == v and abs(v) != float("inf") else str(v)] for s, at, v in zip(*columns, strict=True)]  # noqa: PLR0124
     return json.dumps(rows)
