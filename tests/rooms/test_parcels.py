@@ -102,22 +102,22 @@ def test_a_process_speaks_for_itself_alone():
 BOMB = chunks.pack(np.zeros(1 << 22))
 FALSE = {
     "another lane": {"lane": "x"},
-    "backwards": {"start": 100, "place": 50},
+    "backwards": {"start": 100, "end": 50},
     "beyond all offsets": {"end": 1 << 63},
-    "from before all places": {"start": -5},
+    "from before all offsets": {"start": -5},
     "facts out of order": {"facts": [(20, b""), (10, b"")]},
-    "facts behind the place": {"facts": [(10_000, b"")]},
+    "facts behind the end": {"facts": [(10_000, b"")]},
 }
 FALSE_BLOCKS = {
     "fewer values": {"values": [chunks.pack(np.zeros(3)), chunks.pack(np.zeros(5))]},
     "a bomb": {"values": [BOMB, BOMB]},
-    "a bomb for places": {"n": BOMB},
+    "a bomb for offsets": {"n": BOMB},
     "no bytes": {"values": [b"", b""]},
     "no such code": {"t": b"zzz"},
-    "places that are no integers": {"n": chunks.pack(np.arange(5.0))},
-    "places that fall": {"n": chunks.pack(np.array([50, 40, 30, 20, 10]))},
-    "places behind the parcel": {"n": chunks.pack(np.array([10, 20, 30, 40, 5000]))},
-    "places before the parcel": {"n": chunks.pack(np.array([0, 20, 30, 40, 50]))},
+    "offsets that are no integers": {"n": chunks.pack(np.arange(5.0))},
+    "offsets that fall": {"n": chunks.pack(np.array([50, 40, 30, 20, 10]))},
+    "offsets behind the parcel": {"n": chunks.pack(np.array([10, 20, 30, 40, 5000]))},
+    "offsets before the parcel": {"n": chunks.pack(np.array([0, 20, 30, 40, 50]))},
     "times before all time": {"t": chunks.pack(np.array([-1, 1, 1, 1, 1]))},
     "a name twice": {"names": ["x", "x"]},
     "no names": {"names": [], "values": []},
@@ -141,7 +141,7 @@ def test_false_parcels(what):
 
 @pytest.mark.parametrize("what", FALSE_BLOCKS)
 def test_false_blocks(what):
-    """A block that is not what it claims is refused, in little memory; counted, its place is passed."""
+    """A block that is not what it claims is refused, in little memory; counted, its offset is passed."""
     [parcel] = parcels.pack(samples())
     block = msgspec.structs.replace(parcel.blocks[0], **FALSE_BLOCKS[what])
     false = msgspec.structs.replace(parcel, blocks=[block])
