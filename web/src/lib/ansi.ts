@@ -4,7 +4,8 @@ export type Piece = { text: string; style: string };
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 // eslint-disable-next-line no-control-regex
-const CODES = /\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+const CODES =
+  /\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 export function pieces(text: string): Piece[] {
   if (!/[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text)) return [{ text, style: "" }];

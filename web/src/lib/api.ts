@@ -1,6 +1,18 @@
 /** The server's API, typed: requests, binary series, and what changes while one looks. */
 
-export type Bar = { msg: string; done: number; total: number | null; fraction: number | null; eta_s: number | null; state?: string; start_t?: number | null; seen_t?: number | null; end_t?: number | null; id?: string; name?: string };
+export type Bar = {
+  msg: string;
+  done: number;
+  total: number | null;
+  fraction: number | null;
+  eta_s: number | null;
+  state?: string;
+  start_t?: number | null;
+  seen_t?: number | null;
+  end_t?: number | null;
+  id?: string;
+  name?: string;
+};
 
 export type Row = {
   id: string;
@@ -29,9 +41,38 @@ export type Row = {
 
 export type Column = { name: string; count: number };
 export type Runs = { total: number; cursor: string; whole: boolean; ids: string[]; rows: Row[]; columns: Column[] };
-export type About = { version: string; read_only: boolean; hub: boolean; home: string; project: string; projects: string[]; now_t: number };
-export type Process = { id: string; name: string; pid: number | null; parent_pid: number | null; host: string; state: string; cause: string; start_t: number | null; end_t: number | null; argv: string[]; speaks: boolean };
-export type SeriesInfo = { name: string; tags: Record<string, string>; count: number; min: number | null; max: number | null; last: number | null; last_step: number | null; last_t: number | null };
+export type About = {
+  version: string;
+  read_only: boolean;
+  hub: boolean;
+  home: string;
+  project: string;
+  projects: string[];
+  now_t: number;
+};
+export type Process = {
+  id: string;
+  name: string;
+  pid: number | null;
+  parent_pid: number | null;
+  host: string;
+  state: string;
+  cause: string;
+  start_t: number | null;
+  end_t: number | null;
+  argv: string[];
+  speaks: boolean;
+};
+export type SeriesInfo = {
+  name: string;
+  tags: Record<string, string>;
+  count: number;
+  min: number | null;
+  max: number | null;
+  last: number | null;
+  last_step: number | null;
+  last_t: number | null;
+};
 export type FileInfo = { name: string; digest: string; size: number; media: string; t: number };
 export type Mark = { t: number; text: string };
 export type Try = { id: string; n: number; state: string; cause: string; start_t: number | null; end_t: number | null };
@@ -55,11 +96,30 @@ export type Run = Row & {
   refused: Record<string, number>;
 };
 
-export type LogRow = { id: number; t: number; kind: string; level: number; text: string; process: string; host: string; pid: number; cut?: boolean };
+export type LogRow = {
+  id: number;
+  t: number;
+  kind: string;
+  level: number;
+  text: string;
+  process: string;
+  host: string;
+  pid: number;
+  cut?: boolean;
+};
 export type Logs = { rows: LogRow[]; first: boolean; last: boolean };
 export type Density = { from_t: number; to_t: number; counts: Record<string, number[]> };
 export type UsageColumn = { t: number[]; value: (number | null)[] };
-export type ProcessUsage = { process: string; pid: number | null; parent_pid?: number; name: string; host: string; start_t: number | null; end_t: number | null; series: Record<string, UsageColumn> };
+export type ProcessUsage = {
+  process: string;
+  pid: number | null;
+  parent_pid?: number;
+  name: string;
+  host: string;
+  start_t: number | null;
+  end_t: number | null;
+  series: Record<string, UsageColumn>;
+};
 export type Usage = { processes: ProcessUsage[]; hosts: ProcessUsage[]; marks: Mark[]; hidden?: number };
 export type CodeFile = { path: string; digest: string; size: number; mode?: number | string };
 export type Code = { manifest: CodeFile[]; git: Record<string, unknown> | null; diff: string | null };
@@ -110,7 +170,11 @@ export async function get<T>(path: string, params?: Params, signal?: AbortSignal
 
 /** POST JSON, and get JSON back. */
 export async function post<T>(path: string, body: unknown): Promise<T> {
-  const response = await ask(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  const response = await ask(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
   return (await response.json()) as T;
 }
 
@@ -145,7 +209,12 @@ type Head = { series: (Omit<Series, "x" | "y"> & { x: [number, number]; y: [numb
 /** Points of many series in one request, as columns. */
 export async function series(query: SeriesQuery, signal?: AbortSignal): Promise<SeriesAnswer> {
   if (query.of.length === 0) return { series: [], cursor: null };
-  const response = await ask("/api/series", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(query), signal });
+  const response = await ask("/api/series", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(query),
+    signal,
+  });
   return decode(await response.arrayBuffer());
 }
 
@@ -154,8 +223,12 @@ export function decode(buffer: ArrayBuffer): SeriesAnswer {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Head;
   const base = Math.ceil((4 + length) / 8) * 8;
-  const column = ([offset, count]: [number, number]): Float64Array => new Float64Array(buffer, base + offset * 8, count);
-  return { cursor: head.cursor, series: head.series.map((one) => ({ ...one, nan: one.nan ?? [], x: column(one.x), y: column(one.y) })) };
+  const column = ([offset, count]: [number, number]): Float64Array =>
+    new Float64Array(buffer, base + offset * 8, count);
+  return {
+    cursor: head.cursor,
+    series: head.series.map((one) => ({ ...one, nan: one.nan ?? [], x: column(one.x), y: column(one.y) })),
+  };
 }
 
 export type Change = { runs: string[]; spans: boolean; events: boolean; points: string[]; missed?: boolean };
@@ -166,7 +239,12 @@ export type Link = "open" | "waiting";
  * `missed` is called whenever something may have gone by unheard: then read anew. A page that nobody sees does not
  * listen: a browser has few connections to one server, for all its tabs together.
  */
-export function live(run: string, heard: (change: Change) => void, missed: () => void, link?: (state: Link) => void): () => void {
+export function live(
+  run: string,
+  heard: (change: Change) => void,
+  missed: () => void,
+  link?: (state: Link) => void,
+): () => void {
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let wait_ms = 500;

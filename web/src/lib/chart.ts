@@ -77,7 +77,10 @@ export function nearest(x: ArrayLike<number>, value: number): number {
 }
 
 /** One sorted x for all columns; undefined where a column has no point there (drawn through), null where its value is none (a gap). */
-export function align(columns: { x: ArrayLike<number>; y: ArrayLike<number | null> }[], log = false): uPlot.AlignedData {
+export function align(
+  columns: { x: ArrayLike<number>; y: ArrayLike<number | null> }[],
+  log = false,
+): uPlot.AlignedData {
   const clean = (value: number | null | undefined): number | null =>
     value === null || value === undefined || !Number.isFinite(value) || (log && value <= 0) ? null : value;
   const first = columns[0]?.x;
@@ -146,12 +149,12 @@ export function sum(lines: Line[]): { x: number[]; y: number[] } {
   const part = steps.length > MOST_SUMS ? (steps[steps.length - 1][0] - steps[0][0]) / MOST_SUMS : 0;
   const out: { x: number[]; y: number[] } = { x: [], y: [] };
   let now = 0;
-  for (let i = 0; i < steps.length; ) {
+  for (let i = 0; i < steps.length;) {
     const t = steps[i][0];
     while (i < steps.length && steps[i][0] === t) now += steps[i++][1];
     const at = out.x.length - 1;
     if (part && at >= 0 && t < out.x[at] + part && i < steps.length) out.y[at] = Math.max(out.y[at], now);
-    else out.x.push(t), out.y.push(Math.max(0, now));
+    else (out.x.push(t), out.y.push(Math.max(0, now)));
   }
   return out;
 }
@@ -162,7 +165,10 @@ export function timeSplits(from: number, to: number, step: number): number[] {
   const out: number[] = [];
   for (let local = Math.ceil((from - away) / step) * step; out.length < 1000; local += step) {
     const at = new Date(local); // its parts as if it were in Greenwich are those of the local time
-    const t = step < 3_600_000 ? local + away : new Date(at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate(), at.getUTCHours()).getTime();
+    const t =
+      step < 3_600_000
+        ? local + away
+        : new Date(at.getUTCFullYear(), at.getUTCMonth(), at.getUTCDate(), at.getUTCHours()).getTime();
     if (!(t <= to)) break;
     if (t >= from && t > (out.at(-1) ?? -Infinity)) out.push(t);
   }

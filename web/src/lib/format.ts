@@ -10,7 +10,13 @@ export function number(value: number | null | undefined, digits = 4): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e6) return minus(String(value));
-  if (size >= 1e6 || size < 1e-4) return minus(value.toExponential(Math.max(0, digits - 2)).replace(/\.?0+e/, "e").replace("e+", "e"));
+  if (size >= 1e6 || size < 1e-4)
+    return minus(
+      value
+        .toExponential(Math.max(0, digits - 2))
+        .replace(/\.?0+e/, "e")
+        .replace("e+", "e"),
+    );
   return minus(String(Number(value.toPrecision(digits))));
 }
 

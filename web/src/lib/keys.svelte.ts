@@ -36,13 +36,16 @@ class Keys {
 function typing(target: EventTarget | null): boolean {
   const element = target as HTMLElement | null;
   if (!element?.tagName) return false;
-  if (element.tagName === "INPUT") return !["checkbox", "radio", "range", "button"].includes((element as HTMLInputElement).type);
+  if (element.tagName === "INPUT")
+    return !["checkbox", "radio", "range", "button"].includes((element as HTMLInputElement).type);
   return element.tagName === "TEXTAREA" || element.tagName === "SELECT" || element.isContentEditable;
 }
 
 /** What Enter and Space press by themselves. */
 function pressed(target: EventTarget | null): boolean {
-  return target instanceof Element && target.closest("a[href], button, input, summary, [role=tab], [role=button]") !== null;
+  return (
+    target instanceof Element && target.closest("a[href], button, input, summary, [role=tab], [role=button]") !== null
+  );
 }
 
 export const keys = new Keys();

@@ -4,7 +4,8 @@ import type { Range } from "./chart";
 
 export type Wanted = { of: SeriesAsked[]; x: string; width: number; range: Range | null };
 
-export const keyOf = (one: { run: string; name: string; tags?: Record<string, string> }): string => `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
+export const keyOf = (one: { run: string; name: string; tags?: Record<string, string> }): string =>
+  `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
 
 const AT_ONCE = 250; // series in one request
 
@@ -71,14 +72,24 @@ export class Points {
   }
 }
 
-const parts = (of: SeriesAsked[]): SeriesAsked[][] => Array.from({ length: Math.ceil(of.length / AT_ONCE) }, (_, i) => of.slice(i * AT_ONCE, (i + 1) * AT_ONCE));
+const parts = (of: SeriesAsked[]): SeriesAsked[][] =>
+  Array.from({ length: Math.ceil(of.length / AT_ONCE) }, (_, i) => of.slice(i * AT_ONCE, (i + 1) * AT_ONCE));
 
 /** Put a series where it was, or behind what was there; tell whether that is far more than can be seen. */
 function put(held: Map<string, Series>, one: Series, width: number): boolean {
   const key = keyOf(one);
   const before = held.get(key);
   if (one.since && one.x.length === 0) return false;
-  const joined = one.since && before ? { ...one, x: join(before.x, one.x), y: join(before.y, one.y), nan: [...before.nan, ...one.nan], first_x: before.first_x } : one;
+  const joined =
+    one.since && before
+      ? {
+          ...one,
+          x: join(before.x, one.x),
+          y: join(before.y, one.y),
+          nan: [...before.nan, ...one.nan],
+          first_x: before.first_x,
+        }
+      : one;
   held.set(key, joined);
   return joined.x.length > width * 8;
 }

@@ -1,6 +1,12 @@
 /** The address bar is the state of the view: every view is a link that can be shared. */
 
-export type Route = { page: "runs" | "run" | "compare" | "explain" | "nowhere"; id: string; tab: string; path: string; query: URLSearchParams };
+export type Route = {
+  page: "runs" | "run" | "compare" | "explain" | "nowhere";
+  id: string;
+  tab: string;
+  path: string;
+  query: URLSearchParams;
+};
 
 function read(): Route {
   const { pathname, search } = window.location;
@@ -51,11 +57,13 @@ export const router = new Router();
 
 export const toRun = (id: string, tab = ""): string => `/run/${encodeURIComponent(id)}${tab ? `/${tab}` : ""}`;
 export const toCompare = (ids: string[]): string => `/compare?runs=${ids.map(encodeURIComponent).join(",")}`;
-export const toExplain = (a: string, b: string): string => `/explain?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
+export const toExplain = (a: string, b: string): string =>
+  `/explain?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`;
 
 /** Let plain clicks on links within the page be a change of view, not a reload. */
 export function followLinks(event: MouseEvent): void {
-  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+    return;
   const link = (event.target as Element | null)?.closest?.("a");
   if (!link || link.target || link.hasAttribute("download") || link.origin !== window.location.origin) return;
   if (link.pathname.startsWith("/api/")) return;

@@ -2,11 +2,21 @@
 import { digitsOf, distinct, numeric, said, token, type Table } from "./data";
 import { domainOf, scale, ticks, type Tick } from "./scale";
 
-export type Axis = { property: string; numbers: boolean; log: boolean; at: (value: unknown) => number; ticks: Tick[]; where: (tick: Tick) => number };
+export type Axis = {
+  property: string;
+  numbers: boolean;
+  log: boolean;
+  at: (value: unknown) => number;
+  ticks: Tick[];
+  where: (tick: Tick) => number;
+};
 
 /** Numbers that span more than a factor of 50, all above zero, are better told by their powers. */
 export function wide(table: Table, property: string): boolean {
-  const sizes = table.column(property).map(numeric).filter((value): value is number => value !== null && Number.isFinite(value));
+  const sizes = table
+    .column(property)
+    .map(numeric)
+    .filter((value): value is number => value !== null && Number.isFinite(value));
   return sizes.length > 1 && Math.min(...sizes) > 0 && Math.max(...sizes) / Math.min(...sizes) >= 50;
 }
 
@@ -18,8 +28,16 @@ export function axis(table: Table, property: string, from: number, to: number, l
     const positive = log && sizes.every((value) => Number.isNaN(value) || value > 0);
     const by = scale(domainOf([sizes], positive), from, to, positive);
     const few = distinct(sizes.filter(Number.isFinite)) as number[];
-    const marks = few.length <= 8 ? few.map((value) => ({ value, label: said(value, digitsOf(property)) })) : ticks(by, about);
-    return { property, numbers: true, log: positive, at: (value) => by.at(numeric(value) ?? NaN), ticks: marks, where: (tick) => by.at(tick.value) };
+    const marks =
+      few.length <= 8 ? few.map((value) => ({ value, label: said(value, digitsOf(property)) })) : ticks(by, about);
+    return {
+      property,
+      numbers: true,
+      log: positive,
+      at: (value) => by.at(numeric(value) ?? NaN),
+      ticks: marks,
+      where: (tick) => by.at(tick.value),
+    };
   }
   const values = distinct(column);
   const place = new Map(values.map((value, i) => [token(value), i]));
@@ -27,5 +45,12 @@ export function axis(table: Table, property: string, from: number, to: number, l
   const at = (i: number): number => from + step * (i + 0.5);
   const every = Math.max(1, Math.ceil(values.length / 24));
   const marks = values.map((value, i) => ({ value: i, label: said(value) })).filter((_, i) => i % every === 0);
-  return { property, numbers: false, log: false, at: (value) => at(place.get(token(value)) ?? NaN), ticks: marks, where: (tick) => at(tick.value) };
+  return {
+    property,
+    numbers: false,
+    log: false,
+    at: (value) => at(place.get(token(value)) ?? NaN),
+    ticks: marks,
+    where: (tick) => at(tick.value),
+  };
 }

@@ -9,7 +9,13 @@ const SCALES = {
 
 export function mix(a: string, b: string, at: number): string {
   const part = (hex: string, i: number): number => parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16);
-  return `#${[0, 1, 2].map((i) => Math.round(part(a, i) + (part(b, i) - part(a, i)) * at).toString(16).padStart(2, "0")).join("")}`;
+  return `#${[0, 1, 2]
+    .map((i) =>
+      Math.round(part(a, i) + (part(b, i) - part(a, i)) * at)
+        .toString(16)
+        .padStart(2, "0"),
+    )
+    .join("")}`;
 }
 
 /** A colour of the scale, from 0 to 1. */
@@ -38,7 +44,11 @@ export function colours(values: unknown[], palette: string[], dark: boolean): Co
   const quiet = dark ? "#8b9098" : "#8a8f96";
   if (!numbers) {
     const place = new Map(there.map((value, i) => [token(value), i]));
-    return { numbers, values: known, of: (value) => (place.has(token(value)) ? category(place.get(token(value))!, palette, dark) : quiet) };
+    return {
+      numbers,
+      values: known,
+      of: (value) => (place.has(token(value)) ? category(place.get(token(value))!, palette, dark) : quiet),
+    };
   }
   const sizes = there.map((value) => numeric(value)!).filter(Number.isFinite);
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
@@ -47,7 +57,10 @@ export function colours(values: unknown[], palette: string[], dark: boolean): Co
   const of = (value: unknown): string => {
     const size = numeric(value);
     if (size === null) return quiet;
-    return along(few ? (rank.get(size) ?? NaN) / Math.max(1, sizes.length - 1) : (size - low) / (high - low || 1), dark);
+    return along(
+      few ? (rank.get(size) ?? NaN) / Math.max(1, sizes.length - 1) : (size - low) / (high - low || 1),
+      dark,
+    );
   };
   return { numbers, values: known, of };
 }

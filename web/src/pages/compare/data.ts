@@ -21,21 +21,25 @@ export function numeric(value: unknown): number | null {
 }
 
 /** What is the same value has the same token. */
-export const token = (value: unknown): string => (value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value));
+export const token = (value: unknown): string =>
+  value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value);
 
 /** A value as it is said in a cell or a legend. */
 export function said(value: unknown, digits?: number): string {
   if (value === undefined || value === null) return NONE;
   if (value === "") return "“”";
-  if (Array.isArray(value) && value.every((item) => typeof item === "string" || typeof item === "number")) return value.join(value.length && String(value[0]).startsWith("/") ? " " : ", ");
+  if (Array.isArray(value) && value.every((item) => typeof item === "string" || typeof item === "number"))
+    return value.join(value.length && String(value[0]).startsWith("/") ? " " : ", ");
   return format.value(value, digits);
 }
 
 /** Digits that a property is told with: what was measured needs fewer than what was given. */
-export const digitsOf = (property: string): number | undefined => (property.startsWith("metric.") || property === "duration" ? 6 : undefined);
+export const digitsOf = (property: string): number | undefined =>
+  property.startsWith("metric.") || property === "duration" ? 6 : undefined;
 
 /** config.lr is known as lr to whoever wrote it. */
-export const short = (key: string): string => (key.startsWith("config.") ? key.slice(7) : key.startsWith("metric.") ? key.slice(7) : key);
+export const short = (key: string): string =>
+  key.startsWith("config.") ? key.slice(7) : key.startsWith("metric.") ? key.slice(7) : key;
 
 /** All that can be asked of the runs by name. */
 export class Table {
@@ -48,7 +52,9 @@ export class Table {
     of.runs.forEach((run, place) => this.places.set(run.id, place));
     const count = new Map<string, number>();
     for (const run of of.runs) count.set(run.name, (count.get(run.name) ?? 0) + 1);
-    this.names = of.runs.map((run) => (run.name && count.get(run.name) === 1 ? run.name : `${run.name || "run"} ${run.id.slice(-4)}`));
+    this.names = of.runs.map((run) =>
+      run.name && count.get(run.name) === 1 ? run.name : `${run.name || "run"} ${run.id.slice(-4)}`,
+    );
     for (const key of of.keys) this.#keys.set(key.key, key);
     for (const metric of of.metrics) this.#last.set(`metric.${metric.name}`, metric.last);
   }
@@ -87,19 +93,29 @@ export class Table {
   /** What can tell runs apart: config first, then the rest; a name says nothing that `run` does not. */
   differing(): string[] {
     const keys = this.of.properties.map((one) => one.key);
-    const rank = (key: string): number => (key.startsWith("config.") ? 0 : key === "state" || key === "tags" || key === "name" ? 1 : 2);
+    const rank = (key: string): number =>
+      key.startsWith("config.") ? 0 : key === "state" || key === "tags" || key === "name" ? 1 : 2;
     return keys.filter((key) => key !== "name").sort((a, b) => rank(a) - rank(b));
   }
 
   /** The config key that parts the runs best, at first sight: several values, yet few enough to tell apart; seeds are no reason. */
   telling(but = ""): string {
-    const fits = this.of.properties.filter((one) => one.key.startsWith("config.") && one.key !== but && !/seed/i.test(one.key) && one.values.length >= 2 && one.values.length <= 8);
+    const fits = this.of.properties.filter(
+      (one) =>
+        one.key.startsWith("config.") &&
+        one.key !== but &&
+        !/seed/i.test(one.key) &&
+        one.values.length >= 2 &&
+        one.values.length <= 8,
+    );
     return fits.sort((a, b) => b.values.length - a.values.length)[0]?.key ?? "";
   }
 
   /** Axes of scatter and parallel coordinates: config keys that differ, last values, and how long it took. */
   measurable(): string[] {
-    const keys = this.of.keys.filter((one) => one.differs && one.values.every((v) => typeof v !== "object" || v === null)).map((one) => one.key);
+    const keys = this.of.keys
+      .filter((one) => one.differs && one.values.every((v) => typeof v !== "object" || v === null))
+      .map((one) => one.key);
     const config = keys.filter((key) => key.startsWith("config."));
     const others = keys.filter((key) => !key.startsWith("config."));
     return [...config, ...this.of.metrics.map((one) => `metric.${one.name}`), "duration", ...others];
@@ -117,7 +133,8 @@ export function valueOf(table: Table, series: Series, property: string): unknown
 export function distinct(values: unknown[]): unknown[] {
   const found = new Map<string, unknown>();
   for (const value of values) found.set(token(value), value);
-  const rank = (value: unknown): number => (value === undefined || value === null ? 2 : numeric(value) === null ? 1 : 0);
+  const rank = (value: unknown): number =>
+    value === undefined || value === null ? 2 : numeric(value) === null ? 1 : 0;
   return [...found.values()].sort((a, b) => {
     if (rank(a) !== rank(b)) return rank(a) - rank(b);
     const [x, y] = [numeric(a), numeric(b)];

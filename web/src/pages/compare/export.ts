@@ -7,14 +7,34 @@ import type { Curve, Entry } from "./facets";
 import { INKS, type Ink } from "./figure";
 import { CanvasPen, escape, SvgPen, type Pen } from "./pen";
 
-export type Picture = { title: string; width: number; height: number; draw: (pen: Pen, ink: Ink) => void; legends: { title: string; entries: Entry[] }[]; csv?: () => string };
+export type Picture = {
+  title: string;
+  width: number;
+  height: number;
+  draw: (pen: Pen, ink: Ink) => void;
+  legends: { title: string; entries: Entry[] }[];
+  csv?: () => string;
+};
 
-const LIGHT = ["#2a78b5", "#d4691c", "#2f8f5b", "#b8417a", "#7a5cc0", "#8a6d1f", "#1b8f98", "#c0392b", "#5d6b7a", "#6f8f1a"];
+const LIGHT = [
+  "#2a78b5",
+  "#d4691c",
+  "#2f8f5b",
+  "#b8417a",
+  "#7a5cc0",
+  "#8a6d1f",
+  "#1b8f98",
+  "#c0392b",
+  "#5d6b7a",
+  "#6f8f1a",
+];
 
 /** Hand a file to the user. */
 export function keep(name: string, media: string, content: string | Blob | null): void {
   if (content === null) return session.say("The picture is too large for this browser: SVG keeps it.", true);
-  const address = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type: `${media};charset=utf-8` }) : content);
+  const address = URL.createObjectURL(
+    typeof content === "string" ? new Blob([content], { type: `${media};charset=utf-8` }) : content,
+  );
   const link = document.createElement("a");
   link.href = address;
   link.download = name;
@@ -33,7 +53,11 @@ function whole(pen: Pen, picture: Picture, ink: Ink): number {
     for (const entry of legend.entries.slice(0, 60)) {
       const wide = 40 + entry.label.length * 6.4;
       if (x + wide > picture.width) [x, y] = [60, y + 18];
-      pen.line([x, x + 18], [y - 4, y - 4], { color: entry.color || ink.ink2, width: entry.color ? 3 : 2, dash: entry.dash });
+      pen.line([x, x + 18], [y - 4, y - 4], {
+        color: entry.color || ink.ink2,
+        width: entry.color ? 3 : 2,
+        dash: entry.dash,
+      });
       pen.text(x + 24, y, entry.label, { color: ink.ink, size: 11 });
       x += wide;
     }
@@ -76,21 +100,39 @@ const rows = (lines: unknown[][]): string => `${lines.map((line) => line.map(cel
 
 /** A line for each run: what it was told, and its last values. */
 export function csvOf(table: Table, properties?: string[]): string {
-  const keys = properties ?? [...table.of.keys.map((one) => one.key), ...table.of.metrics.map((one) => `metric.${one.name}`)];
-  return rows([["run", "name", "state", ...keys], ...table.of.runs.map((run, place) => [run.id, run.name, run.state, ...keys.map((key) => table.value(key, place))])]);
+  const keys = properties ?? [
+    ...table.of.keys.map((one) => one.key),
+    ...table.of.metrics.map((one) => `metric.${one.name}`),
+  ];
+  return rows([
+    ["run", "name", "state", ...keys],
+    ...table.of.runs.map((run, place) => [run.id, run.name, run.state, ...keys.map((key) => table.value(key, place))]),
+  ]);
 }
 
 /** A line for each point of each curve. */
 export function curvesCsv(table: Table, curves: Curve[], x: string): string {
   const varying = table.differing().filter((key) => key.startsWith("config."));
-  const lines: unknown[][] = [["curve", "runs", "metric", ...varying, x === "time" ? "seconds" : "step", "value", "low", "high"]];
+  const lines: unknown[][] = [
+    ["curve", "runs", "metric", ...varying, x === "time" ? "seconds" : "step", "value", "low", "high"],
+  ];
   for (const curve of curves) {
     const places = curve.runs.map((run) => table.places.get(run) ?? -1);
     const told = varying.map((key) => {
       const values = places.map((place) => table.value(key, place));
       return new Set(values.map(token)).size === 1 ? values[0] : "";
     });
-    for (let i = 0; i < curve.x.length; i++) lines.push([curve.label, curve.runs.join(" "), curve.metric, ...told, curve.x[i], curve.y[i], curve.low?.[i], curve.high?.[i]]);
+    for (let i = 0; i < curve.x.length; i++)
+      lines.push([
+        curve.label,
+        curve.runs.join(" "),
+        curve.metric,
+        ...told,
+        curve.x[i],
+        curve.y[i],
+        curve.low?.[i],
+        curve.high?.[i],
+      ]);
   }
   return rows(lines);
 }
@@ -108,13 +150,20 @@ export function htmlOf(table: Table, picture: Picture | null, dark: boolean): st
     list
       .map(({ key, values, differs }) => {
         const by = differs ? colours(values, LIGHT, false) : null;
-        const cells = values.map((value) => `<td${by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : ""}>${escape(said(value, digitsOf(key)))}</td>`);
+        const cells = values.map(
+          (value) =>
+            `<td${by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : ""}>${escape(said(value, digitsOf(key)))}</td>`,
+        );
         return `<tr${differs ? "" : ' class="equal"'}><th scope="row">${escape(short(key))}</th>${cells.join("")}</tr>`;
       })
       .join("\n");
-  const keys = [...table.of.keys].sort((a, b) => Number(b.differs) - Number(a.differs)).map((one) => ({ key: one.key, values: table.column(one.key), differs: one.differs }));
+  const keys = [...table.of.keys]
+    .sort((a, b) => Number(b.differs) - Number(a.differs))
+    .map((one) => ({ key: one.key, values: table.column(one.key), differs: one.differs }));
   const lasts = table.of.metrics.map((one) => ({ key: `metric.${one.name}`, values: one.last, differs: true }));
-  const drawn = picture ? `<h2>${escape(picture.title)}</h2><figure style="background:${INKS[dark ? "dark" : "light"].ground}">${svgOf(picture, dark)}</figure>` : "";
+  const drawn = picture
+    ? `<h2>${escape(picture.title)}</h2><figure style="background:${INKS[dark ? "dark" : "light"].ground}">${svgOf(picture, dark)}</figure>`
+    : "";
   const title = `${table.of.runs.length} runs compared`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

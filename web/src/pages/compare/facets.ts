@@ -69,10 +69,20 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
 
   const groups = new Map<string, Series[]>();
   const shown = [wish.rows, wish.cols, wish.hue, wish.dash].filter(Boolean);
-  const apart = wish.over === ALL_ELSE ? shown : [...new Set([...shown, ...table.of.keys.filter((one) => one.differs && one.key.startsWith("config.")).map((one) => one.key)])].filter((key) => key !== wish.over && key !== "run");
+  const apart =
+    wish.over === ALL_ELSE
+      ? shown
+      : [
+          ...new Set([
+            ...shown,
+            ...table.of.keys.filter((one) => one.differs && one.key.startsWith("config.")).map((one) => one.key),
+          ]),
+        ].filter((key) => key !== wish.over && key !== "run");
   for (const one of series) {
     const tags = wish.over === ALL_ELSE ? "" : JSON.stringify(one.tags);
-    const key = wish.over ? JSON.stringify([one.name, tags, ...apart.map((property) => token(of(one, property)))]) : `${one.run}\n${one.name}\n${JSON.stringify(one.tags)}`;
+    const key = wish.over
+      ? JSON.stringify([one.name, tags, ...apart.map((property) => token(of(one, property)))])
+      : `${one.run}\n${one.name}\n${JSON.stringify(one.tags)}`;
     groups.set(key, [...(groups.get(key) ?? []), one]);
   }
 
@@ -93,7 +103,10 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
       dashToken: token(dash),
       nan: group.flatMap((one) => onAxis(table, one, wish.x, one.nan)).slice(0, 20_000),
     };
-    const curve = { ...base, ...(group.length === 1 && !wish.over ? alone(table, first, wish) : mean(table, group, wish)) };
+    const curve = {
+      ...base,
+      ...(group.length === 1 && !wish.over ? alone(table, first, wish) : mean(table, group, wish)),
+    };
     curves.push(curve);
     const cell = `${token(of(first, wish.rows))}\n${token(of(first, wish.cols))}`;
     cells.set(cell, [...(cells.get(cell) ?? []), curve]);
@@ -107,27 +120,54 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
     const known = domains.get(key);
     if (known) return known;
     const mine = curves.filter((curve) => !byMetric || curve.metric === metric);
-    const found = domainOf(mine.flatMap((curve) => [curve.y, ...(curve.low ? [curve.low, curve.high!] : [])]), wish.log, [wish.low, wish.high]);
+    const found = domainOf(
+      mine.flatMap((curve) => [curve.y, ...(curve.low ? [curve.low, curve.high!] : [])]),
+      wish.log,
+      [wish.low, wish.high],
+    );
     domains.set(key, found);
     return found;
   };
   const panels = rows.map((row) =>
     cols.map((col): Panel => {
       const mine = cells.get(`${token(row)}\n${token(col)}`) ?? [];
-      const metric = wish.rows === "metric" ? String(row) : wish.cols === "metric" ? String(col) : (mine[0]?.metric ?? "");
+      const metric =
+        wish.rows === "metric" ? String(row) : wish.cols === "metric" ? String(col) : (mine[0]?.metric ?? "");
       const title = [wish.rows && told(wish.rows, row), wish.cols && told(wish.cols, col)].filter(Boolean).join(", ");
       return { row, col, curves: mine, y: domain(metric), title };
     }),
   );
-  const lost = [allRows.length > rows.length && `${allRows.length - rows.length} rows`, allCols.length > cols.length && `${allCols.length - cols.length} columns`].filter(Boolean);
+  const lost = [
+    allRows.length > rows.length && `${allRows.length - rows.length} rows`,
+    allCols.length > cols.length && `${allCols.length - cols.length} columns`,
+  ].filter(Boolean);
   const count = (match: (curve: Curve) => boolean): number => curves.filter(match).length;
   return {
     rows,
     cols,
     panels,
-    x: domainOf(curves.map((curve) => curve.x), false, [null, null], 0.012),
-    hue: wish.hue ? hues.values.map((value) => ({ token: token(value), label: said(value), color: hues.of(value), dash: [], count: count((c) => c.hueToken === token(value)) })) : [],
-    dash: dashes.map((value, i) => ({ token: token(value), label: said(value), color: "", dash: DASHES[i % DASHES.length], count: count((c) => c.dashToken === token(value)) })),
+    x: domainOf(
+      curves.map((curve) => curve.x),
+      false,
+      [null, null],
+      0.012,
+    ),
+    hue: wish.hue
+      ? hues.values.map((value) => ({
+          token: token(value),
+          label: said(value),
+          color: hues.of(value),
+          dash: [],
+          count: count((c) => c.hueToken === token(value)),
+        }))
+      : [],
+    dash: dashes.map((value, i) => ({
+      token: token(value),
+      label: said(value),
+      color: "",
+      dash: DASHES[i % DASHES.length],
+      count: count((c) => c.dashToken === token(value)),
+    })),
     colours: hues,
     curves,
     left: lost.length ? `${lost.join(" and ")} more are not drawn: choose a property with fewer values.` : "",
@@ -135,13 +175,18 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
 }
 
 /** lr = 0.1; a metric says its name alone. */
-export const told = (property: string, value: unknown): string => (property === "metric" || property === "run" ? said(value) : `${short(property)} = ${said(value)}`);
+export const told = (property: string, value: unknown): string =>
+  property === "metric" || property === "run" ? said(value) : `${short(property)} = ${said(value)}`;
 
 function label(table: Table, group: Series[], apart: string[] | null): string {
   const first = group[0];
-  const tags = Object.entries(first.tags).map(([key, value]) => `${key}=${value}`).join(" ");
+  const tags = Object.entries(first.tags)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(" ");
   if (!apart) return [table.names[table.places.get(first.run) ?? -1] ?? first.run, tags].filter(Boolean).join(" ");
-  const what = apart.filter((key) => key !== "metric").map((key) => `${short(key)} ${said(valueOf(table, first, key))}`);
+  const what = apart
+    .filter((key) => key !== "metric")
+    .map((key) => `${short(key)} ${said(valueOf(table, first, key))}`);
   const runs = new Set(group.map((one) => one.run)).size;
   return `${what.join(", ") || "mean"} (${runs} ${runs === 1 ? "run" : "runs"})`;
 }
@@ -189,7 +234,12 @@ export function mean(table: Table, group: Series[], wish: Wish): Pick<Curve, "x"
 /** The x that all have, where that is one and the same; else a grid from the first to the last. */
 function shared(columns: ArrayLike<number>[]): ArrayLike<number> {
   const first = columns[0];
-  const same = columns.every((x) => x.length === first.length && x[0] === first[0] && Array.prototype.every.call(x, (value: number, i: number) => value === first[i]));
+  const same = columns.every(
+    (x) =>
+      x.length === first.length &&
+      x[0] === first[0] &&
+      Array.prototype.every.call(x, (value: number, i: number) => value === first[i]),
+  );
   if (same) return first;
   const all = new Set<number>();
   for (const x of columns) for (let i = 0; i < x.length && all.size <= 4 * GRID; i++) all.add(x[i]);

@@ -4,13 +4,57 @@ import { told } from "./facets";
 import type { Pen } from "./pen";
 import { scale, ticks, type Scale } from "./scale";
 
-export type Ink = { ground: string; ink: string; ink2: string; ink3: string; line: string; soft: string; raised: string };
-export type Cell = { panel: Panel; x: number; y: number; w: number; h: number; left: boolean; bottom: boolean; head: string };
-export type Figure = { width: number; height: number; cells: Cell[]; facets: Facets; log: boolean; seconds: boolean; alpha: number; xTitle: string; yTitle: string; rowHeads: { y: number; text: string }[] };
+export type Ink = {
+  ground: string;
+  ink: string;
+  ink2: string;
+  ink3: string;
+  line: string;
+  soft: string;
+  raised: string;
+};
+export type Cell = {
+  panel: Panel;
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  left: boolean;
+  bottom: boolean;
+  head: string;
+};
+export type Figure = {
+  width: number;
+  height: number;
+  cells: Cell[];
+  facets: Facets;
+  log: boolean;
+  seconds: boolean;
+  alpha: number;
+  xTitle: string;
+  yTitle: string;
+  rowHeads: { y: number; text: string }[];
+};
 
 export const INKS: Record<"light" | "dark", Ink> = {
-  light: { ground: "#ffffff", ink: "#1c1e21", ink2: "#55595f", ink3: "#6e737a", line: "#dfdfdb", soft: "#ececea", raised: "#ffffff" },
-  dark: { ground: "#1b1d20", ink: "#e7e8ea", ink2: "#a9adb3", ink3: "#8b9098", line: "#303439", soft: "#282b30", raised: "#1b1d20" },
+  light: {
+    ground: "#ffffff",
+    ink: "#1c1e21",
+    ink2: "#55595f",
+    ink3: "#6e737a",
+    line: "#dfdfdb",
+    soft: "#ececea",
+    raised: "#ffffff",
+  },
+  dark: {
+    ground: "#1b1d20",
+    ink: "#e7e8ea",
+    ink2: "#a9adb3",
+    ink3: "#8b9098",
+    line: "#303439",
+    soft: "#282b30",
+    raised: "#1b1d20",
+  },
 };
 
 const LEFT = 46;
@@ -19,7 +63,15 @@ const HEAD = 20;
 const FOOT = 24;
 const TITLE = 18;
 
-export type Shape = { rows: string; cols: string; log: boolean; seconds: boolean; alpha: number; yTitle: string; height?: number };
+export type Shape = {
+  rows: string;
+  cols: string;
+  log: boolean;
+  seconds: boolean;
+  alpha: number;
+  yTitle: string;
+  height?: number;
+};
 
 /** Find a place for each panel in a width; a single row of many columns is broken into several. */
 export function layout(facets: Facets, width: number, shape: Shape): Figure {
@@ -33,7 +85,9 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
   const between = own ? LEFT : GAP;
   const full = wraps ? width : Math.max(width, LEFT + count * (least + between));
   const w = (full - LEFT - 8 - (columns - 1) * between) / columns;
-  const h = shape.height ?? Math.max(150, Math.min(columns === 1 && lines === 1 ? 440 : 260, w * (columns === 1 ? 0.55 : 0.74)));
+  const h =
+    shape.height ??
+    Math.max(150, Math.min(columns === 1 && lines === 1 ? 440 : 260, w * (columns === 1 ? 0.55 : 0.74)));
   const cells: Cell[] = [];
   const rowHeads: Figure["rowHeads"] = [];
   let y = 4;
@@ -52,11 +106,31 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
       if (at >= count) break;
       const panel = facets.panels[wraps ? 0 : line][at];
       const bottom = wraps ? at + columns >= count : line === lines - 1;
-      cells.push({ panel, x: LEFT + column * (w + between), y, w, h, left: column === 0 || own, bottom, head: heads ? told(shape.cols, facets.cols[at]) : "" });
+      cells.push({
+        panel,
+        x: LEFT + column * (w + between),
+        y,
+        w,
+        h,
+        left: column === 0 || own,
+        bottom,
+        head: heads ? told(shape.cols, facets.cols[at]) : "",
+      });
     }
     y += h + (line === lines - 1 ? FOOT : wraps && (line + 2) * columns > count ? FOOT + 2 : 12);
   }
-  return { width: full, height: y + 16, cells, facets, log: shape.log, seconds: shape.seconds, alpha: shape.alpha, xTitle: shape.seconds ? "time since the start" : "step", yTitle: shape.yTitle, rowHeads };
+  return {
+    width: full,
+    height: y + 16,
+    cells,
+    facets,
+    log: shape.log,
+    seconds: shape.seconds,
+    alpha: shape.alpha,
+    xTitle: shape.seconds ? "time since the start" : "step",
+    yTitle: shape.yTitle,
+    rowHeads,
+  };
 }
 
 /** As few columns as keep the number of lines: 7 in 5 columns are better 4 and 3. */
@@ -73,13 +147,20 @@ export function scales(figure: Figure, cell: Cell): { x: Scale; y: Scale } {
 
 /** Draw it all. */
 export function draw(pen: Pen, figure: Figure, ink: Ink): void {
-  for (const { y, text } of figure.rowHeads) pen.text(LEFT, y, text, { color: ink.ink, weight: 600, size: 12, most: figure.width - LEFT - 8 });
+  for (const { y, text } of figure.rowHeads)
+    pen.text(LEFT, y, text, { color: ink.ink, weight: 600, size: 12, most: figure.width - LEFT - 8 });
   for (const cell of figure.cells) {
     drawAxes(pen, figure, cell, ink);
     drawCurves(pen, figure, cell, cell.panel.curves, cell.panel.curves.length > 12 ? 1.1 : 1.4);
   }
   pen.text(LEFT + (figure.width - LEFT) / 2, figure.height - 4, figure.xTitle, { color: ink.ink3, anchor: "middle" });
-  if (figure.yTitle) pen.text(11, figure.height / 2 - 10, figure.yTitle, { color: ink.ink3, anchor: "middle", turn: true, most: figure.height - 30 });
+  if (figure.yTitle)
+    pen.text(11, figure.height / 2 - 10, figure.yTitle, {
+      color: ink.ink3,
+      anchor: "middle",
+      turn: true,
+      most: figure.height - 30,
+    });
 }
 
 /** Draw some curves above a veil over all others: what is below need not be drawn anew for each move of a pointer. */
@@ -107,7 +188,13 @@ function drawAxes(pen: Pen, figure: Figure, cell: Cell, ink: Ink): void {
     // At its ends a label keeps to its own panel, for those of its neighbour.
     const half = tick.label.length * 3.2;
     const anchor = at + half > x + w ? "end" : at - half < x ? "start" : "middle";
-    if (cell.bottom) pen.text(anchor === "end" ? Math.min(at + 8, x + w) : anchor === "start" ? Math.max(at - 4, x) : at, y + h + 14, tick.label, { color: ink.ink3, anchor, size: 10.5 });
+    if (cell.bottom)
+      pen.text(
+        anchor === "end" ? Math.min(at + 8, x + w) : anchor === "start" ? Math.max(at - 4, x) : at,
+        y + h + 14,
+        tick.label,
+        { color: ink.ink3, anchor, size: 10.5 },
+      );
   }
   pen.line([x, x + w], [y + h + 0.5, y + h + 0.5], { color: ink.line, width: 1 });
   if (panel.curves.length === 0) pen.text(x + w / 2, y + h / 2, "no such runs", { color: ink.ink3, anchor: "middle" });
@@ -121,21 +208,29 @@ function drawCurves(pen: Pen, figure: Figure, cell: Cell, curves: Curve[], width
     for (const curve of curves) {
       const xs = pixels(curve.x, by.x);
       if (curve.low && curve.high) {
-        const floor = (column: ArrayLike<number>): Float64Array => pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
+        const floor = (column: ArrayLike<number>): Float64Array =>
+          pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
         pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.2 * alpha);
       }
       if (curve.raw) pen.line(xs, pixels(curve.raw, by.y), { color: curve.color, width: 1, alpha: alpha * 0.2 });
-      pen.line(xs, pixels(curve.y, by.y), { color: curve.color, width: curve.low ? Math.max(1.8, width) : width, dash: curve.dash, alpha });
+      pen.line(xs, pixels(curve.y, by.y), {
+        color: curve.color,
+        width: curve.low ? Math.max(1.8, width) : width,
+        dash: curve.dash,
+        alpha,
+      });
       if (curve.x.length === 1) pen.dot(xs[0], by.y.at(curve.y[0]), 3, curve.color, alpha);
     }
-    for (const curve of curves) for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
+    for (const curve of curves)
+      for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
   });
 }
 
 /** Marks that lie on each other are one. */
 function thinned(places: number[]): number[] {
   const found: number[] = [];
-  for (const place of places.sort((a, b) => a - b)) if (found.length === 0 || place - found[found.length - 1] >= 9) found.push(place);
+  for (const place of places.sort((a, b) => a - b))
+    if (found.length === 0 || place - found[found.length - 1] >= 9) found.push(place);
   return found;
 }
 
@@ -147,7 +242,9 @@ export type Near = { cell: Cell; curve: Curve; at: number; px: number; py: numbe
 
 /** The curve nearest to a place in the picture, within reach. */
 export function near(figure: Figure, px: number, py: number, reach = 28): Near | null {
-  const cell = figure.cells.find((one) => px >= one.x - 4 && px <= one.x + one.w + 4 && py >= one.y - 8 && py <= one.y + one.h + 8);
+  const cell = figure.cells.find(
+    (one) => px >= one.x - 4 && px <= one.x + one.w + 4 && py >= one.y - 8 && py <= one.y + one.h + 8,
+  );
   if (!cell) return null;
   const by = scales(figure, cell);
   const value = by.x.back(px);

@@ -1,7 +1,14 @@
 /** What draws: the same calls make a canvas on the screen, or SVG in a file. */
 
 export type Stroke = { color: string; width?: number; dash?: number[]; alpha?: number };
-export type Text = { color: string; size?: number; anchor?: "start" | "middle" | "end"; weight?: number; turn?: boolean; most?: number };
+export type Text = {
+  color: string;
+  size?: number;
+  anchor?: "start" | "middle" | "end";
+  weight?: number;
+  turn?: boolean;
+  most?: number;
+};
 
 export interface Pen {
   /** A line through points; NaN in y breaks it. */
@@ -95,14 +102,20 @@ export class CanvasPen implements Pen {
     ctx.fill();
   }
 
-  text(x: number, y: number, text: string, { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text,
+  ): void {
     const { ctx } = this;
     ctx.font = `${weight} ${size}px ${FONT}`;
     ctx.fillStyle = color;
     ctx.textAlign = anchor === "middle" ? "center" : anchor;
     ctx.textBaseline = "alphabetic";
     let shown = text;
-    if (most) while (shown.length > 2 && ctx.measureText(shown).width > most) shown = `${shown.slice(0, -2).trimEnd()}…`;
+    if (most)
+      while (shown.length > 2 && ctx.measureText(shown).width > most) shown = `${shown.slice(0, -2).trimEnd()}…`;
     ctx.save();
     ctx.translate(x, y);
     if (turn) ctx.rotate(-Math.PI / 2);
@@ -136,8 +149,11 @@ export class SvgPen implements Pen {
       }
     }
     if (!d) return;
-    const more = (dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "") + (alpha < 1 ? ` stroke-opacity="${n(alpha)}"` : "");
-    this.#parts.push(`<path d="${d}" fill="none" stroke="${escape(color)}" stroke-width="${width}" stroke-linejoin="round"${more}/>`);
+    const more =
+      (dash.length ? ` stroke-dasharray="${dash.join(" ")}"` : "") + (alpha < 1 ? ` stroke-opacity="${n(alpha)}"` : "");
+    this.#parts.push(
+      `<path d="${d}" fill="none" stroke="${escape(color)}" stroke-width="${width}" stroke-linejoin="round"${more}/>`,
+    );
   }
 
   band(x: ArrayLike<number>, low: ArrayLike<number>, high: ArrayLike<number>, color: string, alpha: number): void {
@@ -150,29 +166,44 @@ export class SvgPen implements Pen {
   }
 
   rect(x: number, y: number, w: number, h: number, fill: string, alpha = 1): void {
-    this.#parts.push(`<rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}/>`);
+    this.#parts.push(
+      `<rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}/>`,
+    );
   }
 
   dot(x: number, y: number, r: number, fill: string, alpha = 1, ring?: string): void {
     const edge = ring ? ` stroke="${escape(ring)}" stroke-width="1.5"` : "";
-    this.#parts.push(`<circle cx="${n(x)}" cy="${n(y)}" r="${n(r)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}${edge}/>`);
+    this.#parts.push(
+      `<circle cx="${n(x)}" cy="${n(y)}" r="${n(r)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}${edge}/>`,
+    );
   }
 
   triangle(x: number, y: number, size: number, fill: string): void {
-    this.#parts.push(`<path d="M${n(x - size)} ${n(y)}L${n(x + size)} ${n(y)}L${n(x)} ${n(y - size * 1.7)}Z" fill="${escape(fill)}"/>`);
+    this.#parts.push(
+      `<path d="M${n(x - size)} ${n(y)}L${n(x + size)} ${n(y)}L${n(x)} ${n(y - size * 1.7)}Z" fill="${escape(fill)}"/>`,
+    );
   }
 
-  text(x: number, y: number, text: string, { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text,
+  ): void {
     // Nothing measures text in a file: a letter is a little over half as wide as it is high.
     const room = most ? Math.max(2, Math.floor(most / (size * 0.56))) : Infinity;
     const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
     const turned = turn ? ` transform="rotate(-90 ${n(x)} ${n(y)})"` : "";
-    this.#parts.push(`<text x="${n(x)}" y="${n(y)}" font-size="${size}" font-weight="${weight}" fill="${escape(color)}" text-anchor="${anchor}"${turned}>${escape(shown)}</text>`);
+    this.#parts.push(
+      `<text x="${n(x)}" y="${n(y)}" font-size="${size}" font-weight="${weight}" fill="${escape(color)}" text-anchor="${anchor}"${turned}>${escape(shown)}</text>`,
+    );
   }
 
   within(x: number, y: number, w: number, h: number, draw: () => void): void {
     const id = `${this.#name}-${this.#clips++}`;
-    this.#parts.push(`<clipPath id="${id}"><rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"/></clipPath><g clip-path="url(#${id})">`);
+    this.#parts.push(
+      `<clipPath id="${id}"><rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"/></clipPath><g clip-path="url(#${id})">`,
+    );
     draw();
     this.#parts.push("</g>");
   }
@@ -189,7 +220,9 @@ export class SvgPen implements Pen {
 /** Text that is safe in XML and HTML, also within quotes. */
 export function escape(text: string): string {
   const safe: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
-  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd").replace(/[&<>"']/g, (one) => safe[one]);
+  return text
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
+    .replace(/[&<>"']/g, (one) => safe[one]);
 }
 
 const n = (value: number): string => String(Math.round(value * 100) / 100);

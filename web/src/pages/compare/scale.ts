@@ -21,7 +21,12 @@ export function scale(domain: Domain, from: number, to: number, log = false): Sc
 }
 
 /** The least and greatest of what a scale can show, with a little room; a range by hand goes before it. */
-export function domainOf(columns: Iterable<ArrayLike<number | null>>, log: boolean, hand: [number | null, number | null] = [null, null], room = 0.05): Domain {
+export function domainOf(
+  columns: Iterable<ArrayLike<number | null>>,
+  log: boolean,
+  hand: [number | null, number | null] = [null, null],
+  room = 0.05,
+): Domain {
   let [low, high] = [Infinity, -Infinity];
   for (const column of columns)
     for (let i = 0; i < column.length; i++) {
@@ -49,8 +54,10 @@ export function ticks(scale: Scale, about: number, kind: "number" | "seconds" = 
   if (scale.log) return logTicks(low, high, about);
   const step = kind === "seconds" ? secondsStep((high - low) / about) : round((high - low) / about);
   const found: number[] = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && found.length < 60; i++) found.push(Number((i * step).toPrecision(12)));
-  const labels = kind === "seconds" ? found.map((value) => (value === 0 ? "0" : format.duration(value))) : numberLabels(found);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && found.length < 60; i++)
+    found.push(Number((i * step).toPrecision(12)));
+  const labels =
+    kind === "seconds" ? found.map((value) => (value === 0 ? "0" : format.duration(value))) : numberLabels(found);
   return found.map((value, i) => ({ value, label: labels[i] }));
 }
 
@@ -69,7 +76,12 @@ function secondsStep(step: number): number {
 function logTicks(low: number, high: number, about: number): Tick[] {
   const [from, to] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
   const decades = Math.log10(high / low);
-  const parts = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3]].find((some) => decades * some.length <= about * 1.2) ?? [1];
+  const parts = [
+    [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    [1, 2, 3, 5, 7],
+    [1, 2, 5],
+    [1, 3],
+  ].find((some) => decades * some.length <= about * 1.2) ?? [1];
   const every = parts.length === 1 ? Math.max(1, Math.ceil(decades / about)) : 1;
   const found: number[] = [];
   for (let power = from; power <= to; power += every)

@@ -51,7 +51,8 @@ class View {
   set(changes: Record<string, string | null>): void {
     const query = new URLSearchParams(router.at.query);
     for (const [key, value] of Object.entries(changes))
-      if (value === null || value === PLAIN[key] || (value === "" && !["rows", "cols", "hue"].includes(key))) query.delete(key);
+      if (value === null || value === PLAIN[key] || (value === "" && !["rows", "cols", "hue"].includes(key)))
+        query.delete(key);
       else query.set(key, value);
     // Commas and the like are plain in a query; a link is easier to read so.
     const text = query.toString().replace(/%2C/g, ",").replace(/%2F/g, "/").replace(/%7E/g, "~");

@@ -3,7 +3,13 @@ import type { Row } from "../../lib/api";
 
 export type Cause = { kind: string; key: string; a: unknown; b: unknown; weight: number; text: string };
 export type Pair = { key?: string; name?: string; a: unknown; b: unknown };
-export type CodeChange = { path: string; change: "added" | "removed" | "changed"; diff: string; sort?: string; reached?: boolean };
+export type CodeChange = {
+  path: string;
+  change: "added" | "removed" | "changed";
+  diff: string;
+  sort?: string;
+  reached?: boolean;
+};
 export type MetricPair = {
   name: string;
   tags: Record<string, string>;
@@ -25,7 +31,17 @@ export type Explanation = {
   a: Row;
   b: Row;
   causes: Cause[];
-  sections: { config: Pair[]; code: CodeChange[]; packages: Pair[]; hardware: Pair[]; git?: Pair[]; command: { a: string[]; b: string[] }; environment: Pair[]; data: Pair[]; unread: string[] };
+  sections: {
+    config: Pair[];
+    code: CodeChange[];
+    packages: Pair[];
+    hardware: Pair[];
+    git?: Pair[];
+    command: { a: string[]; b: string[] };
+    environment: Pair[];
+    data: Pair[];
+    unread: string[];
+  };
   outcome: {
     metrics: MetricPair[];
     only_a: string[];

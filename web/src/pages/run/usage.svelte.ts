@@ -26,7 +26,8 @@ export class Used {
 }
 
 const keyOf = (one: ProcessUsage): string => one.process + one.host;
-const lastOf = (one: ProcessUsage): number => Math.max(-Infinity, ...Object.values(one.series).map(({ t }) => t.at(-1) ?? -Infinity));
+const lastOf = (one: ProcessUsage): number =>
+  Math.max(-Infinity, ...Object.values(one.series).map(({ t }) => t.at(-1) ?? -Infinity));
 
 /** From when on something may be new: each host tells at its own time, so the one that is farthest behind says it. */
 function sinceOf(got: Usage): number | undefined {
@@ -41,8 +42,12 @@ function sinceOf(got: Usage): number | undefined {
 /** Whether what is new can be put behind what is there: it is of the same processes or younger ones, and not too much. */
 function fits(before: Usage, news: Usage, since: number, width: number): boolean {
   const known = new Set([...before.processes, ...before.hosts].map(keyOf));
-  const strange = [...news.processes, ...news.hosts].some((one) => !known.has(keyOf(one)) && (one.start_t ?? 0) < since);
-  const crowded = [...before.processes, ...before.hosts].some((one) => Object.values(one.series).some(({ t }) => t.length > width * 8));
+  const strange = [...news.processes, ...news.hosts].some(
+    (one) => !known.has(keyOf(one)) && (one.start_t ?? 0) < since,
+  );
+  const crowded = [...before.processes, ...before.hosts].some((one) =>
+    Object.values(one.series).some(({ t }) => t.length > width * 8),
+  );
   return !strange && !crowded;
 }
 
@@ -77,9 +82,18 @@ function used({ t, value }: UsageColumn): number {
  * whatever is measured. Of more than `most`, the others are one line: what lies upon each other must add up to all.
  */
 export function linesOf(of: ProcessUsage[], measure: string, color: (at: number) => string, most = Infinity): Line[] {
-  const having = of.map((one, place) => ({ one, place, column: one.series[measure] })).filter(({ column }) => column?.t.length);
-  const sorted = having.map((each) => ({ ...each, used: used(each.column) })).sort((a, b) => b.used - a.used || a.place - b.place);
-  const lines = sorted.map(({ one, place, column }) => ({ label: [one.name || "process", one.pid || ""].join(" ").trim(), color: color(place), x: column.t, y: column.value }));
+  const having = of
+    .map((one, place) => ({ one, place, column: one.series[measure] }))
+    .filter(({ column }) => column?.t.length);
+  const sorted = having
+    .map((each) => ({ ...each, used: used(each.column) }))
+    .sort((a, b) => b.used - a.used || a.place - b.place);
+  const lines = sorted.map(({ one, place, column }) => ({
+    label: [one.name || "process", one.pid || ""].join(" ").trim(),
+    color: color(place),
+    x: column.t,
+    y: column.value,
+  }));
   if (lines.length <= most) return lines;
   const others = lines.slice(most - 1);
   return [...lines.slice(0, most - 1), { label: `${others.length} others`, color: OTHERS, ...sum(others) }];
@@ -87,8 +101,22 @@ export function linesOf(of: ProcessUsage[], measure: string, color: (at: number)
 
 /** The lines of all GPUs of hosts: of each host by its name, where there are several. */
 export function gpuLines(hosts: ProcessUsage[], color: (at: number) => string): Line[] {
-  const all = hosts.flatMap((one) => Object.entries(one.series).filter(([name, { t }]) => name.split(" ")[0] === "gpu_percent" && t.length).map(([name, column]) => ({ host: hosts.length > 1 ? `${one.name || one.host} ` : "", of: spoken(name).of, column })));
-  return all.map(({ host, of, column }, i) => ({ label: `${host}GPU ${of}`.trim(), color: color(i), x: column.t, y: column.value, width: 1.25 }));
+  const all = hosts.flatMap((one) =>
+    Object.entries(one.series)
+      .filter(([name, { t }]) => name.split(" ")[0] === "gpu_percent" && t.length)
+      .map(([name, column]) => ({
+        host: hosts.length > 1 ? `${one.name || one.host} ` : "",
+        of: spoken(name).of,
+        column,
+      })),
+  );
+  return all.map(({ host, of, column }, i) => ({
+    label: `${host}GPU ${of}`.trim(),
+    color: color(i),
+    x: column.t,
+    y: column.value,
+    width: 1.25,
+  }));
 }
 
 const UNITS: [RegExp, string][] = [
@@ -107,8 +135,14 @@ const UNITS: [RegExp, string][] = [
 export function spoken(measure: string): { words: string; of: string; unit: string } {
   const [name, ...tags] = measure.split(" ");
   const [suffix, unit] = UNITS.find(([ending]) => ending.test(name)) ?? [null, ""];
-  const words = (suffix ? name.replace(suffix, "") : name).replaceAll("_", " ").replace(/\b(cpu|gpu|io)\b/g, (word) => word.toUpperCase());
-  return { words: words.charAt(0).toUpperCase() + words.slice(1), of: tags.map((tag) => tag.replace(/^[^=]*=/, "")).join(" "), unit };
+  const words = (suffix ? name.replace(suffix, "") : name)
+    .replaceAll("_", " ")
+    .replace(/\b(cpu|gpu|io)\b/g, (word) => word.toUpperCase());
+  return {
+    words: words.charAt(0).toUpperCase() + words.slice(1),
+    of: tags.map((tag) => tag.replace(/^[^=]*=/, "")).join(" "),
+    unit,
+  };
 }
 
 /** Measures that were never anything but nothing. */
