@@ -1,9 +1,12 @@
 """What the API answers, over a store with made-up runs."""
 
+import contextlib
 import gzip
 import hashlib
 import json
+import math
 import re
+import socket
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -12,6 +15,7 @@ import pytest
 
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND
+from tests.rooms.described import problems
 from vedette.model import Blob, Event, Span
 from vedette.views.web import openapi
 from vedette.views.web.server import ROUTES
@@ -290,6 +294,82 @@ def test_the_description_is_that_of_the_routes(site):
         named = {one["name"] for one in told["paths"][route.path][route.method.lower()]["parameters"]}
         assert named == {*route.takes, *re.findall(r"{(\w+)}", route.path)}
     assert openapi.describe(ROUTES) == told or json.loads(json.dumps(openapi.describe(ROUTES))) == told
+
+
+@pytest.fixture
+def odd(site, back, make):
+    """Two runs that have a bit of everything, numbers among it that JSON cannot say."""
+    digest = next(iter(back._blobs))
+    for number, run in enumerate(("odd0", "odd1")):
+        make.run(run, run, "running" if number else "failed", start_t=BORN, heard_t=1 << 62, cause="why", **{
+            "config.lr": math.nan if number else 0.1, "config.list": [1, None, math.inf], "git.commit": f"c{number}",
+            "argv": ["train.py", str(number)], "host": "camp", "cpu.count": number, "capture": "done", "env.A": number,
+        })  # fmt: skip
+        make.points(run, "loss", [1.0, math.inf, math.nan] if number else [1.0, 2.0, 3.0])
+        make.points(run, "count", [1, 2, 3])
+        make.facts(
+            run, Span(f"{run}/1", BORN, "running", kind="try", parent=run, attrs={"n": 1}),
+            Span(f"{run}/1/o", BORN, "running", kind="process", name="main", parent=f"{run}/1", attrs={"pid": 7}),
+            Span(f"{run}/bar", BORN, "running", kind="progress", name="bar", parent=run, attrs={"total": 9}),
+            Event(run, BORN, "mark", 20, "half time"), Blob(run, BORN, "plot.png", digest, 28, "image/png"),
+        )  # fmt: skip
+        make.points(f"{run}/1/o", "cpu_percent", [1.0, math.nan])
+        make.events(run, "said")
+    return site
+
+
+_ASKED = {  # how each route is asked; a route that is not here fails its test
+    "/api/about": "", "/api/runs": "?columns=config.lr,metric.loss", "/api/compare": "?runs=odd0,odd1",
+    "/api/explain": "?a=odd0&b=odd1", "/api/runs/{run}/stop": {}, "/api/share": {"hours": 1},
+    "/api/runs/{run}/edit": {"star": True}, "/api/runs/{run}/remove": {"force": True},
+    "/api/runs/{run}": "", "/api/runs/{run}/files": "", "/api/runs/{run}/code": "",
+    "/api/runs/{run}/logs": "", "/api/runs/{run}/density": "", "/api/runs/{run}/usage": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if isinstance(route.gives, type)], ids=lambda one: one.path
+)
+def test_answers_are_what_the_description_says(odd, route):
+    """Every JSON answer has just the fields that the OpenAPI document names, and values of the types that it says."""
+    path, asked = route.path.replace("{run}", "odd1"), _ASKED[route.path]
+    answer = odd.get(path + asked) if route.method == "GET" else odd.post(path, asked)
+    assert _wrong(odd, route, answer) == []
+    # The check catches an answer with a field too many, and one with a field too few.
+    assert _wrong(odd, route, answer | {"more": 1}) == ["$: more is not described"]
+    assert _wrong(odd, route, {}) != []
+
+
+def _wrong(site, route, answer):
+    told = site.get("/api/openapi.json")
+    content = told["paths"][route.path][route.method.lower()]["responses"]["200"]["content"]
+    (found,) = content.values()
+    schema = found["schema"].get("contentSchema", found["schema"])
+    return problems(answer, schema, told["components"]["schemas"])
+
+
+def test_what_answers_carry_is_what_the_description_says(odd, back):
+    """The head of an answer with points, and the data of an event, are described as well."""
+    routes = {route.path: route for route in ROUTES if route.carries is not None}
+    head, _ = odd.draw(of=[{"run": "odd1", "name": "loss"}])
+    assert _wrong(odd, routes.pop("/api/series"), head) == []
+    with contextlib.closing(socket.create_connection(("127.0.0.1", odd.port), timeout=60)) as peer:
+        words = f"GET /api/live HTTP/1.1\r\nHost: {odd.host}\r\nAuthorization: Bearer {odd.token}\r\n\r\n"
+        peer.sendall(words.encode())
+        data = next(line for line in peer.makefile() if line.startswith("data: "))
+    assert _wrong(odd, routes.pop("/api/live"), json.loads(data[6:])) == []
+    assert routes == {}
+
+
+def test_the_types_of_the_page_are_current(monkeypatch):
+    """web/src/lib/api.gen.ts is made from the description as it is now; `npm run types` in web/ makes it anew."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "web"))
+    import api_types
+
+    assert api_types.PLACE.read_text() == api_types.text(openapi.describe(ROUTES)), "run `npm run types` in web/"
+    with pytest.raises(ValueError, match="does not know"):
+        api_types.text({"components": {"schemas": {"A": {"description": "", "required": [], "properties": {
+            "a": {"type": "string", "pattern": "x"}}}}}, "paths": {}})  # fmt: skip
 
 
 def test_every_route_is_in_the_documents():

@@ -1,10 +1,10 @@
 /** What a person does to runs: star, tag, stop, delete; said in a sentence, undone where it can be. */
-import { post, runUrl, type Row } from "./api";
+import { post, type Edit, type Remove, type Row } from "./api";
 import { session } from "./session.svelte";
 
-export async function edit(id: string, changes: Record<string, unknown>): Promise<boolean> {
+export async function edit(id: string, changes: Edit): Promise<boolean> {
   try {
-    await post(`${runUrl(id)}/edit`, changes);
+    await post("/api/runs/{run}/edit", { run: id }, changes);
     return true;
   } catch (error) {
     session.say((error as Error).message, true);
@@ -16,28 +16,29 @@ export async function stop(rows: Row[]): Promise<void> {
   const alive = rows.filter((row) => row.alive);
   if (alive.length === 0) return session.say("None of these is running.");
   if (!confirm(`Stop ${named(alive)}?`)) return;
-  const asked = await each(alive, "stop", {}, "Not stopped");
+  const asked = await each(alive, (run) => post("/api/runs/{run}/stop", { run }, {}), "Not stopped");
   if (asked.length) session.say(`Asked ${named(asked)} to stop.`);
 }
 
 /** Hide runs; `after` is told which are gone (true) or back. */
 export async function remove(rows: Row[], after: (rows: Row[], gone: boolean) => void): Promise<void> {
-  const gone = await each(rows, "remove", {}, "Not deleted");
+  const hide = (body: Remove) => (run: string) => post("/api/runs/{run}/remove", { run }, body);
+  const gone = await each(rows, hide({}), "Not deleted");
   if (gone.length === 0) return;
   after(gone, true);
   session.say(`Deleted ${named(gone)}.`, false, () => {
-    void each(gone, "remove", { undo: true }, "Not brought back").then((back) => after(back, false));
+    void each(gone, hide({ undo: true }), "Not brought back").then((back) => after(back, false));
   });
 }
 
 /** Ask for one act on each run, and return those with which it was done; which were refused, and why, is said. */
-async function each(rows: Row[], act: string, body: unknown, refusal: string): Promise<Row[]> {
+async function each(rows: Row[], act: (run: string) => Promise<unknown>, refusal: string): Promise<Row[]> {
   const done: Row[] = [];
   const refused: Row[] = [];
   let why = "";
   for (const row of rows)
     try {
-      await post(`${runUrl(row.id)}/${act}`, body);
+      await act(row.id);
       done.push(row);
     } catch (error) {
       why ||= (error as Error).message;

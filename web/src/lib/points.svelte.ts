@@ -1,11 +1,10 @@
 /** Points of some series of runs, as drawn: all at once at first, then only what is new. */
-import { series, type Series, type SeriesAsked } from "./api";
+import { series, type Of, type Series, type Since } from "./api";
 import type { Range } from "./chart";
 
-export type Wanted = { of: SeriesAsked[]; x: string; width: number; range: Range | null };
+export type Wanted = { of: Of[]; x: string; width: number; range: Range | null };
 
-export const keyOf = (one: { run: string; name: string; tags?: Record<string, string> }): string =>
-  `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
+export const keyOf = (one: Of): string => `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
 
 const AT_ONCE = 250; // series in one request
 
@@ -14,7 +13,7 @@ export class Points {
   loading = $state(false);
   problem = $state("");
   #wanted: Wanted | null = null;
-  #cursors: unknown[] = []; // of each request; none before all are here
+  #cursors: Since[] = []; // of each request; none before all are here
   #asking: AbortController | null = null;
 
   /** Ask for all points of what is wanted, in as many as there are pixels for. */
@@ -26,7 +25,7 @@ export class Points {
     try {
       const { x, width, range } = wanted;
       const held = new Map<string, Series>();
-      const cursors: unknown[] = [];
+      const cursors: Since[] = [];
       for (const of of parts(wanted.of)) {
         const got = await series({ of, x, width, from: range?.[0], to: range?.[1] }, asking.signal);
         for (const one of got.series) held.set(keyOf(one), one);
@@ -50,7 +49,7 @@ export class Points {
     if (this.#cursors.length === 0) return this.ask(wanted);
     try {
       const next = new Map(this.held);
-      const cursors: unknown[] = [];
+      const cursors: Since[] = [];
       let crowded = false;
       for (const [place, of] of parts(wanted.of).entries()) {
         const got = await series({ of, x: wanted.x, width: wanted.width, since: this.#cursors[place] });
@@ -72,7 +71,7 @@ export class Points {
   }
 }
 
-const parts = (of: SeriesAsked[]): SeriesAsked[][] =>
+const parts = (of: Of[]): Of[][] =>
   Array.from({ length: Math.ceil(of.length / AT_ONCE) }, (_, i) => of.slice(i * AT_ONCE, (i + 1) * AT_ONCE));
 
 /** Put a series where it was, or behind what was there; tell whether that is far more than can be seen. */

@@ -1,5 +1,6 @@
 /** A long list of runs of which a window is held: fetched as it is scrolled, kept up to date by what changes. */
-import { ApiError, get, live, throttled, type Column, type Row, type Runs } from "./api";
+import { ApiError, get, type Column, type Row } from "./api";
+import { live, throttled } from "./live";
 import { session } from "./session.svelte";
 
 export type View = { where: string; project: string; sort: string; group: string; columns: string };
@@ -128,7 +129,7 @@ export class Rows {
   async all(most: number): Promise<Row[]> {
     const rows: Row[] = [];
     while (rows.length < Math.min(most, this.total)) {
-      const got = await get<Runs>("/api/runs", { ...this.#view, offset: rows.length, limit: MOST });
+      const got = await get("/api/runs", { ...this.#view, offset: rows.length, limit: MOST });
       if (got.rows.length === 0) break;
       rows.push(...got.rows);
     }
@@ -142,7 +143,7 @@ export class Rows {
     if (!this.#cursor) return this.#fetch(true);
     const turn = this.#turn;
     try {
-      const got = await get<Runs>("/api/runs", { ...this.#view, offset, limit, since: this.#cursor });
+      const got = await get("/api/runs", { ...this.#view, offset, limit, since: this.#cursor });
       if (turn !== this.#turn) return; // another list is shown by now
       for (const row of got.rows) this.#known.set(row.id, row);
       if (got.ids.some((id) => !this.#known.has(id))) return this.#fetch(true);
@@ -165,7 +166,7 @@ export class Rows {
     const turn = ++this.#turn;
     if (!anew) this.#filling = asking;
     try {
-      const got = await get<Runs>("/api/runs", { ...this.#view, offset, limit }, asking.signal);
+      const got = await get("/api/runs", { ...this.#view, offset, limit }, asking.signal);
       if (turn !== this.#turn) return;
       if (anew) {
         this.#ids = [];

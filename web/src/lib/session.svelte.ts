@@ -17,7 +17,7 @@ class Session {
 
   async load(): Promise<void> {
     try {
-      this.about = await get<About>("/api/about");
+      this.about = await get("/api/about", {});
       this.#skew_ms = this.about.now_t - Date.now();
       this.now = this.about.now_t;
     } catch (error) {

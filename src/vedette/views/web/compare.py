@@ -1,40 +1,44 @@
-"""Runs beside each other, and why one differs from another."""
+"""Runs beside each other."""
 
-from typing import Any
+import msgspec
+from msgspec import Struct
 
+from vedette.query.compare import Key, Property
 from vedette.query.compare import compare as compared
-from vedette.query.explain import explain as explained
 from vedette.query.runs import find
 from vedette.store import Reader
-from vedette.views.web.files import read
 from vedette.views.web.replies import Refusal, plain
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import rows_of
+from vedette.views.web.shapes import Number, Row
 from vedette.views.web.state import AppState
 
 _MOST_RUNS = 500
-_MOST_BYTES = 64 << 20  # of a file that is looked into
 
 
-def compare(state: AppState, store: Reader, asked: Asked) -> dict[str, Any]:
+class Metric(Struct, frozen=True):
+    """A metric, how many of the runs have it, and its last value in each."""
+
+    name: str
+    runs: int
+    last: list[Number]
+
+
+class Comparison(Struct, frozen=True):
+    """Runs beside each other; every list of values is in the order of `runs`."""
+
+    runs: list[Row]
+    keys: list[Key]
+    metrics: list[Metric]
+    properties: list[Property]
+
+
+def compare(state: AppState, store: Reader, asked: Asked) -> Comparison:
     """Put runs beside each other."""
     wanted = [find(store, text).id for text in _ids(asked.query["runs"])]
     views, lines = state.listing.look_at(store, list(dict.fromkeys(wanted)))
-    found: dict[str, Any] = plain(compared(views).as_dict())
-    return {**found, "runs": rows_of(store, views, lines)}
-
-
-def explain(state: AppState, store: Reader, asked: Asked) -> dict[str, Any]:
-    """Say why b differs from a."""
-    if not asked.query["a"] or not asked.query["b"]:
-        raise Refusal(400, "two runs are compared: a and b")
-    ids = [find(store, asked.query[side]).id for side in ("a", "b")]
-    views, lines = state.listing.look_at(store, ids)
-    found: dict[str, Any] = plain(
-        explained(views[0], views[1], lambda digest: read(state.home, digest, _MOST_BYTES)).as_dict()
-    )
-    rows = rows_of(store, views, lines)
-    return {**found, "a": rows[0], "b": rows[1]}
+    found = plain(compared(views).as_dict()) | {"runs": rows_of(store, views, lines)}
+    return msgspec.convert(found, Comparison)
 
 
 def _ids(text: str) -> list[str]:

@@ -17,10 +17,15 @@ _REFS = "#/components/schemas/{name}"
 
 def describe(routes: Sequence[Route]) -> dict[str, Any]:
     """Return the OpenAPI document of these routes."""
-    told = [kind for route in routes for kind in (route.body, route.gives) if isinstance(kind, type)]
-    kinds = list(dict.fromkeys([*told, Fault]))
+    bodies = [route.body for route in routes if route.body is not None]
+    answers = [kind for route in routes for kind in (route.gives, route.carries) if isinstance(kind, type)]
+    kinds = list(dict.fromkeys([*bodies, *answers, Fault]))
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
     by_kind = dict(zip(kinds, schemas, strict=True))
+    taken = _reached([by_kind[kind] for kind in bodies], components)
+    for name, schema in components.items():
+        if name not in taken and "properties" in schema:
+            schema["required"] = list(schema["properties"])  # an answer has every field, those with a default too
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
@@ -51,7 +56,12 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
             schema["default"] = one.default
         asked.append({"name": name, "in": "query", "description": one.about, "schema": schema})
     media = route.gives if isinstance(route.gives, str) else "application/json"
-    content: dict[str, Any] = {media: {"schema": by_kind[route.gives]} if isinstance(route.gives, type) else {}}
+    content: dict[str, Any] = {media: {}}
+    if isinstance(route.gives, type):
+        content[media]["schema"] = by_kind[route.gives]
+    elif route.carries is not None:
+        inside = {"contentMediaType": "application/json", "contentSchema": by_kind[route.carries]}
+        content[media]["schema"] = {"type": "string", **inside}
     fault = {"description": "Not done, and why", "content": {"application/json": {"schema": by_kind[Fault]}}}
     operation: dict[str, Any] = {
         "summary": route.about,
@@ -61,6 +71,23 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
     if route.body is not None:
         operation["requestBody"] = {"content": {"application/json": {"schema": by_kind[route.body]}}}
     return operation
+
+
+def _reached(schemas: Any, components: dict[str, Any]) -> set[str]:
+    """Return the names of the components that these schemas lead to."""
+    found: set[str] = set()
+    ahead = [schemas]
+    while ahead:
+        here = ahead.pop()
+        if isinstance(here, list):
+            ahead += here
+        elif isinstance(here, dict):
+            name = str(here.get("$ref", "")).rpartition("/")[2]
+            if name and name not in found:
+                found.add(name)
+                ahead.append(components[name])
+            ahead += here.values()
+    return found
 
 
 def openapi(state: AppState, asked: Asked) -> Any:  # noqa: ARG001 - as every route is called

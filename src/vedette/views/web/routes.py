@@ -44,6 +44,7 @@ class Route(Struct, frozen=True):
     takes: dict[str, Takes] = {}
     body: type[Struct] | None = None
     gives: Any = None  # a type, or the name of a media type
+    carries: type[Struct] | None = None  # the JSON inside an answer of that media type: a head, the data of an event
     changes: bool = False  # something in the home: not for those who may only read
     owner: bool = False  # changes nothing, but is not for those who came by a link
     most_body: int = 64 << 10

@@ -9,9 +9,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from vedette.access.home_access import HomeAccess
-from vedette.views.web import about, compare, edits, files, logs, openapi, run, runs, series, share, usage
+from vedette.views.web import about, compare, edits, explain, files, logs, openapi, run, runs, series, share, usage
 from vedette.views.web.guard import App, Guard, Scope
-from vedette.views.web.live import live
+from vedette.views.web.live import News, live
 from vedette.views.web.pages import Pages, is_page
 from vedette.views.web.replies import Refusal, as_json, refuse
 from vedette.views.web.routes import MOST_T, Asked, Found, Route, Takes, find, read_body, read_query
@@ -50,7 +50,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/runs/{run}", run.run, "One run, by id, the beginning of one, or name", gives=OneRun),
     Route(
         "POST", "/api/series", series.series, "Points of series: u32 length of a JSON head, the head, float64 columns",
-        body=series.Wish, gives=series.MEDIA, most_body=1 << 20,
+        body=series.Wish, gives=series.MEDIA, carries=series.Head, most_body=1 << 20,
     ),
     Route("GET", "/api/runs/{run}/logs", logs.logs, "Lines of a run: the newest, those before an id, or after one",
           _LINES, gives=logs.Lines),
@@ -66,9 +66,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/runs/{run}/files", files.files, "The files of a run", gives=files.Files),
     Route("GET", "/api/runs/{run}/code", files.code, "The code that was run", gives=files.Code),
     Route("GET", "/api/compare", compare.compare, "Runs beside each other",
-          {"runs": Takes("ids, with commas between them")}),
-    Route("GET", "/api/explain", compare.explain, "Why one run differs from another",
-          {"a": Takes("the run to compare with"), "b": Takes("the run to explain")}),
+          {"runs": Takes("ids, with commas between them")}, gives=compare.Comparison),
+    Route("GET", "/api/explain", explain.explain, "Why one run differs from another",
+          {"a": Takes("the run to compare with"), "b": Takes("the run to explain")}, gives=explain.Explanation),
     Route(
         "GET", "/api/blobs/{digest}", files.blob, "The bytes of a file, by their digest",
         {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
@@ -82,7 +82,7 @@ ROUTES: tuple[Route, ...] = (
           gives=edits.Done, changes=True),
     Route(
         "GET", "/api/live", live, "What changes, as server-sent events",
-        {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", how="serves",
+        {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", carries=News, how="serves",
     ),
     Route("POST", "/api/share", share.share, "Make a link that may only read", body=share.Share, gives=share.Shared,
           owner=True, how="calls"),

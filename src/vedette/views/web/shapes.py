@@ -1,8 +1,13 @@
-"""What the API answers with. Times are milliseconds since 1970; None is what is not known."""
+"""What the API answers with. Times are milliseconds since 1970; None is what is not known.
 
-from typing import Any
+web/src/lib/api.gen.ts is made of these: after a change run `npm run types` in web/, or a test fails.
+"""
+
+from typing import Any, Literal
 
 from msgspec import Struct
+
+Number = int | float | Literal["nan", "inf", "-inf"] | None  # JSON has no such numbers, so they are spelled
 
 
 class About(Struct, frozen=True):
@@ -51,7 +56,7 @@ class Row(Struct, frozen=True, kw_only=True):
     description: str
     bar: BarShape | None
     metric: str
-    trend: list[float]
+    trend: list[float | None]  # None: not a finite number
     last: float | None
     line: str
     level: int

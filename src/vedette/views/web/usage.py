@@ -16,10 +16,10 @@ _MOST_PROCESSES = 500
 
 
 class CurveShape(Struct, frozen=True):
-    """Times in milliseconds, and values."""
+    """Times in milliseconds, and values; None: not a finite number."""
 
     t: list[float]
-    value: list[float]
+    value: list[float | None]
 
 
 class UseShape(Struct, frozen=True):

@@ -1,5 +1,6 @@
 /** Any property as an axis: numbers on a scale, also a logarithmic one, everything else at places of its own. */
-import { digitsOf, distinct, numeric, said, token, type Table } from "./data";
+import { numeric } from "../../lib/api";
+import { digitsOf, distinct, said, token, type Table } from "./data";
 import { domainOf, scale, ticks, type Tick } from "./scale";
 
 export type Axis = {

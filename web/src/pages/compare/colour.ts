@@ -1,5 +1,6 @@
 /** Colours by value: categories from the palette, numbers along a scale that is read as an order. */
-import { distinct, numeric, token } from "./data";
+import { numeric } from "../../lib/api";
+import { distinct, token } from "./data";
 
 // From few to much; each theme's ends are far from its own ground.
 const SCALES = {

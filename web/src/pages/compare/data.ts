@@ -1,24 +1,10 @@
 /** Runs beside each other as the server tells them, and any property of a run by its name. */
-import type { Row, Series } from "../../lib/api";
+import { numeric, type Comparison, type Key, type Series } from "../../lib/api";
 import * as format from "../../lib/format";
-
-export type Key = { key: string; differs: boolean; values: unknown[]; missing: number[]; types: string[] };
-export type Metric = { name: string; runs: number; last: unknown[] };
-export type Property = { key: string; values: unknown[] };
-export type Comparison = { runs: Row[]; keys: Key[]; metrics: Metric[]; properties: Property[] };
 
 export const MOST_RUNS = 200; // more of them are no picture
 export const MOST_SERIES = 1000;
 const NONE = "—";
-
-/** A number, also where JSON had to spell it; null where it is none. */
-export function numeric(value: unknown): number | null {
-  if (typeof value === "number") return value;
-  if (value === "nan") return NaN;
-  if (value === "inf") return Infinity;
-  if (value === "-inf") return -Infinity;
-  return null;
-}
 
 /** What is the same value has the same token. */
 export const token = (value: unknown): string =>

@@ -1,8 +1,9 @@
 /** What is shown, as a file: PNG, SVG, CSV, or one page of HTML that needs nothing else. */
+import { numeric } from "../../lib/api";
 import * as format from "../../lib/format";
 import { session } from "../../lib/session.svelte";
 import { colours } from "./colour";
-import { digitsOf, numeric, said, short, token, type Table } from "./data";
+import { digitsOf, said, short, token, type Table } from "./data";
 import type { Curve, Entry } from "./facets";
 import { INKS, type Ink } from "./figure";
 import { CanvasPen, escape, SvgPen, type Pen } from "./pen";

@@ -1,7 +1,7 @@
 /** Files that a run saved itself, apart from what was taken down of it: that is told on the tabs of code and config. */
-import type { FileInfo } from "../../lib/api";
+import type { FileShape } from "../../lib/api";
 
 export const PACKAGES = "packages.json";
 const TAKEN = new Set(["code.manifest", "git.diff", PACKAGES, "packages.direct.json"]);
 
-export const isOwn = (file: FileInfo): boolean => !TAKEN.has(file.name);
+export const isOwn = (file: FileShape): boolean => !TAKEN.has(file.name);

@@ -1,5 +1,5 @@
 /** What a run's processes used: fetched once, then only what is new. */
-import { get, runUrl, type ProcessUsage, type Usage, type UsageColumn } from "../../lib/api";
+import { get, type CurveShape, type Usage, type UseShape } from "../../lib/api";
 import { sum, type Line } from "../../lib/chart";
 
 const OTHERS = "#8b9098"; // no process has it
@@ -14,10 +14,10 @@ export class Used {
     try {
       const before = this.got;
       const since = before ? sinceOf(before) : undefined;
-      const news = await get<Usage>(`${runUrl(run)}/usage`, { width, since_t: since });
+      const news = await get("/api/runs/{run}/usage", { run, width, since_t: since });
       if (!before || since === undefined) this.got = news;
       else if (fits(before, news, since, width)) this.got = join(before, news);
-      else this.got = await get<Usage>(`${runUrl(run)}/usage`, { width });
+      else this.got = await get("/api/runs/{run}/usage", { run, width });
       this.problem = "";
     } catch (error) {
       this.problem = (error as Error).message;
@@ -25,14 +25,14 @@ export class Used {
   }
 }
 
-const keyOf = (one: ProcessUsage): string => one.process + one.host;
-const lastOf = (one: ProcessUsage): number =>
+const keyOf = (one: UseShape): string => one.process + one.host;
+const lastOf = (one: UseShape): number =>
   Math.max(-Infinity, ...Object.values(one.series).map(({ t }) => t.at(-1) ?? -Infinity));
 
 /** From when on something may be new: each host tells at its own time, so the one that is farthest behind says it. */
 function sinceOf(got: Usage): number | undefined {
   const all = [...got.processes, ...got.hosts];
-  const times = (of: ProcessUsage[]): number[] => of.map(lastOf).filter(Number.isFinite);
+  const times = (of: UseShape[]): number[] => of.map(lastOf).filter(Number.isFinite);
   const living = times(all.filter((one) => one.end_t === null));
   if (living.length) return Math.min(...living) - LATE_MS;
   const ended = times(all);
@@ -52,7 +52,7 @@ function fits(before: Usage, news: Usage, since: number, width: number): boolean
 }
 
 function join(before: Usage, news: Usage): Usage {
-  const part = (old: ProcessUsage[], fresh: ProcessUsage[]): ProcessUsage[] => {
+  const part = (old: UseShape[], fresh: UseShape[]): UseShape[] => {
     const known = new Map(old.map((one) => [keyOf(one), one]));
     return fresh.map((one) => {
       const was = known.get(keyOf(one));
@@ -71,7 +71,7 @@ function join(before: Usage, news: Usage): Usage {
 }
 
 /** How much of something was used over time: what it was, times how long. */
-function used({ t, value }: UsageColumn): number {
+function used({ t, value }: CurveShape): number {
   let sum = 0;
   for (let i = 0; i < t.length; i++) sum += (value[i] ?? 0) * (i + 1 < t.length ? t[i + 1] - t[i] : 1);
   return sum;
@@ -81,7 +81,7 @@ function used({ t, value }: UsageColumn): number {
  * The lines of one measure, one for each process or host that has it, the busiest first. A colour belongs to a process,
  * whatever is measured. Of more than `most`, the others are one line: what lies upon each other must add up to all.
  */
-export function linesOf(of: ProcessUsage[], measure: string, color: (at: number) => string, most = Infinity): Line[] {
+export function linesOf(of: UseShape[], measure: string, color: (at: number) => string, most = Infinity): Line[] {
   const having = of
     .map((one, place) => ({ one, place, column: one.series[measure] }))
     .filter(({ column }) => column?.t.length);
@@ -100,7 +100,7 @@ export function linesOf(of: ProcessUsage[], measure: string, color: (at: number)
 }
 
 /** The lines of all GPUs of hosts: of each host by its name, where there are several. */
-export function gpuLines(hosts: ProcessUsage[], color: (at: number) => string): Line[] {
+export function gpuLines(hosts: UseShape[], color: (at: number) => string): Line[] {
   const all = hosts.flatMap((one) =>
     Object.entries(one.series)
       .filter(([name, { t }]) => name.split(" ")[0] === "gpu_percent" && t.length)
@@ -146,12 +146,12 @@ export function spoken(measure: string): { words: string; of: string; unit: stri
 }
 
 /** Measures that were never anything but nothing. */
-export function idle(of: ProcessUsage[], measure: string): boolean {
+export function idle(of: UseShape[], measure: string): boolean {
   return of.every((one) => one.series[measure]?.value.every((value) => !value) ?? true);
 }
 
 /** All measures that anybody has, the usual ones first. */
-export function measures(of: ProcessUsage[]): string[] {
+export function measures(of: UseShape[]): string[] {
   const all = new Set(of.flatMap((one) => Object.keys(one.series).filter((name) => one.series[name].t.length)));
   const first = ["cpu_percent", "memory_bytes", "gpu_percent", "gpu_memory_bytes"];
   return [...first.filter((name) => all.has(name)), ...[...all].filter((name) => !first.includes(name)).sort()];

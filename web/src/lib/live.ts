@@ -1,0 +1,90 @@
+/** What changes while one looks: the server's events, and a bound on how often they make the page ask anew. */
+import { address, type News } from "./api";
+
+/** Everything may have changed. */
+export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [], missed: true, hub: true };
+
+export type Link = "open" | "waiting";
+
+/**
+ * Listen to what changes, for one run or ("") for all; returns how to stop.
+ * `missed` is called whenever something may have gone by unheard: then read anew. A page that nobody sees does not
+ * listen: a browser has few connections to one server, for all its tabs together.
+ */
+export function live(
+  run: string,
+  heard: (news: News) => void,
+  missed: () => void,
+  link?: (state: Link) => void,
+): () => void {
+  let source: EventSource | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let wait_ms = 500;
+  let broken = document.hidden;
+  const open = (): void => {
+    source = new EventSource(address("/api/live", { run }));
+    source.onopen = () => {
+      wait_ms = 500;
+      link?.("open");
+      if (broken) missed();
+      broken = false;
+    };
+    source.addEventListener("change", (event) => {
+      const change = JSON.parse((event as MessageEvent<string>).data) as News;
+      if (change.missed) missed();
+      else heard(change);
+    });
+    source.onerror = () => {
+      link?.("waiting");
+      broken = true;
+      if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      timer = setTimeout(open, wait_ms);
+      wait_ms = Math.min(wait_ms * 2, 15_000);
+    };
+  };
+  const close = (): void => {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  };
+  const turned = (): void => {
+    broken = true;
+    close();
+    if (!document.hidden) open();
+  };
+  document.addEventListener("visibilitychange", turned);
+  if (!document.hidden) open();
+  return () => {
+    document.removeEventListener("visibilitychange", turned);
+    close();
+  };
+}
+
+/** Call `act` at most once in `every_ms`, and once more after the last call. */
+export function throttled(act: () => void | Promise<void>, every_ms: number): { call: () => void; stop: () => void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let busy = false;
+  let again = false;
+  const turn = async (): Promise<void> => {
+    busy = true;
+    again = false;
+    try {
+      await act();
+    } finally {
+      timer = setTimeout(() => {
+        busy = false;
+        if (again) void turn();
+      }, every_ms);
+    }
+  };
+  return {
+    call: () => {
+      if (busy) again = true;
+      else void turn();
+    },
+    stop: () => {
+      clearTimeout(timer);
+      busy = true;
+    },
+  };
+}
