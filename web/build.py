@@ -100,8 +100,9 @@ def _prepared(*, tools: bool) -> list[str]:
     modules, locked = SOURCE / "node_modules", SOURCE / "package-lock.json"
     installed = modules / ".package-lock.json"
     current = installed.exists() and installed.stat().st_mtime >= locked.stat().st_mtime
-    if not current or (tools and not (modules / "eslint").exists()):
-        _install(npm, *_only(tools=tools))
+    has_tools = (modules / "eslint").exists()
+    if not current or (tools and not has_tools):
+        _install(npm, *_only(tools=tools or has_tools))
     return npm
 
 
@@ -141,7 +142,7 @@ def main() -> int:
             return run(word)
         print("the page was built" if build(tools=word == "dev") else "the page is as web/ says", file=sys.stderr)
     except PageError as error:
-        print(f"vedette: {error}", file=sys.stderr)
+        print(f"{'vedette' if word in ('user', 'dev') else f'NOT RUN, {word} of web/'}: {error}", file=sys.stderr)
         return 1 if os.environ.get("VEDETTE_REQUIRE_PAGE") == "1" else 0
     return 0
 

@@ -3,12 +3,13 @@
 export type Piece = { text: string; style: string };
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
-// eslint-disable-next-line no-control-regex
-const CODES =
-  /\x1b\[([0-9;:]*)m|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/;
+const COLOUR = /\x1b\[([0-9;:]*)m/; // the only one with a group
+const OTHERS = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]/;
+const CODES = new RegExp([COLOUR, OTHERS, CONTROL].map((one) => one.source).join("|"), "g");
 
 export function pieces(text: string): Piece[] {
-  if (!/[\x00-\x08\x0b-\x1f\x7f-\x9f]/.test(text)) return [{ text, style: "" }];
+  if (!CONTROL.test(text)) return [{ text, style: "" }];
   const out: Piece[] = [];
   let color = "";
   let bold = false;

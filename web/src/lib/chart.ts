@@ -20,6 +20,23 @@ export type Mark = { t: number; text: string; color?: string };
 export type AxisKind = "time" | "step" | "value";
 export type Range = [number, number];
 
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** How far labels of an axis may be apart: round numbers of steps, and round times in milliseconds. */
+export const APART = {
+  step: [...[1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((unit) => [unit, 2 * unit, 5 * unit]), 1e8, 1e9],
+  time: [
+    ...[1, 10, 100, 500],
+    ...[1, 2, 5, 10, 15, 30].map((n) => n * SECOND),
+    ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE),
+    ...[1, 2, 3, 6, 12].map((n) => n * HOUR),
+    ...[1, 2, 7, 30].map((n) => n * DAY),
+  ],
+};
+
 /** Exponential moving average without the pull of its first value; a gap stays a gap. */
 export function ema(y: ArrayLike<number | null>, weight: number): (number | null)[] {
   const out = new Array<number | null>(y.length);
@@ -76,7 +93,10 @@ export function nearest(x: ArrayLike<number>, value: number): number {
   return Math.abs(x[low] - value) <= Math.abs(x[high] - value) ? low : high;
 }
 
-/** One sorted x for all columns; undefined where a column has no point there (drawn through), null where its value is none (a gap). */
+/**
+ * One sorted x for all columns. A column is undefined where it has no point (the line goes on), and null where its
+ * value is not a finite number (a gap).
+ */
 export function align(
   columns: { x: ArrayLike<number>; y: ArrayLike<number | null> }[],
   log = false,
@@ -91,7 +111,7 @@ export function align(
   const all = new Float64Array(size);
   let at = 0;
   for (const { x } of columns) {
-    all.set(x as ArrayLike<number>, at);
+    all.set(x, at);
     at += x.length;
   }
   all.sort();
@@ -154,12 +174,15 @@ export function sum(lines: Line[]): { x: number[]; y: number[] } {
     while (i < steps.length && steps[i][0] === t) now += steps[i++][1];
     const at = out.x.length - 1;
     if (part && at >= 0 && t < out.x[at] + part && i < steps.length) out.y[at] = Math.max(out.y[at], now);
-    else (out.x.push(t), out.y.push(Math.max(0, now)));
+    else {
+      out.x.push(t);
+      out.y.push(Math.max(0, now));
+    }
   }
   return out;
 }
 
-/** Where an axis of time has its labels: at round times of the place where it is read, also when its clocks are changed. */
+/** Where an axis of time has its labels: at round local times, also where daylight saving begins or ends. */
 export function timeSplits(from: number, to: number, step: number): number[] {
   const away = new Date(from).getTimezoneOffset() * 60_000;
   const out: number[] = [];

@@ -9,7 +9,7 @@ export const keyOf = (one: Of): string => `${one.run}\n${one.name}\n${JSON.strin
 const AT_ONCE = 250; // series in one request
 
 export class Points {
-  held: Map<string, Series> = $state.raw(new Map());
+  held: Map<string, Series> = $state.raw(new Map<string, Series>());
   loading = $state(false);
   problem = $state("");
   #wanted: Wanted | null = null;

@@ -84,7 +84,7 @@ export class Table {
     return keys.filter((key) => key !== "name").sort((a, b) => rank(a) - rank(b));
   }
 
-  /** The config key that parts the runs best, at first sight: several values, yet few enough to tell apart; seeds are no reason. */
+  /** The config key that parts the runs best: several values, yet few enough to tell apart; never a seed. */
   telling(but = ""): string {
     const fits = this.of.properties.filter(
       (one) =>

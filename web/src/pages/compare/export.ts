@@ -138,23 +138,34 @@ export function curvesCsv(table: Table, curves: Curve[], x: string): string {
   return rows(lines);
 }
 
-const STYLE = `body{font:13px/1.5 "Inter","Segoe UI",system-ui,sans-serif;color:#1c1e21;background:#fbfbfa;max-width:1500px;margin:0 auto;padding:28px 24px}
-h1{font-size:20px;margin:0}h2{font-size:14px;margin:30px 0 8px}p{color:#6e737a;margin:4px 0 20px}figure{margin:0;padding:12px;background:#fff;border:1px solid #ececea;border-radius:8px;overflow-x:auto}
-svg{max-width:100%;height:auto}.wide{overflow-x:auto;background:#fff;border:1px solid #ececea;border-radius:8px}table{border-collapse:collapse;font-size:12px;white-space:nowrap}
-th,td{padding:3px 10px;text-align:left;border-bottom:1px solid #ececea;max-width:150px;overflow:hidden;text-overflow:ellipsis}th{font-weight:600}th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
-.equal{opacity:.45}`;
+const STYLE = `
+body{font:13px/1.5 "Inter","Segoe UI",system-ui,sans-serif;color:#1c1e21;background:#fbfbfa}
+body{max-width:1500px;margin:0 auto;padding:28px 24px}
+h1{font-size:20px;margin:0}
+h2{font-size:14px;margin:30px 0 8px}
+p{color:#6e737a;margin:4px 0 20px}
+figure,.wide{background:#fff;border:1px solid #ececea;border-radius:8px;overflow-x:auto}
+figure{margin:0;padding:12px}
+svg{max-width:100%;height:auto}
+table{border-collapse:collapse;font-size:12px;white-space:nowrap}
+th,td{padding:3px 10px;text-align:left;border-bottom:1px solid #ececea}
+th,td{max-width:150px;overflow:hidden;text-overflow:ellipsis}
+th{font-weight:600}
+th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
+.equal{opacity:.45}
+`;
 
-/** One page that needs nothing else: no script, nothing fetched. The picture is as it is seen: its colours are of its ground. */
+/** One page that needs nothing else: no script, nothing fetched. The picture is light or dark, as it is seen. */
 export function htmlOf(table: Table, picture: Picture | null, dark: boolean): string {
   const heads = `<tr><th></th>${table.names.map((name) => `<th scope="col">${escape(name)}</th>`).join("")}</tr>`;
   const body = (list: { key: string; values: unknown[]; differs: boolean }[]): string =>
     list
       .map(({ key, values, differs }) => {
         const by = differs ? colours(values, LIGHT, false) : null;
-        const cells = values.map(
-          (value) =>
-            `<td${by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : ""}>${escape(said(value, digitsOf(key)))}</td>`,
-        );
+        const cells = values.map((value) => {
+          const ground = by && value !== undefined && value !== null ? ` style="background:${by.of(value)}22"` : "";
+          return `<td${ground}>${escape(said(value, digitsOf(key)))}</td>`;
+        });
         return `<tr${differs ? "" : ' class="equal"'}><th scope="row">${escape(short(key))}</th>${cells.join("")}</tr>`;
       })
       .join("\n");
@@ -162,13 +173,15 @@ export function htmlOf(table: Table, picture: Picture | null, dark: boolean): st
     .sort((a, b) => Number(b.differs) - Number(a.differs))
     .map((one) => ({ key: one.key, values: table.column(one.key), differs: one.differs }));
   const lasts = table.of.metrics.map((one) => ({ key: `metric.${one.name}`, values: one.last, differs: true }));
+  const ground = INKS[dark ? "dark" : "light"].ground;
   const drawn = picture
-    ? `<h2>${escape(picture.title)}</h2><figure style="background:${INKS[dark ? "dark" : "light"].ground}">${svgOf(picture, dark)}</figure>`
+    ? `<h2>${escape(picture.title)}</h2><figure style="background:${ground}">${svgOf(picture, dark)}</figure>`
     : "";
   const title = `${table.of.runs.length} runs compared`;
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><title>${escape(title)}</title><style>${STYLE}</style></head>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>${escape(title)}</title><style>${STYLE}</style></head>
 <body><h1>${escape(title)}</h1><p>by vedette, ${escape(format.moment(Date.now()))}</p>
 ${drawn}
 <h2>Last values</h2><div class="wide"><table><thead>${heads}</thead><tbody>

@@ -1,4 +1,4 @@
-/** Series of many runs, laid out by their properties: rows x columns x hue x dash, and means over what is alike else. */
+/** Series of many runs, laid out by their properties: rows x columns x hue x dash, and means over the others. */
 import { ema } from "../../lib/chart";
 import type { Series } from "../../lib/api";
 import { colours, type Colours } from "./colour";
@@ -204,7 +204,7 @@ function alone(table: Table, series: Series, wish: Wish): Pick<Curve, "x" | "y" 
   return { x, y: ema(series.y, wish.smooth).map((value) => value ?? NaN), raw: series.y };
 }
 
-/** The mean of curves where they are, and a band: one standard deviation to either side, or from the least to the greatest. */
+/** The mean of curves, and a band: one standard deviation to either side, or from the least to the greatest. */
 export function mean(table: Table, group: Series[], wish: Wish): Pick<Curve, "x" | "y" | "low" | "high"> {
   const members = group.map((one) => alone(table, one, wish)).filter((one) => one.x.length > 0);
   if (members.length === 0) return { x: [], y: [] };
@@ -252,7 +252,7 @@ function shared(columns: ArrayLike<number>[]): ArrayLike<number> {
   return Float64Array.from({ length: GRID }, (_, i) => low + ((high - low) * i) / (GRID - 1));
 }
 
-/** A curve's values at other x, straight between its points; nothing outside of it, and nothing beside what is no number. */
+/** A curve's values at other x, by straight lines between its points; NaN outside of it, and next to a NaN. */
 function onto(grid: ArrayLike<number>, x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
   if (grid === x) return Float64Array.from(y);
   const out = new Float64Array(grid.length).fill(NaN);

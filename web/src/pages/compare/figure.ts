@@ -76,7 +76,8 @@ export type Shape = {
 /** Find a place for each panel in a width; a single row of many columns is broken into several. */
 export function layout(facets: Facets, width: number, shape: Shape): Figure {
   const wraps = facets.rows.length === 1;
-  const own = new Set(facets.panels.flat().map((panel) => panel.y)).size > 1 && shape.cols === "metric"; // each column has labels of its own
+  // Each column has labels of its own.
+  const own = new Set(facets.panels.flat().map((panel) => panel.y)).size > 1 && shape.cols === "metric";
   const least = wraps ? (width < 520 ? 200 : 240) : 150;
   const count = facets.cols.length;
   const room = Math.max(1, Math.floor((width - LEFT) / (least + (own ? LEFT : GAP))));

@@ -136,7 +136,7 @@ export class CanvasPen implements Pen {
 export class SvgPen implements Pen {
   #parts: string[] = [];
   #clips = 0;
-  readonly #name = `c${Math.random().toString(36).slice(2, 8)}`; // of clips, unlike those of another picture in the same file
+  readonly #name = `c${Math.random().toString(36).slice(2, 8)}`; // of clips: another picture in the file has others
 
   line(x: ArrayLike<number>, y: ArrayLike<number>, { color, width = 1.5, dash = [], alpha = 1 }: Stroke): void {
     let d = "";
@@ -166,16 +166,12 @@ export class SvgPen implements Pen {
   }
 
   rect(x: number, y: number, w: number, h: number, fill: string, alpha = 1): void {
-    this.#parts.push(
-      `<rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}/>`,
-    );
+    this.#parts.push(`<rect ${box(x, y, w, h)}${filled(fill, alpha)}/>`);
   }
 
   dot(x: number, y: number, r: number, fill: string, alpha = 1, ring?: string): void {
     const edge = ring ? ` stroke="${escape(ring)}" stroke-width="1.5"` : "";
-    this.#parts.push(
-      `<circle cx="${n(x)}" cy="${n(y)}" r="${n(r)}" fill="${escape(fill)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}${edge}/>`,
-    );
+    this.#parts.push(`<circle cx="${n(x)}" cy="${n(y)}" r="${n(r)}"${filled(fill, alpha)}${edge}/>`);
   }
 
   triangle(x: number, y: number, size: number, fill: string): void {
@@ -194,26 +190,26 @@ export class SvgPen implements Pen {
     const room = most ? Math.max(2, Math.floor(most / (size * 0.56))) : Infinity;
     const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
     const turned = turn ? ` transform="rotate(-90 ${n(x)} ${n(y)})"` : "";
-    this.#parts.push(
-      `<text x="${n(x)}" y="${n(y)}" font-size="${size}" font-weight="${weight}" fill="${escape(color)}" text-anchor="${anchor}"${turned}>${escape(shown)}</text>`,
-    );
+    const style = `font-size="${size}" font-weight="${weight}" text-anchor="${anchor}"${filled(color, 1)}${turned}`;
+    this.#parts.push(`<text x="${n(x)}" y="${n(y)}" ${style}>${escape(shown)}</text>`);
   }
 
   within(x: number, y: number, w: number, h: number, draw: () => void): void {
     const id = `${this.#name}-${this.#clips++}`;
-    this.#parts.push(
-      `<clipPath id="${id}"><rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"/></clipPath><g clip-path="url(#${id})">`,
-    );
+    this.#parts.push(`<clipPath id="${id}"><rect ${box(x, y, w, h)}/></clipPath><g clip-path="url(#${id})">`);
     draw();
     this.#parts.push("</g>");
   }
 
   /** The picture as a file. */
   done(width: number, height: number, ground: string, title: string): string {
-    return (
-      `<svg xmlns="http://www.w3.org/2000/svg" width="${n(width)}" height="${n(height)}" viewBox="0 0 ${n(width)} ${n(height)}" role="img" font-family="${escape(FONT)}">` +
-      `<title>${escape(title)}</title><rect width="100%" height="100%" fill="${escape(ground)}"/>${this.#parts.join("")}</svg>`
-    );
+    const size = `width="${n(width)}" height="${n(height)}" viewBox="0 0 ${n(width)} ${n(height)}"`;
+    return [
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img" font-family="${escape(FONT)}">`,
+      `<title>${escape(title)}</title><rect width="100%" height="100%" fill="${escape(ground)}"/>`,
+      ...this.#parts,
+      "</svg>",
+    ].join("");
   }
 }
 
@@ -226,6 +222,10 @@ export function escape(text: string): string {
 }
 
 const n = (value: number): string => String(Math.round(value * 100) / 100);
+const box = (x: number, y: number, w: number, h: number): string =>
+  `x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"`;
+const filled = (color: string, alpha: number): string =>
+  ` fill="${escape(color)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}`;
 
 /** Stretches in which both edges are numbers. */
 function* pieces(low: ArrayLike<number>, high: ArrayLike<number>): Generator<[number, number]> {

@@ -47,7 +47,7 @@ class View {
   axes = $derived(parted(this.#read("axes")));
   color = $derived(this.#read("color"));
 
-  /** Change some of it; what is as it is anyway is left out of the address. "" of rows, cols and hue means none, and is said. */
+  /** Change some of it. The address leaves out what is the default; "" of rows, cols and hue means none, and stays. */
   set(changes: Record<string, string | null>): void {
     const query = new URLSearchParams(router.at.query);
     for (const [key, value] of Object.entries(changes))

@@ -39,7 +39,7 @@ function sinceOf(got: Usage): number | undefined {
   return ended.length ? Math.max(...ended) - LATE_MS : undefined;
 }
 
-/** Whether what is new can be put behind what is there: it is of the same processes or younger ones, and not too much. */
+/** Whether what is new goes behind what is there: it is of the same processes or younger ones, and not too much. */
 function fits(before: Usage, news: Usage, since: number, width: number): boolean {
   const known = new Set([...before.processes, ...before.hosts].map(keyOf));
   const strange = [...news.processes, ...news.hosts].some(
