@@ -43,15 +43,15 @@ def read_all(reader, now=0.0):
 
 
 def offsets(reader):
-    return {name: heard.offset[LANE_SAMPLES] for name, heard in reader.origins.items()}
+    return {name: remote.offset[LANE_SAMPLES] for name, remote in reader.origins.items()}
 
 
 def rows(reader, name):
     """Return the places of all samples that wait, and take them as kept."""
-    heard = reader.origins[name]
-    batch = heard.sealing(0.0, 0.0, all_of_it=True)
-    heard.handed(batch, 0.0)
-    heard.kept(batch)
+    remote = reader.origins[name]
+    batch = remote.sealing(0.0, 0.0, all_of_it=True)
+    remote.sent(batch, 0.0)
+    remote.committed(batch)
     return sorted(n for block in batch.columns for n in block.block().n.tolist()), batch
 
 
@@ -74,10 +74,10 @@ def test_a_segment_without_a_header_holds_nobody_up(tmp_path):
     directory.mkdir()
     (directory / f"s.{0:016d}").write_bytes(bytes(65536))
     reader = reader_of(tmp_path)
-    assert reader.reach(["a"]) is None
+    assert reader.offsets(["a"]) is None
 
     read_all(reader)
-    assert reader.reach(["a"]) == {"a": (0, 0)}
+    assert reader.offsets(["a"]) == {"a": (0, 0)}
     reader.sync()
     reader.free(0.0)
     assert os.listdir(tmp_path) == []
@@ -234,13 +234,13 @@ def test_old_inboxes_are_read_in_their_order(tmp_path):
         for seq in range(1, 41):  # 6 MB: more than is read at once
             inbox.append(ship(seq, samples("a", offset, offset + 20_000, chance.random(20_000))))
             offset += 20_000
-        reader.left(inbox.name)
+        reader.disconnected(inbox.name)
         inbox.close()
     reader = reader_of(tmp_path)
-    assert reader.reach(["a"]) is None
+    assert reader.offsets(["a"]) is None
     read_all(reader)
     assert reader.trouble == ""
-    assert reader.reach(["a"]) == {"a": (0, offset)}
+    assert reader.offsets(["a"]) == {"a": (0, offset)}
     assert rows(reader, "a")[0] == list(range(1, offset + 1))
 
 
@@ -271,7 +271,7 @@ def test_small_shipments_of_many_numbers_are_read_a_few_at_a_time(tmp_path, monk
     for _ in range(12):
         reader.read(0.0)
         assert reader.origins["a"].numbers <= (1 << 20) + (4 << 17)
-        if reader.pressed or not reader.read(0.0):
+        if reader.backlogged or not reader.read(0.0):
             found += len(rows(reader, "a")[0]) if reader.origins["a"].numbers else 0
     assert found == 12 << 17
     assert reader.sync() == {inbox.name: 12}
@@ -312,14 +312,14 @@ def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, pay
     assert reader.sync() == {good.name: 1}
     assert offsets(reader).get("a", 0) == 0
 
-    reader.left(bad.name)
+    reader.disconnected(bad.name)
     assert reader.broken == {}
     bad.close()
     good.close()
     reader.shut()
     reader = reader_of(tmp_path)
     read_all(reader)
-    assert reader.reach(["b"]) == {"b": (0, 5)}
+    assert reader.offsets(["b"]) == {"b": (0, 5)}
     assert reader.broken == {}
 
 
@@ -338,7 +338,7 @@ def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
     reader.sync()
     reader.free(0.0)
     assert reader.set_aside.keys() == {"000000000001"}
-    assert reader.reach(["a"]) == {"a": (0, 5)}
+    assert reader.offsets(["a"]) == {"a": (0, 5)}
     assert list_segments(str(tmp_path / "000000000001"), LANE_SAMPLES)
 
 
@@ -352,8 +352,8 @@ def test_those_who_say_no_more_are_let_go_of(tmp_path):
     assert reader.free(0.0) == []
     rows(reader, "over")
     rows(reader, "quiet")
-    assert [heard.name for heard in reader.free(1.0)] == ["over"]
-    assert [heard.name for heard in reader.free(100.0)] == ["quiet"]
+    assert [remote.name for remote in reader.free(1.0)] == ["over"]
+    assert [remote.name for remote in reader.free(100.0)] == ["quiet"]
     assert reader.origins.keys() == {"waits"}
 
     marks["quiet"] = 5

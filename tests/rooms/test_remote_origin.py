@@ -42,19 +42,19 @@ def deliver(kind, seed):
     """Deliver 200 rows in parts that overlap and repeat, sealing now and then; return the places as they were kept."""
     chance = random.Random(seed)
     one = kind(US, Mark(), Mark(), Quota(WIDE))
-    kept, reached = [], 0
+    committed, reached = [], 0
     while reached < 200:
         start = chance.randint(max(0, reached - 20), reached)
         offset = chance.randint(start, min(200, start + 30))
         assert one.take(part(start, offset), 0.0, "1", start)
         reached = max(reached, offset)
         if chance.random() < 0.3 and (batch := one.sealing(0.0, 0.0, all_of_it=True)) is not None:
-            one.handed(batch, 0.0)
-            one.kept(batch)
-            kept.append(batch)
+            one.sent(batch, 0.0)
+            one.committed(batch)
+            committed.append(batch)
     if (batch := one.sealing(0.0, 0.0, all_of_it=True)) is not None:
-        kept.append(batch)
-    return offsets(kept)
+        committed.append(batch)
+    return offsets(committed)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -83,23 +83,23 @@ def test_an_inbox_is_held_until_all_of_it_is_kept():
     one.take(Batch(US, LANE_FACTS, 5, facts=[(5, Event("r", 1, "mark"))]), 0.0, "1", 100)
     one.take(part(0, 5), 0.0, "1", 200)
     one.take(part(5, 9), 0.0, "2", 0)
-    assert one.held == {("1", LANE_FACTS): 100, ("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}
+    assert one.needs == {("1", LANE_FACTS): 100, ("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}
 
     facts = one.read_facts()
-    one.handed(facts, 0.0)
-    one.kept(facts)
-    assert one.held == {("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}
+    one.sent(facts, 0.0)
+    one.committed(facts)
+    assert one.needs == {("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}
 
     batch = one.sealing(0.0, 0.0, all_of_it=True)
-    one.handed(batch, 0.0)
+    one.sent(batch, 0.0)
     one.take(part(9, 12), 0.0, "2", 300)
-    one.kept(batch)
-    assert one.held == {("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}  # more than need be, never less
+    one.committed(batch)
+    assert one.needs == {("1", LANE_SAMPLES): 200, ("2", LANE_SAMPLES): 0}  # more than need be, never less
     rest = one.sealing(0.0, 0.0, all_of_it=True)
     assert (rest.start, rest.end) == (9, 12)
-    one.handed(rest, 0.0)
-    one.kept(rest)
-    assert one.held == {}
+    one.sent(rest, 0.0)
+    one.committed(rest)
+    assert one.needs == {}
 
 
 def test_it_is_due_when_full_old_or_over():

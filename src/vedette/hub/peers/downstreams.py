@@ -123,7 +123,7 @@ class Downstreams:
 
     async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-            marks := await self._hub.in_keeper(lambda keeper: requests.reach(keeper, message.origins))
+            marks := await self._hub.in_keeper(lambda keeper: requests.offsets(keeper, message.origins))
         ) is None:
             await asyncio.sleep(_PAUSE_S)
         connection.say(wire.Marks(marks))
@@ -175,7 +175,7 @@ class Downstreams:
 def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
         keeper.upstreams.through = homes
-        requests.alive(keeper, message)
+        requests.note_alive(keeper, message)
 
     return note
 
@@ -183,7 +183,7 @@ def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
 def _leaving(inbox: str, homes: set[str]) -> Callable[[Keeper], None]:
     def leave(keeper: Keeper) -> None:
         keeper.upstreams.through = homes
-        keeper.inboxes.left(inbox)
+        keeper.inboxes.disconnected(inbox)
 
     return leave
 

@@ -1,4 +1,4 @@
-"""What other hubs have sent: the shipments of each connection lie in an inbox, a spool of its own, until they are kept.
+"""What other hubs ship: each connection has an inbox, a spool that holds its shipments until they are committed.
 
 The connection writes its `Inbox`. `InboxReader` reads all inboxes in the order in which they were begun, because an
 origin's later shipments continue its earlier ones.
@@ -27,34 +27,34 @@ from vedette.tail import SHIPMENT, Tail
 
 _LANE = LANE_SAMPLES
 _LOOK_BYTES = 1 << 20
-_LATELY_S = 600.0
-_MOST_WAITING = 16 << 20  # numbers of 8 bytes
-_LIMIT = 4 << 20  # bytes of an inbox that are read at once
+_RECENT_S = 600.0
+_MOST_WAITING = 16 << 20  # numbers of 8 bytes that may wait in memory
+_READ_BYTES = 4 << 20  # of an inbox at once
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
 
 
-class _Shelf(Spool):
-    """A spool that gives nothing up: what lies here has been acknowledged, or will be."""
+class _InboxSpool(Spool):
+    """A spool that never drops its oldest segment: its records are acknowledged, or will be."""
 
     def make_room(self, wanted: int, least: int, lane: str) -> int:  # noqa: ARG002 - one lane only
-        """Return the size of the next segment; if the disk has no room for that, making it will say so."""
+        """Return the size of the next segment. Making it fails when the disk has no room for it."""
         return max(wanted, -(-least // 4096) * 4096)
 
 
 class Inbox:
-    """Where one connection's shipments go before they are acknowledged."""
+    """Where one connection's shipments are written before they are acknowledged."""
 
     def __init__(self, root: str, name: str, cap_bytes: int) -> None:
-        """Make it; `cap_bytes`: how much may wait in it before it is full."""
+        """Make it; it is full when `cap_bytes` wait in it."""
         self.name = name
         self.appended = 0  # bytes, since it was made
         self._cap_bytes = cap_bytes
-        self._looked = 0  # `appended` when it was last seen to have room
-        self._spool = _Shelf(root, lambda: Origin(name), cap_bytes, 1.0)
+        self._checked = 0  # `appended` when it last had room
+        self._spool = _InboxSpool(root, lambda: Origin(name), cap_bytes, 1.0)
         os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
 
     def append(self, payload: bytes) -> None:
-        """Keep a shipment; raise OSError when the disk has no room for it."""
+        """Write a shipment; raise OSError when the disk has no room for it."""
         lane = self._spool.samples
         lost = lane.lost
         lane.append(wire.frame(payload))
@@ -63,8 +63,8 @@ class Inbox:
         self.appended += len(payload)
 
     def is_full(self) -> bool:
-        """Tell whether so much waits here that no more should be taken in for now."""
-        if self.appended - self._looked < _LOOK_BYTES:
+        """Tell whether so much waits here that its connection should not be read for now."""
+        if self.appended - self._checked < _LOOK_BYTES:
             return False
         directory = self._spool.directory
         waiting = sum(
@@ -72,7 +72,7 @@ class Inbox:
             for offset in list_segments(directory, _LANE)
         )
         if waiting < self._cap_bytes:
-            self._looked = self.appended
+            self._checked = self.appended
         return waiting >= self._cap_bytes
 
     def close(self) -> None:
@@ -81,39 +81,39 @@ class Inbox:
 
 
 class InboxReader:
-    """Reads the inboxes, and holds what came in until it is kept."""
+    """Reads the inboxes, and holds what they bring until it is committed."""
 
     def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]], settings: Settings) -> None:
-        """Read the inboxes in a directory; those that are there already have nobody who writes to them.
+        """Read the inboxes in a directory. Those that are there already are left over: nobody writes to them.
 
-        `marks` tells how far the two lanes of an origin are kept.
+        `marks` returns the marks of an origin's two lanes.
         """
-        self.onward = settings.hub.onward  # the hub that everything is passed on to
+        self.onward = settings.hub.onward  # the next hub, which everything is relayed to; "": it is kept here
         self._limits = settings.limits
         self.origins: dict[str, RemoteOrigin] = {}
-        self.alive: dict[str, tuple[int, float | None]] = {}  # when an origin was last known so, its clock's skew
+        self.alive: dict[str, tuple[int, float | None]] = {}  # when an origin was last known alive, its clock's skew
         self._troubled = ("", 0.0)
         self.unsafe_bytes = 0  # read, and not flushed
-        self.broken: dict[str, str] = {}  # live inboxes in which something does not fit on, and why
-        self.pressed = False  # so much waits in memory that no more is read until it is sealed
-        self._room = _MOST_WAITING  # for numbers, in this reading
+        self.broken: dict[str, str] = {}  # live inboxes with a shipment that cannot be accepted, and why
+        self.backlogged = False  # so much waits in memory that nothing is read until it is sealed
+        self._room = _MOST_WAITING  # how many more numbers this read may bring
         self._root = root
         self._marks = marks
         self._tails: dict[str, Tail] = {}
-        self._dry: set[str] = set()  # inboxes that nobody writes to, read to their end
+        self._at_end: set[str] = set()  # inboxes that nobody writes to, read to their end
         self._live: set[str] = set()  # inboxes that are being written to
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
-        self._ends: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
+        self._unsafe: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
-        self._old = set(self._names())  # their senders are gone, and have been told what is here
-        self._is_hurt = False  # one of these has lost something, on to which later ones may have fitted
-        self._count = max(map(int, self._old), default=0)
+        self._left_over = set(self._names())  # their senders are gone, and were told what is here
+        self._left_over_damaged = False  # one of these is damaged: what follows in a later one may have a gap before it
+        self._count = max(map(int, self._left_over), default=0)
 
     @property
     def trouble(self) -> str:
-        """What was last wrong with what others send, if that was lately."""
+        """What went wrong last with what others send, if it was recently."""
         text, at = self._troubled
-        return text if time.monotonic() - at < _LATELY_S else ""
+        return text if time.monotonic() - at < _RECENT_S else ""
 
     @trouble.setter
     def trouble(self, text: str) -> None:
@@ -135,12 +135,12 @@ class InboxReader:
         return inbox
 
     def keep_here(self) -> None:
-        """Pass nothing on after all: the next hub has turned out to be this one."""
+        """Keep everything here: the next hub has turned out to be this one."""
         self.onward = ""
         self.start_over()
 
-    def left(self, name: str) -> None:
-        """Take note that a connection has ended: nothing will follow in its inbox."""
+    def disconnected(self, name: str) -> None:
+        """Note that a connection has ended: nothing will follow in its inbox."""
         self._live.discard(name)
         self.broken.pop(name, None)
 
@@ -148,23 +148,23 @@ class InboxReader:
         """Read on in all inboxes; return whether there may be more."""
         more = False
         for name in self._names():
-            if name in self._dry or name in self.set_aside:
+            if name in self._at_end or name in self.set_aside:
                 continue
             self._room = _MOST_WAITING - sum(remote.numbers for remote in self.origins.values())
-            self.pressed = self._room < 0
-            if self.pressed:
+            self.backlogged = self._room < 0
+            if self.backlogged:
                 return True
             try:
                 moved = self._read_one(name, now)
-            except FormatError as error:  # of a newer version: left alone, whole
+            except FormatError as error:  # a newer version wrote it: leave it as it is
                 self.set_aside[name] = str(error)
                 continue
             except OSError as error:
                 self.trouble = f"inbox {name}: {error}"
                 continue
-            more = more or moved >= _LIMIT
+            more = more or moved >= _READ_BYTES
             if moved and name not in self._live:
-                break  # what lies in later ones may fit only on to what is still to be read here
+                break  # later inboxes may continue what is still unread in this one
         return more
 
     def _read_one(self, name: str, now: float) -> int:
@@ -176,34 +176,34 @@ class InboxReader:
         live = name in self._live
         at = before = tail.offset
         damaged = tail.damaged
-        records = tail.read(gone=not live, limit=_LIMIT)
+        records = tail.read(gone=not live, limit=_READ_BYTES)
         if tail.damaged > damaged:
-            self.trouble = f"inbox {name} is damaged: what is missing is counted where it is noticed"
+            self.trouble = f"inbox {name} is damaged: what is missing is counted at the origins that it belongs to"
         for n, payload in records:
-            if self._room < 0:  # the rest is read again, once this is sealed
-                tail = self._put_back(name, at)
+            if self._room < 0:  # the rest is read again when this is sealed
+                tail = self._rewind(name, at)
                 break
             self._take(name, at, payload, now, live=live)
             if name in self._last:
-                self._ends.setdefault(name, deque()).append((n, self._last[name]))
+                self._unsafe.setdefault(name, deque()).append((n, self._last[name]))
             self.unsafe_bytes += n - at
             at = n
         if tail.offset == before and not live:
-            self._dry.add(name)
-            self._is_hurt = self._is_hurt or tail.damaged > 0
+            self._at_end.add(name)
+            self._left_over_damaged = self._left_over_damaged or tail.damaged > 0
         return tail.offset - before
 
-    def _put_back(self, name: str, offset: int) -> Tail:
-        """Have an inbox read on from an earlier offset, between two shipments."""
+    def _rewind(self, name: str, offset: int) -> Tail:
+        """Read an inbox again from an earlier offset, between two shipments."""
         old = self._tails[name]
-        old.sync()  # it may be done with segments that were read in part only
+        old.sync()  # flush the segments that it has read to their end: the new tail begins behind them
         old.shut()
         tail = self._tails[name] = Tail(os.path.join(self._root, name), _LANE, offset, shape=SHIPMENT)
         tail.damaged = old.damaged
         return tail
 
     def _take(self, inbox: str, at: int, payload: bytes, now: float, *, live: bool) -> None:
-        """Take in a shipment. What is wrong with it ends its connection, and is never acknowledged."""
+        """Take a shipment. A bad one ends its connection, and is never acknowledged."""
         if inbox in self.broken:
             return
         try:
@@ -237,20 +237,22 @@ class InboxReader:
             batch = parcels.unpack(parcel)
         except FormatError as error:
             self.trouble = f"{remote.name}: {error}"
-            batch = parcels.nothing_of(parcel)  # counted, and passed over
-        hurt = self._tails[inbox].damaged or (self._is_hurt and inbox in self._old)
-        if batch.start > remote.offset[batch.lane] and hurt:
-            batch.start = remote.offset[batch.lane]  # what lay between is damaged, and it will not come again
+            batch = parcels.nothing_of(parcel)  # counted as damaged, and skipped
+        damaged = self._tails[inbox].damaged or (self._left_over_damaged and inbox in self._left_over)
+        if batch.start > remote.offset[batch.lane] and damaged:
+            batch.start = remote.offset[batch.lane]  # what was between is damaged, and nobody sends it again
             batch.damaged += 1
         found = batch.damaged - parcel.damaged, batch.refused - parcel.refused
         if not remote.take(batch, now, inbox, at, found):
             offset = remote.offset[batch.lane]
-            raise FormatError(f"{remote.name}: a parcel from {batch.start} on lies beyond {offset}")
+            raise FormatError(
+                f"{remote.name}: a parcel begins at {batch.start}, and this hub has it up to {offset} only"
+            )
         remote.over = remote.over or parcel.over
 
-    def reach(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
-        """Return how far origins are here: kept, or safe in an inbox. None while old inboxes are being read."""
-        known = self._live | self._dry | self.set_aside.keys()
+    def offsets(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
+        """Return how far origins are committed or in an inbox here, by lane. None while old inboxes are being read."""
+        known = self._live | self._at_end | self.set_aside.keys()
         if any(inbox not in known for inbox in self._names()):
             return None
         reached = {}
@@ -263,48 +265,48 @@ class InboxReader:
         return reached
 
     def sync(self) -> dict[str, int]:
-        """Flush what was read; return the last shipment of each live inbox that is safe now.
+        """Flush what was read; return the last shipment of each live inbox that may be acknowledged now.
 
-        Here it is safe as it lies; what is passed on is so when the next hub has it.
+        What is kept here is safe as soon as its inbox is flushed, what is relayed when the next hub has it.
         """
         for tail in self._tails.values():
             tail.sync()
         self.unsafe_bytes = 0
-        held = self._held() if self.onward else {}
+        needed = self._needed() if self.onward else {}
         safe = {}
-        for name, ends in self._ends.items():
-            while ends and ends[0][0] <= held.get(name, 1 << 62):
+        for name, ends in self._unsafe.items():
+            while ends and ends[0][0] <= needed.get(name, 1 << 62):
                 safe[name] = ends.popleft()[1]
         return {name: seq for name, seq in safe.items() if name in self._live}
 
-    def _held(self) -> dict[str, int]:
-        """Return from where on each inbox must stay."""
-        held: dict[str, int] = {}
+    def _needed(self) -> dict[str, int]:
+        """Return the offset from which on each inbox is still needed; an inbox that is not there is not needed."""
+        needed: dict[str, int] = {}
         for remote in self.origins.values():
-            for (inbox, _), at in remote.held.items():
-                held[inbox] = min(held.get(inbox, at), at)
-        return held
+            for (inbox, _), at in remote.needs.items():
+                needed[inbox] = min(needed.get(inbox, at), at)
+        return needed
 
     def free(self, now: float) -> list[RemoteOrigin]:
-        """Unlink what is kept, only after a sync of the store; return those who are let go of."""
+        """Unlink what is committed; return the origins that are done. Call it only after a sync of the store."""
         done = [remote for remote in self.origins.values() if remote.is_done(now)]
         for remote in done:
             del self.origins[remote.name]
-        held = self._held()
+        needed = self._needed()
         for name, tail in list(self._tails.items()):
             directory = os.path.join(self._root, name)
             for offset, following in itertools.pairwise(list_segments(directory, _LANE)):
-                if following <= held.get(name, tail.offset):
+                if following <= needed.get(name, tail.offset):
                     unlink(os.path.join(directory, segment_name(_LANE, offset)))
-            if name in self._dry and name not in held:
+            if name in self._at_end and name not in needed:
                 self._remove(name)
         return done
 
     def _remove(self, name: str) -> None:
         self._tails.pop(name).shut()
-        self._dry.discard(name)
+        self._at_end.discard(name)
         self._last.pop(name, None)
-        self._ends.pop(name, None)
+        self._unsafe.pop(name, None)
         self.broken.pop(name, None)
         directory = os.path.join(self._root, name)
         try:
@@ -315,22 +317,22 @@ class InboxReader:
             self.trouble = str(error)
 
     def start_over(self) -> None:
-        """Forget what waits, and read again whatever is not kept."""
+        """Forget what waits, and read again all that is not committed."""
         self.shut()
         self.origins.clear()
         self._last.clear()
-        self._ends.clear()  # nothing is acknowledged before it has been read, and flushed, again
-        self._dry.clear()
+        self._unsafe.clear()  # nothing is acknowledged before it is read and flushed again
+        self._at_end.clear()
 
     def shut(self) -> None:
-        """Let go of the open segments."""
+        """Close the open segments."""
         for tail in self._tails.values():
             tail.shut()
         self._tails.clear()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, and nobody writes."""
+        """Whether there is no inbox."""
         return not self._live and not self._names()
 
 

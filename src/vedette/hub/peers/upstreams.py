@@ -150,12 +150,12 @@ class Upstreams:
                     reader.rewind(Mark(facts), Mark(samples))
                     reader.ready = True
                 elif (remote := self._inboxes.origins.get(name)) is not None and not remote.ready:
-                    remote.meet(facts, samples)
+                    remote.resume(facts, samples)
         elif isinstance(message, wire.Kept):
             for name, batch in relay.acknowledged(told.session, message.seq):
                 origin = readers.get(name) or self._inboxes.origins.get(name)
                 if origin is not None:
-                    origin.kept(batch)
+                    origin.committed(batch)
                 safe.append(batch)
 
     def beat(self, heard: dict[str, int]) -> None:

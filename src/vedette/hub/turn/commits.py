@@ -33,12 +33,12 @@ class Commits:
             group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
             self._upstreams.offer(upstream, group)
             for reader, batch in group:
-                reader.handed(batch, now)
+                reader.sent(batch, now)
                 _note(change, batch)
         kept, refused = self._keep([item for item in batches if not item[0].upstream])
         for reader, batch in kept:
-            reader.handed(batch, now)
-            reader.kept(batch)
+            reader.sent(batch, now)
+            reader.committed(batch)
             self._blob_collector.note(batch.facts)
             _note(change, batch)
         for reader, batch in kept:

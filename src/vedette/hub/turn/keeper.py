@@ -217,7 +217,7 @@ class Keeper:
                 continue
             pace_s = self.pace.ship_s if reader.upstream else self.pace.seal_s
             wanted = bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
-            if wanted or reader.due(now, pace_s) or (self.inboxes.pressed and isinstance(reader, RemoteOrigin)):
+            if wanted or reader.due(now, pace_s) or (self.inboxes.backlogged and isinstance(reader, RemoteOrigin)):
                 batch = reader.sealing(now, pace_s, all_of_it=wanted or bool(reader.upstream))
                 if batch is not None:
                     batches.append((reader, batch))

@@ -11,15 +11,15 @@ _MOST_NEWEST = 50_000
 
 
 def newest(keeper: Keeper, prefix: str) -> list[wire.Newest]:
-    """Return the newest point of each series that waits to be sealed, of the spans that begin so."""
+    """Return the newest point of each series that waits to be sealed, of the spans whose ids begin with `prefix`."""
     found = (point for reader in keeper.origin_readers() for point in reader.newest(prefix))
     return list(itertools.islice(found, _MOST_NEWEST))
 
 
 def order(keeper: Keeper, command: Command, upstream: str | None = None) -> int | None:
-    """Do what a command asks of processes here; return of how many, None when it was given before.
+    """Carry out a command for processes here; return for how many, None when it was given before.
 
-    `upstream`: the hub that gives it, which may command only what is meant for it.
+    `upstream`: the hub that gives it. It may command only processes whose records are meant for it.
     """
     if not keeper.orders.is_new(command, upstream):
         return None
@@ -31,15 +31,15 @@ def order(keeper: Keeper, command: Command, upstream: str | None = None) -> int 
     return keeper.orders.obey(command, pairs)
 
 
-def reach(keeper: Keeper, origins: list[str]) -> dict[str, tuple[int, int]] | None:
-    """Return how far origins are safe here, even from a power cut; None while that is not known yet."""
+def offsets(keeper: Keeper, origins: list[str]) -> dict[str, tuple[int, int]] | None:
+    """Return how far origins are safe here from a power cut, by lane; None while old inboxes are being read."""
     if keeper.inboxes.unsafe_bytes or keeper.unsynced:
         keeper.flush()
-    return keeper.inboxes.reach(origins)
+    return keeper.inboxes.offsets(origins)
 
 
-def alive(keeper: Keeper, message: wire.Alive) -> None:
-    """Take note of origins that another hub knows alive."""
+def note_alive(keeper: Keeper, message: wire.Alive) -> None:
+    """Note the origins that another hub knows alive, and how their clocks differ."""
     now_t = time.time_ns()
     heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in message.ages.items()}
     skews = {}

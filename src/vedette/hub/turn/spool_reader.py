@@ -1,4 +1,4 @@
-"""One origin as the hub hears it: its two lanes, and the samples that wait to be sealed."""
+"""Reads one spool of this host: both lanes of an origin, and the samples that wait to be sealed."""
 
 import itertools
 import os
@@ -22,77 +22,77 @@ _NO_LIMITS = Limits(name_chars=1 << 20)
 
 
 class SpoolReader:
-    """Reads one spool. What it hands over as a Batch is freed only when it is kept, by the store or by another hub."""
+    """Reads one spool, and makes batches of it.
+
+    A batch is *sent* to the store or to another hub, and *committed* when that one has it. Only what is committed is
+    removed from the spool.
+    """
 
     def __init__(self, directory: str, facts: Mark, samples: Mark, limits: Limits = _NO_LIMITS) -> None:
-        """Go on from what is kept of the two lanes."""
+        """Read on from the marks of the two lanes."""
         self._limits = limits
         self.name = os.path.basename(directory)
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
         self.was_read = False
-        self.has_more = False  # than was read the last time: it writes faster than it is looked at
-        self.ready = True  # may be read: where it is kept is known, and how far it is there
+        self.has_more = False  # the last read did not reach the end: it writes faster than it is read
+        self.ready = True  # it may be read: the marks are known, here or at the upstream
         self.origin = origin_of(directory)
-        self.upstream = (
-            self.origin.upstream if self.origin is not None else ""
-        )  # the hub that keeps it; empty: this one
-        self.heard_t = 0  # the newest time that it spoke of
-        self.state = ""  # what it last said of its own process
+        self.upstream = self.origin.upstream if self.origin is not None else ""  # the hub it is meant for; "": this one
+        self.heard_t = 0  # the newest time in its records
+        self.state = ""  # the state of its process, as the process last said
         self.exit_code = 0
-        self.usage_s: float | None = None  # how often it wishes to be measured, once it has said so; 0: never
-        self.launches = False  # a command that it was started for: `vedette run`
-        self.named = False  # how it ended is on record, or need not be
+        self.usage_s: float | None = None  # how often the process asks to be measured; 0: never, None: it did not say
+        self.launches = False  # the process is `vedette run`, which launches a command
+        self.named = False  # how its process ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
-        self.gauged = False  # it is dead, and how far its trackers were is on record
+        self.gauged = False  # its process is dead, and the last values of its progress bars are on record
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
         self._begin(facts, samples)
 
     def rewind(self, facts: Mark, samples: Mark) -> None:
-        """Go on from other offsets: what was handed over since then did not arrive.
+        """Read on from other marks: what was sent since then did not arrive.
 
-        Should what was kept be lost there, and be gone here, that is a gap: counted as one record that is damaged.
+        The other hub may have lost what it had committed. What is no longer here either is a gap, and counted as one
+        damaged record.
         """
         self.shut()
         counts = self._counts
         self._begin(
-            _with_counts(facts, *counts[LANE_FACTS], gap=self._is_gap(LANE_FACTS, facts, self._kept)),
-            _with_counts(samples, *counts[LANE_SAMPLES], gap=self._is_gap(LANE_SAMPLES, samples, self._sealed)),
+            _with_counts(facts, *counts[LANE_FACTS], gap=self._is_gap(LANE_FACTS, facts)),
+            _with_counts(samples, *counts[LANE_SAMPLES], gap=self._is_gap(LANE_SAMPLES, samples)),
         )
 
-    def _is_gap(self, lane: str, mark: Mark, kept: int) -> bool:
-        return mark.offset < kept and min(list_segments(self.directory, lane), default=0) > mark.offset
+    def _is_gap(self, lane: str, mark: Mark) -> bool:
+        return mark.offset < self._committed[lane] and min(list_segments(self.directory, lane), default=0) > mark.offset
 
     def _begin(self, facts: Mark, samples: Mark) -> None:
-        self.resumed = facts.offset > 0  # what it said before that may be gone from here
+        self.resumed = facts.offset > 0  # some of its records may be removed already
         if facts.offset:
-            self._recall(facts.offset)
+            self._read_about_process(facts.offset)
         self._facts = Tail(self.directory, LANE_FACTS, facts.offset)
         self._samples = Tail(self.directory, LANE_SAMPLES, samples.offset)
         self._facts.damaged, self._samples.damaged = facts.damaged, samples.damaged
         self._refused_facts, self._refused = facts.refused, samples.refused
-        self._handed_facts, self._handed = facts.offset, samples.offset
-        self._kept, self._sealed = facts.offset, samples.offset
-        self._counts = {  # damaged and refused, of what is kept
+        self._sent = {LANE_FACTS: facts.offset, LANE_SAMPLES: samples.offset}
+        self._committed = dict(self._sent)
+        self._counts = {  # damaged and refused records, in what is committed
             LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused),
         }  # fmt: skip
         self._quota = Quota(self._limits, by_hub=self.of_hub)
         self._columns: dict[tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]], Columns] = {}
         self._oldest: float | None = None  # when the oldest waiting sample was read
-        self._dry = {
-            LANE_FACTS: False,
-            LANE_SAMPLES: False,
-        }  # the process is dead, and its lane was read to the end
-        self._freed = (0, 0)
-        self._caught_up = {LANE_FACTS: False, LANE_SAMPLES: False}  # the last time it was read
+        self._at_end = {LANE_FACTS: False, LANE_SAMPLES: False}  # the process is dead, and the lane was read to its end
+        self._freed = {LANE_FACTS: 0, LANE_SAMPLES: 0}  # segments before this offset are removed
+        self._caught_up = {LANE_FACTS: False, LANE_SAMPLES: False}  # the last read reached the end
 
     def hear_out(self) -> None:
-        """Hear what its process, now dead, said of itself up to its end, wherever the lane is being read."""
-        self._recall(1 << 62)
+        """Read ahead what its process, which is dead, said of itself up to its end."""
+        self._read_about_process(1 << 62)
 
-    def _recall(self, offset: int) -> None:
-        """Hear what its process said of itself up to an offset, as far as it is still there."""
+    def _read_about_process(self, offset: int) -> None:
+        """Read again what its process said of itself up to an offset, as far as these records are still here."""
         tail = Tail(self.directory, LANE_FACTS)
         try:
             while tail.offset < offset and (records := tail.read(gone=True)):
@@ -118,16 +118,16 @@ class SpoolReader:
 
     @property
     def of_hub(self) -> bool:
-        """Whether it is a hub that speaks, and no process of a user."""
+        """Whether a hub writes this spool, and not a user's process."""
         return self.origin is not None and self.origin.voice == HUB
 
     @property
     def waiting_bytes(self) -> int:
-        """How much was read, and is not kept."""
-        return self._samples.offset - self._sealed + self._facts.offset - self._kept
+        """How many bytes were read and are not committed."""
+        return self._samples.offset + self._facts.offset - sum(self._committed.values())
 
     def read_facts(self) -> Batch | None:
-        """Read on in lane f; return what is new, to be kept at once."""
+        """Read on in lane f; return what is new, to be committed at once."""
         self.has_more = False
         facts: list[tuple[int, Fact]] = []
         for n, payload in self._read(self._facts, LANE_FACTS):
@@ -138,15 +138,15 @@ class SpoolReader:
                 continue
             self._note(fact)
             facts.append((n, fact))
-        if self._facts.offset == self._handed_facts or self.origin is None:
+        if self._facts.offset == self._sent[LANE_FACTS] or self.origin is None:
             return None
         return Batch(
             self.origin, LANE_FACTS, self._facts.offset, self._facts.damaged, self._refused_facts, facts=facts,
-            start=self._handed_facts,
+            start=self._sent[LANE_FACTS],
         )  # fmt: skip
 
     def read_samples(self, now: float) -> int:
-        """Read on in lane s; return how many records came, which now wait to be sealed."""
+        """Read on in lane s; return how many records were read. They wait to be sealed."""
         records = self._read(self._samples, LANE_SAMPLES)
         if not records:
             return 0
@@ -196,7 +196,7 @@ class SpoolReader:
         records = tail.read(gone=self.gone, limit=_READ_BYTES)
         self._caught_up[lane] = tail.offset - before < _READ_BYTES
         self.has_more = self.has_more or not self._caught_up[lane]
-        self._dry[lane] = self.gone and tail.offset == before
+        self._at_end[lane] = self.gone and tail.offset == before
         if self.origin is None and tail.header is not None:
             self.origin = tail.header.origin
             self.upstream = self.origin.upstream
@@ -204,34 +204,34 @@ class SpoolReader:
         return records
 
     def ends(self) -> tuple[int, int]:
-        """Return the offsets that all which is written by now lies before."""
+        """Return the offsets of both lanes behind all that is written by now."""
         return self._facts.end(), self._samples.end()
 
     def has_reached(self, ends: tuple[int, int]) -> bool:
-        """Tell whether both lanes were read up to these offsets, or, since these were taken, as far as they went."""
+        """Tell whether both lanes were read up to these offsets, or to their end since."""
         facts = self._caught_up[LANE_FACTS] or self._facts.offset >= ends[0]
         return facts and (self._caught_up[LANE_SAMPLES] or self._samples.offset >= ends[1])
 
     def due(self, now: float, seal_s: float) -> bool:
-        """Tell whether samples must be sealed: one group is full, they are old, or they are many bytes."""
-        if self._oldest is None:  # at its end there may be nothing but the end
+        """Tell whether samples must be sealed: a group is full, they are old, or they are many bytes."""
+        if self._oldest is None:  # there may be no sample, but the end of the lane
             return self._over and self._gathered_bytes > 0
         old = now - self._oldest >= seal_s or self._gathered_bytes >= _HOLD_BYTES
         return old or self._over or any(len(group.n) >= FULL for group in self._columns.values())
 
     @property
     def _gathered_bytes(self) -> int:
-        return self._samples.offset - self._handed
+        return self._samples.offset - self._sent[LANE_SAMPLES]
 
     def sealing(self, now: float, seal_s: float, *, all_of_it: bool) -> Batch | None:
-        """Return the samples to seal, and the mark behind them.
+        """Return the samples to seal, as a batch; None when there are none.
 
-        When only full chunks are wanted, every group is cut at the offset where the fullest one has its last
-        full chunk: one offset is then the mark of all, and a restart reads on from exactly there.
+        When only full chunks are wanted, every group is cut at the offset of the last full chunk of the fullest
+        group. So one offset is the mark of all groups, and a restart reads on from exactly there.
         """
         if self.origin is None:
             return None
-        if self._samples.offset == self._handed:
+        if self._samples.offset == self._sent[LANE_SAMPLES]:
             return None
         aged = self._oldest is not None and now - self._oldest >= seal_s
         if all_of_it or aged or self._over or self._gathered_bytes >= _HOLD_BYTES:
@@ -250,40 +250,37 @@ class SpoolReader:
         assert self.origin is not None
         groups: list[Columns | Block] = list(columns)
         return Batch(
-            self.origin, LANE_SAMPLES, end, self._samples.damaged, self._refused, columns=groups, start=self._handed,
+            self.origin, LANE_SAMPLES, end, self._samples.damaged, self._refused, columns=groups,
+            start=self._sent[LANE_SAMPLES],
             refusals=self._quota.take_refusals(),
         )  # fmt: skip
 
-    def handed(self, batch: Batch, now: float) -> None:
-        """Take note that a batch is on its way to be kept."""
+    def sent(self, batch: Batch, now: float) -> None:
+        """Note that a batch was sent to the store or to another hub."""
+        self._sent[batch.lane] = batch.end
         if batch.lane == LANE_FACTS:
-            self._handed_facts = batch.end
             return
-        self._handed = batch.end
         rest = {key: group.after(batch.end) for key, group in self._columns.items()}
         self._columns = {key: group for key, group in rest.items() if group.n}
         self._oldest = now if self._columns else None
 
-    def kept(self, batch: Batch) -> None:
-        """Take note that a batch is kept: by the store, or by the hub that it is meant for."""
+    def committed(self, batch: Batch) -> None:
+        """Note that a batch is committed: by the store, or by the hub that it is meant for."""
         self._counts[batch.lane] = batch.damaged, batch.refused
-        if batch.lane == LANE_FACTS:
-            self._kept = max(self._kept, batch.end)
-        else:
-            self._sealed = max(self._sealed, batch.end)
+        self._committed[batch.lane] = max(self._committed[batch.lane], batch.end)
 
     def last(self) -> Batch:
-        """Return a batch without content that goes as far as all that was handed over."""
+        """Return an empty batch at the end of all that was sent."""
         assert self.origin is not None
-        return Batch(self.origin, LANE_FACTS, self._handed_facts, start=self._handed_facts)
+        return Batch(self.origin, LANE_FACTS, self._sent[LANE_FACTS], start=self._sent[LANE_FACTS])
 
     @property
     def spans(self) -> set[str]:
-        """The spans that samples are waiting for."""
+        """The spans of the samples that wait to be sealed."""
         return {group.span for group in self._columns.values()}
 
     def newest(self, prefix: str) -> Iterator[wire.Newest]:
-        """Yield the newest point of each series that waits, of the spans that begin so."""
+        """Yield the newest point of each series that waits to be sealed, of the spans whose ids begin with `prefix`."""
         for group in self._columns.values():
             if group.span.startswith(prefix):
                 for name, value in zip(group.names, group.rows[-1], strict=True):
@@ -291,9 +288,8 @@ class SpoolReader:
 
     @property
     def finished(self) -> bool:
-        """Whether its process is dead and all that it said is in the store."""
-        kept = self._kept == self._facts.offset and self._sealed == self._samples.offset
-        return all(self._dry.values()) and (kept or self.origin is None)
+        """Whether its process is dead and all that it wrote is committed."""
+        return all(self._at_end.values()) and (self.waiting_bytes == 0 or self.origin is None)
 
     @property
     def said_last_word(self) -> bool:
@@ -306,13 +302,12 @@ class SpoolReader:
         self._samples.sync()
 
     def free(self) -> None:
-        """Unlink the segments that lie wholly behind the marks. Only after a sync of the store."""
-        if self._freed == (self._kept, self._sealed):
+        """Unlink the segments whose records are all committed. Call it only after a sync of the store."""
+        if self._freed == self._committed:
             return
-        self._freed = (self._kept, self._sealed)
-        for lane, mark in zip((LANE_FACTS, LANE_SAMPLES), self._freed, strict=True):
-            offsets = list_segments(self.directory, lane)
-            for offset, following in itertools.pairwise(offsets):
+        self._freed = dict(self._committed)
+        for lane, mark in self._freed.items():
+            for offset, following in itertools.pairwise(list_segments(self.directory, lane)):
                 if following <= mark:
                     unlink(os.path.join(self.directory, segment_name(lane, offset)))
 
@@ -324,7 +319,7 @@ class SpoolReader:
         os.rmdir(self.directory)
 
     def remove_empty(self) -> bool:
-        """Remove a spool that nothing was ever written to; tell whether it was such a one."""
+        """Remove a spool that has no segments; return False when it has some after all."""
         self.shut()
         try:
             for name in os.listdir(self.directory):
@@ -336,12 +331,12 @@ class SpoolReader:
         return True
 
     def shut(self) -> None:
-        """Let go of the open segments."""
+        """Close the open segments."""
         self._facts.shut()
         self._samples.shut()
 
     def stacks(self) -> str:
-        """Return the stacks that were written when SIGTERM came or it crashed, if one of these did happen."""
+        """Return the stacks that its process wrote on SIGTERM or on a crash; empty when there are none."""
         try:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(os.path.join(self.directory, "stacks"), flags), errors="replace") as file:
@@ -355,7 +350,7 @@ def _with_counts(mark: Mark, damaged: int, refused: int, *, gap: bool) -> Mark:
 
 
 def wished_s(attrs: Mapping[str, object]) -> float | None:
-    """Return how often a process wishes to be measured, as it says in its attributes; 0 is never."""
+    """Return how often a process asks to be measured, by its attributes; 0 is never, None when it does not say."""
     wished = attrs.get("usage_s")
     if isinstance(wished, bool) or not isinstance(wished, int | float) or not 0 <= wished <= 3600:
         return None

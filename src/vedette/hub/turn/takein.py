@@ -284,8 +284,8 @@ class TakeIn:
         if batch is None:
             return
         self._keeper.store.keep([batch])
-        reader.handed(batch, time.monotonic())
-        reader.kept(batch)
+        reader.sent(batch, time.monotonic())
+        reader.committed(batch)
         reader.sync()  # lets go of the segments that are read to their end
         for _, fact in batch.facts:
             self.spans += isinstance(fact, Span)
