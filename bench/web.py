@@ -1,13 +1,13 @@
 """What `vedette ui` answers how fast over a large store, and what a hundred viewers of a living run cost."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import struct
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -19,7 +19,7 @@ from bench.top import _cpu_s, _fill
 from vedette.home import Home
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.store import Batch, Block
-from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite import SqliteStore, open_reader
 
 _POINTS = 10_000_000
 _VIEWERS = 100
@@ -79,7 +79,7 @@ def _fill_long(home: Home) -> None:
     store.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def served():
     """Run the command; hand out its process, port and token."""
     process = subprocess.Popen(
@@ -131,7 +131,7 @@ def _ask(part: Part, rounds: int) -> None:
 
 def _watch(part: Part, seconds: int) -> None:
     """Have a job log, watched by nobody and then by many; compare what the hub does for it."""
-    shares = {}
+    shares, seals = {}, {}
     for viewers in (0, _VIEWERS):
         with fresh_home(hub=True) as home, served() as (process, port, token):
             job = subprocess.Popen([sys.executable, "-c", _JOB, str(seconds + 12)], stdout=subprocess.PIPE, text=True)
@@ -147,7 +147,7 @@ def _watch(part: Part, seconds: int) -> None:
             assert hub
             pids, at = (process.pid, hub), time.monotonic()
             before = [_cpu_s(pid) for pid in pids]
-            time.sleep(seconds - 2)
+            seals[viewers] = _count_seals(home, seconds - 2) / (seconds - 2)
             took = time.monotonic() - at
             shares[viewers] = [100 * (_cpu_s(pid) - cpu) / took for pid, cpu in zip(pids, before, strict=True)]
             told, fetched, _ = json.loads(crowd.communicate()[0])
@@ -166,6 +166,20 @@ def _watch(part: Part, seconds: int) -> None:
     part.know(
         "CPU of the hub, watched by nobody and by 100", f"{shares[0][1]:.1f} %, {shares[_VIEWERS][1]:.1f} % of a core"
     )
+    part.know("seals a second, watched by nobody and by 100", f"{seals[0]:.2f}, {seals[_VIEWERS]:.2f}")
+
+
+def _count_seals(home: Home, seconds: float) -> int:
+    """Wait so long; return how often points were sealed meanwhile: each time the mark of a lane of samples moves."""
+    count, until = 0, time.monotonic() + seconds
+    with contextlib.closing(open_reader(home.store)) as store:
+        places = {key: mark.place for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
+        while time.monotonic() < until:
+            time.sleep(0.05)
+            now = {key: mark.place for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
+            count += now != places
+            places = now
+    return count
 
 
 def _kept(port: int, token: str, run: str) -> int:

@@ -31,8 +31,6 @@ from vedette.views.console import Board, Pipe, Tty, open_screen, shown_in_proces
 from vedette.views.lines import run_end
 
 _TICK_S = 0.1
-_LOOK_S = 0.2
-_LOOK_ANYWAY_S = 1.0
 _LAST_LOOK_S = 1.0  # for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
@@ -62,7 +60,6 @@ class Attached:
         self._follower = self._access.follower(run.id)
         self._misses = 0
         self._feed: Feed | None = None
-        self._changed = True
         self._first: list[str] = []  # lines that come before all others
         self._here: dict[int, bool] = {}  # by id of a stream: whether it goes to the same terminal
         self._others = False  # another process has spoken
@@ -149,6 +146,7 @@ class Attached:
     def close(self, name: str, state: str, cause: str) -> str:
         """Show what is left, within 2 s, and go away; return the last line, if it can be shown."""
         self._leaving.set()
+        self._follower.wake()
         self._thread.join(_LAST_LOOK_S + 0.8)
         self._run._journal.tap = None  # noqa: SLF001
         atexit.unregister(self._asking.close)
@@ -163,16 +161,13 @@ class Attached:
 
     def _work(self) -> None:
         try:
-            looked = 0.0
             while not self._leaving.is_set():
                 fds = [self._asking.fd] if self._asking.fd is not None else []
-                self._wait(fds)
+                change = self._follower.wait(_TICK_S, fds)
                 if self._asking.fd is not None:
                     self._show(self._asking.read())
                 self._drain()
-                since = time.monotonic() - looked
-                if since >= (_LOOK_S if self._changed else _LOOK_ANYWAY_S):
-                    looked, self._changed = time.monotonic(), False
+                if change is not None:
                     self._look()
                 self._asking.tend(self._board.question)
                 self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
@@ -184,12 +179,6 @@ class Attached:
         finally:
             self._asking.close()
             self._follower.close()
-
-    def _wait(self, fds: list[int]) -> None:
-        begun = time.monotonic()
-        self._changed = self._follower.wait(_TICK_S, fds) or self._changed
-        if not fds:  # however much changes, the thread takes its time
-            self._leaving.wait(max(0.0, _TICK_S - (time.monotonic() - begun)))
 
     def _last_look(self) -> None:
         """Wait for the last words of others and of bars, not long; where there are none, not at all."""

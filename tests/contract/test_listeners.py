@@ -15,6 +15,7 @@ from tests.hostile_requests import Good
 from tests.moments import METRICS, moment
 from tests.rooms import web
 from vedette import guard
+from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.hub.forms import Forms, FormServer
 from vedette.hub.peers.address import Address
@@ -47,7 +48,7 @@ def _page(home: Home, token: str = "") -> Iterator[int]:
 def _web(home: Home) -> Iterator[int]:
     home.prepare()
     SqliteStore(home.store).close()
-    with web.site(web.HomeAccess(home.store)) as site:
+    with web.site(HomeAccess(home)) as site:
         yield site.port
 
 

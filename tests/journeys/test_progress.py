@@ -12,7 +12,8 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs, spools
 from tests.journeys.test_relay import VEDETTE, connect_string, listen, runs
 from vedette import wire
-from vedette.access.hub_socket import ask, follow
+from vedette.access.follower import Follower
+from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.hub.processes.progress import Gauges
 from vedette.hub.turn.keeper import Keeper
@@ -259,10 +260,11 @@ def test_a_follower_sees_it_move(home, start, tmp_path):
     """, str(tmp_path / "heard"), stdin=-1)  # fmt: skip
     run, bar = process.stdout.readline().split()
     ask(home, wire.Seal(""))
-    changes, deadline = follow(home, run), time.monotonic() + 20
+    follower, deadline = Follower(home, run, least_s=0), time.monotonic() + 20
     heard = 0
     while heard < 3 and time.monotonic() < deadline:
-        heard += bar in next(changes).spans
+        heard += (change := follower.wait(1)) is not None and bar in change.spans
+    follower.close()
     assert heard >= 3
     (tmp_path / "heard").touch()
     eventually(lambda: read_runs(home, fresh=False)[0].progress()[0].done >= 77, 20)

@@ -325,7 +325,7 @@ def test_only_what_is_newer_is_read(store, make, aged):
 
 def test_the_page_gets_what_is_newer(store, make, aged):
     """Asked again with the newest time that it was told, the page gets nothing twice and nobody is missing."""
-    with web.site(web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])) as site:
+    with web.site(web.access(store)) as site:
         first = site.get("/api/runs/run/usage")
         curve = first["processes"][0]["series"]["cpu_percent"]
         assert curve["value"] == [10, 20, 30]

@@ -16,6 +16,10 @@ import pytest
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND
 from tests.rooms.described import problems
+from tests.rooms.told_hub import ToldHub
+from vedette import wire
+from vedette.access.home_access import HomeAccess
+from vedette.home import Home
 from vedette.model import Blob, Event, Span
 from vedette.views.web import openapi
 from vedette.views.web.server import ROUTES
@@ -29,17 +33,8 @@ XSS = [
 ]
 
 
-def _path(store):
-    return store.connection.execute("PRAGMA database_list").fetchone()[2]
-
-
 @pytest.fixture
-def back(make, store, tmp_path):
-    blobs = {}
-    for data in (b"\x89PNG\r\n\x1a\n" + b"0" * 20, b"<html><script>alert(1)</script>", b"\x00\x01\x02bin", b"<svg/>"):
-        digest = hashlib.sha256(data).hexdigest()
-        (tmp_path / digest).write_bytes(data)
-        blobs[digest] = str(tmp_path / digest)
+def back(make, store):
     for number in range(30):
         make.run(
             f"run{number:02d}", f"name-{number}", "failed" if number % 3 == 0 else "done",
@@ -47,7 +42,19 @@ def back(make, store, tmp_path):
             **{"config.lr": number / 10, "config.opt.name": "sgd", "tag.best": True},
         )  # fmt: skip
         make.points(f"run{number:02d}", "loss", [1.0, float(number)])
-    return web.HomeAccess(_path(store), blobs)
+    return web.access(store)
+
+
+@pytest.fixture
+def hub(back):
+    with ToldHub(back.home) as found:
+        yield found
+
+
+@pytest.fixture
+def blobs(back):
+    files = (b"\x89PNG\r\n\x1a\n" + b"0" * 20, b"<html><script>alert(1)</script>", b"\x00\x01\x02bin", b"<svg/>")
+    return [web.put_blob(back.home, data) for data in files]
 
 
 @pytest.fixture
@@ -64,7 +71,7 @@ def test_about(site):
 
 def test_a_home_without_a_store(tmp_path):
     """Where nothing was ever logged the server says so, and what it serves at all."""
-    with web.site(web.Empty(str(tmp_path))) as site:
+    with web.site(HomeAccess(Home(str(tmp_path)))) as site:
         assert site.get("/api/about")["projects"] == []
         status, _, body = site.ask("GET", "/api/runs")
         assert status == 404
@@ -107,26 +114,24 @@ def test_one_run(site, make):
     assert run["tries"][0]["n"] == 1
 
 
-def test_only_what_changed_since_a_cursor(site, back, make):
+def test_only_what_changed_since_a_cursor(hub, site, make):
     """With the cursor of an earlier answer, the list tells only rows that may have changed, and the order of all."""
-    back.hub = True
     cursor = _settled(site)
     assert site.get(f"/api/runs?since={cursor}")["rows"] == []
     make.facts("run05", Span("run05", BORN + 10**12, attrs={"description": "new"}))
-    back.tell(Change(spans=["run05"]))
+    hub.tell(Change(spans=["run05"]))
     found = _until(lambda: site.get(f"/api/runs?since={cursor}"), lambda page: page["rows"])
     assert [(row["id"], row["description"]) for row in found["rows"]] == [("run05", "new")]
     assert found["whole"] is False
     assert len(found["ids"]) == 30
-    back.tell(Change(missed=True))
+    hub.tell(Change(missed=True))
     _until(lambda: site.get(f"/api/runs?since={cursor}"), lambda page: page["whole"])
     assert site.get("/api/runs?since=nonsense-9")["whole"] is True
-    back.hub = False
 
 
 def _settled(site):
     """Return a cursor of when the server listens to the hub: its first word is that something was missed."""
-    return _until(lambda: site.get("/api/runs")["cursor"], lambda now: int(now.partition("-")[2]) >= 2)
+    return _until(lambda: site.get("/api/runs")["cursor"], lambda now: int(now.partition("-")[2]) >= 1)
 
 
 def _until(ask, holds):
@@ -168,9 +173,9 @@ def test_lines_are_paged_searched_and_tailed(site, make):
     assert sum(density["counts"]["error"]) == 1
 
 
-def test_bytes_are_shown_only_where_they_do_nothing(site, back):
+def test_bytes_are_shown_only_where_they_do_nothing(site, blobs):
     """Images and text are shown in a sandbox, as what their bytes are; all else is to be kept, whatever its name."""
-    png, page, other, _svg = back._blobs
+    png, page, other, _svg = blobs
     for digest, name, kind, shown in (
         (png, "x.html", "image/png", "inline"),
         (page, "x.html", "text/plain; charset=utf-8", "inline"),
@@ -193,9 +198,9 @@ def test_bytes_are_shown_only_where_they_do_nothing(site, back):
             assert "set-cookie" not in headers
 
 
-def test_files_of_a_run(site, make, back):
+def test_files_of_a_run(site, make, blobs):
     """The files of a run are told by name, digest, size and media."""
-    digest = next(iter(back._blobs))
+    digest = blobs[0]
     make.facts("run03", Blob("run03", BORN, "plot.png", digest, 28, "image/png"))
     assert [(one["name"], one["digest"]) for one in site.get("/api/runs/run03/files")["files"]] == [
         ("plot.png", digest)
@@ -203,44 +208,42 @@ def test_files_of_a_run(site, make, back):
     assert site.get("/api/runs/run03")["files"][0]["size"] == 28
 
 
-def test_the_code_of_a_run(make, store, tmp_path):
+def test_the_code_of_a_run(make, store):
     """The manifest and the diff of a run's code are read from its blobs."""
     told = {
         "code.manifest": json.dumps([{"path": "train.py", "digest": "ab" * 32, "size": 3, "mode": 420}]).encode(),
         "git.diff": b"--- a\n+++ b\n",
     }
-    blobs = {}
+    back = web.access(store)
     make.run("r", "r", **{"git.commit": "abc", "git.dirty": True})
     for name, data in told.items():
-        digest = hashlib.sha256(data).hexdigest()
-        (tmp_path / name).write_bytes(data)
-        blobs[digest] = str(tmp_path / name)
-        make.facts("r", Blob("r", BORN, name, digest, len(data), ""))
-    with web.site(web.HomeAccess(_path(store), blobs)) as site:
+        make.facts("r", Blob("r", BORN, name, web.put_blob(back.home, data), len(data), ""))
+    with web.site(back) as site:
         code = site.get("/api/runs/r/code")
     assert code["manifest"][0]["path"] == "train.py"
     assert code["git"] == {"commit": "abc", "dirty": True}
     assert code["diff"] == "--- a\n+++ b\n"
 
 
-def test_edits(site, back, make):
+def test_edits(hub, site, make):
     """Star, tags, description, notes and name are changed by POST; stopping and removing too, where they make sense."""
     wish = {"star": True, "tags": {"good": True, "bad": False}, "description": "d", "notes": "n", "name": "new"}
     assert site.post("/api/runs/run04/edit", wish) == {"id": "run04"}
     attrs = {"description": "d", "notes": "n", "name": "new", "star": True, "tag.good": True, "tag.bad": False}
-    assert back.asked.pop() == ("edit", ["run04"], attrs)
+    assert hub.asked.pop() == wire.Edit(["run04"], attrs)
     for bad in ({}, {"name": " "}, {"stars": True}, {"name": "x" * 300}, {"tags": {"": True}}, {"star": "yes"}):
         assert site.ask("POST", "/api/runs/run04/edit", bad)[0] == 400
     assert site.ask("POST", "/api/runs/run04/stop", {})[0] == 409
     make.run("alive", "alive", "running", heard_t=1 << 62)
     assert site.ask("POST", "/api/runs/alive/remove", {})[0] == 409
     site.post("/api/runs/alive/stop")
-    assert back.asked.pop() == ("stop", "alive")
+    told = hub.asked.pop().command
+    assert (told.to, told.verb) == ("alive", "stop")
     site.post("/api/runs/run04/remove")
-    assert back.asked.pop() == ("edit", ["run04"], {"removed": True})
+    assert hub.asked.pop() == wire.Edit(["run04"], {"removed": True})
     make.run("gone", "gone", removed=True)
     site.post("/api/runs/gone/remove", {"undo": True})
-    assert back.asked.pop() == ("edit", ["gone"], {"removed": False})
+    assert hub.asked.pop() == wire.Edit(["gone"], {"removed": False})
 
 
 def test_what_users_wrote_is_never_markup(make, store):
@@ -250,7 +253,7 @@ def test_what_users_wrote_is_never_markup(make, store):
         make.run(run, text, "failed", project=text, cause=text, notes=text, description=text, **{"config.a": text})
         make.events(run, text)
         make.points(run, text, [1.0])
-    with web.site(web.HomeAccess(_path(store))) as site:
+    with web.site(web.access(store)) as site:
         for path in (
             "/api/runs",
             "/api/about",

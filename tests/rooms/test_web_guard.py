@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.rooms import web
+from tests.rooms.told_hub import ToldHub
 from vedette.errors import SettingError
 from vedette.views.web import server, share
 from vedette.views.web.pages import Pages
@@ -20,7 +21,13 @@ from vedette.views.web.state import AppState
 def back(make, store):
     make.run("r1", "first", project="p")
     make.points("r1", "loss", [1.0, 2.0])
-    return web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
+    return web.access(store)
+
+
+@pytest.fixture
+def hub(back):
+    with ToldHub(back.home) as found:
+        yield found
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def test_every_route_without_a_token_is_refused(site):
     assert _open_ones(site) == []
 
 
-def test_the_walk_finds_an_app_without_a_guard(back):
+def test_the_walk_finds_an_app_without_a_guard(back, hub):
     """The walk above is not blind: routes that are served without the guard are caught, each of them."""
     room = AppState(back, web.TOKEN)
     room.described = {}
@@ -184,7 +191,7 @@ def test_what_browsers_are_told(site):
         assert "server" not in headers
 
 
-def test_nothing_is_changed_by_get(site, back):
+def test_nothing_is_changed_by_get(hub, site):
     """What changes something is asked for by POST; other methods are refused, and say which is right."""
     for route in ROUTES:
         path = route.path.replace("{run}", "r1").replace("{digest}", "ab" * 32)
@@ -195,10 +202,10 @@ def test_nothing_is_changed_by_get(site, back):
             status, headers, _ = site.ask(method, path)
             assert status == 405, (method, path)
             assert headers["allow"]
-    assert back.asked == []
+    assert hub.asked == []
 
 
-def test_a_shared_link_reads_and_does_nothing_else(site, back):
+def test_a_shared_link_reads_and_does_nothing_else(hub, site):
     """A link that was shared opens pages and reads; every POST but that for points is refused."""
     url = site.post("/api/share", {"hours": 1, "path": "/run/r1?x=1"})["url"]
     parts = urlsplit(url)
@@ -215,7 +222,7 @@ def test_a_shared_link_reads_and_does_nothing_else(site, back):
     for route in ROUTES:
         if route.method == "POST" and route.path != "/api/series":
             assert site.ask("POST", route.path.replace("{run}", "r1"), {}, token=token)[0] == 403
-    assert back.asked == []
+    assert hub.asked == []
 
 
 def test_an_owner_who_tries_a_shared_link_stays_one(site):
@@ -242,13 +249,13 @@ def test_a_shared_link_cannot_be_made_up_or_made_longer():
         assert not share.is_good(bad, "key", now)
 
 
-def test_a_read_only_server_changes_nothing(back):
+def test_a_read_only_server_changes_nothing(back, hub):
     """`--read-only` refuses what changes something even to the owner."""
     with web.site(back, read_only=True) as site:
         for route in ROUTES:
             if route.changes:
                 assert site.ask("POST", route.path.replace("{run}", "r1"), {})[0] == 403
-    assert back.asked == []
+    assert hub.asked == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.5", "box.example"])

@@ -8,11 +8,14 @@ import time
 
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND
+from tests.rooms.told_hub import ToldHub
+from vedette.access.home_access import HomeAccess
+from vedette.home import Home
 from vedette.query.listing import Listing
 from vedette.views.web.live import Live
 from vedette.views.web.server import around
 from vedette.views.web.state import AppState
-from vedette.wire import Change, Newest
+from vedette.wire import AskLatest, Change, Newest
 
 
 class Listener:
@@ -52,24 +55,22 @@ class Listener:
 
 @contextlib.contextmanager
 def _site(store):
-    back = web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
-    back.hub = True
+    back = web.access(store)
     room = AppState(back, web.TOKEN)
-    with web.served(around(room)) as port:
-        yield web.Site(port), back, room
-        back.hub = False
+    with ToldHub(back.home) as hub, web.served(around(room)) as port:
+        yield web.Site(port), hub, room
 
 
 def test_a_change_is_told_to_those_it_concerns(store, make):
     """A viewer of all runs hears of each; a viewer of one hears of that one alone."""
     make.run("a")
-    with _site(store) as (site, back, _):
+    with _site(store) as (site, hub, _):
         everything, one = Listener(site), Listener(site, "a")
         assert b"text/event-stream" in one.headers
         assert everything.word()[0] == one.word()[0] == "hello"
-        back.tell(Change(spans=["b/1"], events=["b"]))
+        hub.tell(Change(spans=["b/1"], events=["b"]))
         assert everything.until(lambda told: "b" in told["runs"])["events"] is True
-        back.tell(Change(points=["a"]))
+        hub.tell(Change(points=["a"]))
         told = one.until(lambda told: told["runs"])
         assert (told["runs"], told["points"], told["spans"]) == (["a"], ["a"], False)
         everything.close()
@@ -95,7 +96,7 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     """What a hundred viewers are told is encoded once; many changes are one word; who does not read has missed some."""
 
     async def scene():
-        live = Live(web.HomeAccess("/nowhere"), Listing())
+        live = Live(HomeAccess(Home("/nowhere")), Listing())
         live._loop = asyncio.get_running_loop()
         reading = [live.watch("") for _ in range(100)]
         idle = live.watch("")
@@ -126,11 +127,11 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
 def test_points_of_a_run_that_is_watched_are_brought_in(store, make):
     """While somebody watches a run, the hub is asked for what waits of it; nobody watching, it is left alone."""
     make.run("a")
-    with _site(store) as (site, back, _):
+    with _site(store) as (site, hub, _):
         one = Listener(site, "a")
         one.word()
         deadline = time.monotonic() + 60
-        while ("newest", "a") not in back.asked:
+        while AskLatest("a") not in hub.asked:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         one.close()

@@ -14,7 +14,7 @@ from vedette.views.web.replies import refuse
 @pytest.fixture
 def back(make, store):
     make.run("r1", "first")
-    return web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])
+    return web.access(store)
 
 
 def _endless(begun: threading.Event | None = None):

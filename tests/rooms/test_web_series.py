@@ -24,7 +24,7 @@ def _many(store, run, value, *, first=0, origin="o"):
 
 @pytest.fixture
 def site(store):
-    with web.site(web.HomeAccess(store.connection.execute("PRAGMA database_list").fetchone()[2])) as found:
+    with web.site(web.access(store)) as found:
         yield found
 
 

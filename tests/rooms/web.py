@@ -1,8 +1,10 @@
 """A web server on a real port, in a thread, over a store of the test's own; and how to ask it."""
 
 import contextlib
+import hashlib
 import http.client
 import json
+import os
 import socket
 import struct
 import threading
@@ -12,69 +14,28 @@ from typing import Any
 import numpy as np
 import uvicorn
 
-from vedette.errors import HubError, NotFoundError
-from vedette.store.sqlite_file import open_reader
+from vedette.access.home_access import HomeAccess
+from vedette.blobs import Blobs
+from vedette.home import Home
 from vedette.views.web import server
 from vedette.views.web.serve import config_of
-from vedette.wire import Change, Newest
 
 TOKEN = "t0ken-of-the-owner"
 
 
-class HomeAccess:
-    """A home without a hub: a store, a directory of blobs, and a note of what was asked."""
-
-    def __init__(self, store_path: str, blobs: dict[str, str] | None = None) -> None:
-        self.root = "/home/of/tests"
-        self.lost_after_s = 60.0
-        self.asked: list[Any] = []
-        self.news: list[Change] = []
-        self._path = store_path
-        self._blobs = blobs or {}
-        self.told = threading.Event()
-        self.hub = False
-
-    def reader(self) -> Any:
-        return open_reader(self._path)
-
-    def has_hub(self) -> bool:
-        return self.hub
-
-    def seal(self, run: str) -> None:
-        self.asked.append(("seal", run))
-
-    def newest(self, prefix: str) -> list[Newest]:
-        self.asked.append(("newest", prefix))
-        return []
-
-    def follow(self) -> Iterator[Change]:
-        yield Change()
-        while self.hub:
-            self.told.wait(0.05)
-            self.told.clear()
-            news, self.news = self.news, []
-            yield from news
-        raise HubError("gone")
-
-    def edit(self, spans: list[str], attrs: dict[str, object]) -> None:
-        self.asked.append(("edit", spans, attrs))
-
-    def stop(self, run: str) -> None:
-        self.asked.append(("stop", run))
-
-    def blob(self, digest: str) -> str | None:
-        return self._blobs.get(digest)
-
-    def tell(self, *changes: Change) -> None:
-        self.news = [*self.news, *changes]
-        self.told.set()
+def access(store: Any) -> HomeAccess:
+    """Return access to the home that a store of the test's own lies in."""
+    return HomeAccess(Home(os.path.dirname(store.connection.execute("PRAGMA database_list").fetchone()[2])))
 
 
-class Empty(HomeAccess):
-    """A home in which nothing was ever logged."""
-
-    def reader(self) -> Any:
-        raise NotFoundError("there is no store")
+def put_blob(home: Home, data: bytes) -> str:
+    """Put bytes where a home keeps them; return their digest."""
+    digest = hashlib.sha256(data).hexdigest()
+    path = Blobs(home).path(digest)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+    return digest
 
 
 class Site:

@@ -6,7 +6,7 @@ reads what is there, and says so.
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from vedette import kernel, wire
@@ -104,13 +104,11 @@ class HomeAccess:
         answer = self.ask(wire.AskHealth())
         return answer if isinstance(answer, wire.Health) else None
 
-    def follow(self, run: str = "") -> Iterator[wire.Change]:
-        """Yield what changes in a run, or in any, until the hub goes away."""
-        return hub_socket.follow(self.home, run)
-
-    def follower(self, run: str = "") -> Follower:
-        """Return what waits for changes in a run, or in any, from a hub that may come and go."""
-        return Follower(self.home, run)
+    def follower(
+        self, run: str = "", *, least_s: float = 0.2, most_s: float = 1.0, needs_hub: Callable[[], bool] = lambda: True
+    ) -> Follower:
+        """Return what says when to look again at a run, or at any; the pauses are as `Follower` has them."""
+        return Follower(self.home, run, least_s=least_s, most_s=most_s, needs_hub=needs_hub)
 
     def edit(self, spans: list[str], attrs: dict[str, Value] | None = None) -> None:
         """Have a user's word on runs kept."""

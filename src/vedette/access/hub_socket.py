@@ -1,4 +1,4 @@
-"""The conversation with a home's hub over its Unix socket: connect, starting a hub if there is none; ask; listen."""
+"""The conversation with a home's hub over its socket: connect, starting a hub if there is none, and ask."""
 
 import os
 import socket
@@ -11,8 +11,8 @@ from vedette.errors import FormatError, HubError, TakeInError
 from vedette.fileio import file_size
 from vedette.home import Home
 
-_START_PATIENCE_S = 10.0
-_HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
+START_PATIENCE_S = 10.0
+HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
 _ANSWER_PATIENCE_S = 60.0  # it may have much to seal
 
 
@@ -26,17 +26,6 @@ def ask(home: Home, message: wire.Message) -> wire.Message:
     if answer is None:
         raise HubError("the hub went away")
     return answer
-
-
-def follow(home: Home, run: str) -> Iterator[wire.Change]:
-    """Yield what changes in a run, as it is committed, until the hub goes away; the first comes at once, empty."""
-    with connect(home) as (peer, messages):
-        peer.sendall(wire.pack_message(wire.Follow(run)))
-        peer.settimeout(None)
-        for message in messages:
-            if isinstance(message, wire.Refused):
-                raise HubError(f"the hub says: {message.why}")
-            yield message if isinstance(message, wire.Change) else wire.Change()
 
 
 def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
@@ -60,7 +49,7 @@ def connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]
     Whatever goes wrong, then or later, is a HubError.
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    peer.settimeout(_HELLO_PATIENCE_S)
+    peer.settimeout(HELLO_PATIENCE_S)
     messages = _receive(peer)
     try:
         _dial(home, peer)
@@ -74,15 +63,25 @@ def connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]
         peer.settimeout(_ANSWER_PATIENCE_S)
         yield peer, messages
     except TimeoutError:
-        raise HubError(f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?") from None
+        raise HubError(not_answering(home)) from None
     except (OSError, FormatError) as error:
         raise HubError(f"the hub cannot be reached: {error}") from None
     finally:
         peer.close()
 
 
+def not_answering(home: Home) -> str:
+    """Say that the hub is there, but does not speak."""
+    return f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?"
+
+
+def not_starting(home: Home, error: Exception | None = None) -> str:
+    """Say that there is no hub, and that none comes up."""
+    return f"no hub can be started for {home.root}: {error or f'see {home.log}'}"
+
+
 def _dial(home: Home, peer: socket.socket) -> None:
-    deadline = time.monotonic() + _START_PATIENCE_S
+    deadline = time.monotonic() + START_PATIENCE_S
     said = file_size(home.log)
     while True:
         try:
@@ -91,11 +90,11 @@ def _dial(home: Home, peer: socket.socket) -> None:
         except OSError as error:
             failed = home.hub_pid() is None and file_size(home.log) > said  # it started, complained, and left
             if failed or time.monotonic() > deadline:
-                raise HubError(f"no hub can be started for {home.root}: see {home.log} ({error})") from None
+                raise HubError(f"{not_starting(home)} ({error})") from None
         try:
             home.wake_hub()
         except OSError as error:
-            raise HubError(f"no hub can be started for {home.root}: {error}") from None
+            raise HubError(not_starting(home, error)) from None
         time.sleep(0.02)
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Any
 
+from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
 from vedette.query.logs import LEVELS, lines
@@ -19,6 +20,7 @@ from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
 
+_LEAST_S = 0.05  # between two looks
 _COLOURS = {50: "bold red", 40: "red", 30: "yellow", 20: "", 10: "dim"}
 
 
@@ -56,9 +58,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str, Any], after: int) -> None:
     """Print as it comes; a hub that leaves or dies is asked for again as long as the run lives."""
-    access = HomeAccess.of(args.settings)
+    follower, trouble = HomeAccess.of(args.settings).follower(span, least_s=_LEAST_S), ""
     while True:
-        for _ in access.follow(span):
+        change = follower.wait()
+        if follower.trouble not in (trouble, LEFT):
+            trouble = follower.trouble
+            sys.stderr.write(f"vedette: {trouble}\n" if trouble else "")
+        if change is not None:
             found = lines(store, span, after=after, **wanted)
             _print(found, as_json=args.json, with_run=not span)
             sys.stdout.flush()

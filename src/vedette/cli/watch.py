@@ -33,8 +33,7 @@ from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
 
 _TICK_S = 0.1
-_AT_LEAST_S = 1.0  # between two looks, whether anything is said to have changed or not
-_BETWEEN_S = 0.05
+_LEAST_S = 0.05  # what changes all the time is looked at twenty times a second
 _ENDS = KINDS["run"].ends
 
 
@@ -57,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     now_t = time.time_ns()
     store = _store(access)
     chosen = "" if args.all else _choose(args, access, store, now_t)
-    follower = access.follower(chosen)
+    follower = access.follower(chosen, least_s=_LEAST_S)
     feed = Feed(
         store,
         chosen,
@@ -75,12 +74,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _store(access: HomeAccess) -> Reader:
     """Open the store, as soon as there is one."""
-    follower = access.follower()
     told = False
+    follower = access.follower()
     while True:
         try:
             store = access.reader()
             store.spans(SpanQuery(limit=1))
+            follower.close()
             return store
         except sqlite3.OperationalError:
             pass  # it is being made
@@ -133,21 +133,16 @@ class _Watch:
         self._first = True
 
     def run(self) -> int:
-        looked = 0.0
         while True:
-            now = time.monotonic()
             fds = [self._asking.fd] if self._asking.fd is not None and self._screen.look.terminal else []
-            changed = self._follower.wait(_TICK_S, fds)
+            change = self._follower.wait(_TICK_S, fds)
             if fds:
                 self._show(self._asking.read())
-            if changed or self._first or now - looked >= _AT_LEAST_S:
-                looked = now
-                if (code := self._look()) is not None:
-                    return code
+            if change is not None and (code := self._look()) is not None:
+                return code
             if self._screen.look.terminal:
                 self._asking.tend(self._board.question)
             self._screen.below(self._board.rows)
-            time.sleep(_BETWEEN_S)  # what changes all the time is looked at twenty times a second
 
     def _look(self) -> int | None:
         """Show what is new; return the exit code when the run has ended."""

@@ -1,6 +1,7 @@
-"""What feeds the screen: threads that read the store and listen to the hub, so that the screen never waits."""
+"""What feeds the screen: a thread that follows the hub and reads the store, so that the screen never waits."""
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from vedette.access.home_access import HomeAccess
-from vedette.errors import HubError, NotFoundError, VedetteError, WhereError
+from vedette.errors import HubError, NotFoundError, WhereError
 from vedette.query.closeup import CloseUp, closeup
 from vedette.query.overview import Known, Overview, Trails, forget, overview
 from vedette.store import Reader
@@ -17,7 +18,6 @@ from vedette.wire import Change, Health, Newest
 
 _LEAST_S = 0.2  # between two looks, whatever happens
 _HEALTH_S = 5.0
-_AGAIN_S = (0.2, 5.0)  # between two tries to find the hub: the first, and the longest
 _QUIET_S = 10.0  # between two looks at a home where nothing lives and nothing changes
 _LEAVE_S = 1.0
 
@@ -46,16 +46,14 @@ class Feed:
     """Looks when something has changed, and hands out what it sees; `close` ends it."""
 
     def __init__(self, home: HomeAccess, show: Callable[[Look], object], *, asked: Asked, interval_s: float) -> None:
-        """`show` is called in a thread of the feed."""
+        """`show` is called in the thread of the feed."""
         self.looks = 0
         self._home = home
         self._show = show
         self._asked = asked
         self._interval_s = interval_s
         self._lock = threading.Lock()
-        self._wake = threading.Event()
         self._closed = False
-        self._changes: list[Change] = []
         self._urgent = True  # somebody waits for an answer
         self._trouble = ""
         self._alive = 0
@@ -69,14 +67,12 @@ class Feed:
         self._fresh_at = 0.0
         self._after = 0
         self._last: Look | None = None
-        self._threads = [
-            threading.Thread(target=act, daemon=True) for act in (self._keep_looking, self._keep_following)
-        ]
+        self._follower = home.follower(least_s=_LEAST_S, most_s=_QUIET_S, needs_hub=lambda: self._alive > 0)
+        self._thread = threading.Thread(target=self._keep_looking, name="vedette-top", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def ask(self, **wanted: str | int) -> None:
         """Want something else to be seen, at once."""
@@ -85,7 +81,7 @@ class Feed:
                 self._after = 0
             self._asked = replace(self._asked, **wanted)
             self._urgent = True
-        self._wake.set()
+        self._follower.wake()
 
     @property
     def asked(self) -> Asked:
@@ -93,49 +89,44 @@ class Feed:
         return self._asked
 
     def close(self) -> None:
-        """End; a thread that waits for the hub is left to the end of the program."""
+        """End; if the thread just waits for the hub, it is left to the end of the program."""
         self._closed = True
-        self._wake.set()
-        self._threads[0].join(_LEAVE_S)
+        self._follower.wake()
+        self._thread.join(_LEAVE_S)
 
     def _keep_looking(self) -> None:
-        looked_at = 0.0
+        looked_at, changed = -math.inf, True
         while not self._closed:
-            asked, urgent, changes = self._take()
-            now = time.monotonic()
-            full_at = looked_at + (_QUIET_S if self._is_quiet and not changes else self._interval_s)
-            full = urgent or now >= full_at
-            if full or self._concerns(changes, asked):
-                looked_at = now if full else looked_at
-                for change in changes:
-                    self._forget(change)
+            full_at = looked_at + (_QUIET_S if self._is_quiet and not changed else self._interval_s)
+            change = self._follower.wait(full_at - time.monotonic())
+            asked, urgent = self._take()
+            if change is not None:
+                changed = changed or bool(change.spans or change.events or change.points or change.missed)
+                self._forget(change)
+            if self._follower.trouble != self._trouble:
+                self._trouble, urgent = self._follower.trouble, True
+            full = urgent or time.monotonic() >= full_at
+            if full:
+                looked_at, changed = time.monotonic(), False
+            if full or (change is not None and self._concerns(change, asked)):
                 self._look(asked, full=full)
-            else:
-                with self._lock:
-                    self._changes[:0] = changes
-            self._wake.wait(max(_LEAST_S, min(full_at - time.monotonic(), self._interval_s)))
-            self._wake.clear()
-            if not self._urgent:
-                time.sleep(_LEAST_S)
+        self._follower.close()
 
     @property
     def _is_quiet(self) -> bool:
         last = self._last
         return last is not None and last.overview is not None and not self._alive and not last.trouble
 
-    def _take(self) -> tuple[Asked, bool, list[Change]]:
+    def _take(self) -> tuple[Asked, bool]:
         with self._lock:
-            asked, urgent, changes = self._asked, self._urgent, self._changes
-            self._urgent, self._changes = False, []
-        return asked, urgent, changes
+            urgent, self._urgent = self._urgent, False
+            return self._asked, urgent
 
     @staticmethod
-    def _concerns(changes: list[Change], asked: Asked) -> bool:
-        run = asked.run
-        return bool(run) and any(
-            change.missed or any(span == run or span.startswith(run + "/") for span in (*change.spans, *change.events))
-            for change in changes
-        )
+    def _concerns(change: Change, asked: Asked) -> bool:
+        """Tell whether something of the run has changed that is looked at from nearby."""
+        spans = (*change.spans, *change.events)
+        return bool(asked.run) and (change.missed or any(f"{span}/".startswith(f"{asked.run}/") for span in spans))
 
     def _forget(self, change: Change) -> None:
         if change.missed:
@@ -217,36 +208,3 @@ class Feed:
                 self._store.close()
         self._store = None
         self._known.clear()
-
-    def _keep_following(self) -> None:
-        pause_s = _AGAIN_S[0]
-        met = False
-        while not self._closed:
-            if not self.looks or (not self._home.has_hub() and not self._alive):
-                self._say("")  # nobody needs one; the next run brings its own
-                time.sleep(_LEAST_S)
-                continue
-            try:
-                for change in self._home.follow():
-                    pause_s = _AGAIN_S[0]
-                    if self._trouble or not met:
-                        change = Change(missed=True)  # noqa: PLW2901 - what happened meanwhile is not known
-                    met = True
-                    self._say("")
-                    with self._lock:
-                        self._changes.append(change)
-                    self._wake.set()
-                    if self._closed:
-                        return
-                self._say("the hub has left; looking for another")
-            except VedetteError as error:
-                self._say(f"{error}; trying again")
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _AGAIN_S[1])
-
-    def _say(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            with self._lock:
-                self._urgent = True
-            self._wake.set()

@@ -6,6 +6,7 @@ does not read is told, when it reads again, that it has missed something.
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,9 +23,8 @@ from vedette.wire import Change
 
 _LEAST_S = 0.2  # between two words to a viewer
 _BEAT_S = 15.0
-_SEAL_S = 1.0  # how often points of a run that somebody watches are brought into the store
+_ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
 _NEWEST_S = 2.0  # how often the hub is asked for what waits, while somebody watches all runs
-_AGAIN_S = 1.0
 _MOST_BEHIND = 8  # words that a viewer may leave unread
 _MOST_VIEWERS = 1000
 _MOST_TRAILS = 5000  # series whose points are gathered while they wait
@@ -72,6 +72,8 @@ class Live:
         self._closed = threading.Event()
         self._watched: frozenset[str] = frozenset()
         self._hub = False
+        # It starts no hub: a page shows a home in which nothing runs just as well.
+        self._follower = home.follower(least_s=_LEAST_S / 4, most_s=_ASK_S, needs_hub=lambda: False)
         self.encoded = 0  # words, however many have read each
 
     @property
@@ -82,12 +84,12 @@ class Live:
     def start(self) -> None:
         """Begin, in the event loop that serves."""
         self._loop = asyncio.get_running_loop()
-        for act in (self._keep_following, self._keep_asking):
-            threading.Thread(target=act, name="vedette-live", daemon=True).start()
+        threading.Thread(target=self._keep_following, name="vedette-live", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more; threads that wait for the hub are left to the end of the program."""
+        """Listen no more; if the thread just waits for the hub, it is left to the end of the program."""
         self._closed.set()
+        self._follower.wake()
         for viewers in self._scopes.values():
             for viewer in viewers:
                 viewer.tell(b"", b"")
@@ -161,56 +163,46 @@ class Live:
         data = msgspec.json.encode(news)
         return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
 
-    # In threads: they wait for the hub.
+    # In a thread: it waits for the hub.
 
     def _pass_on(self, change: Change, fresh: set[str] | None = None) -> None:
         self._listing.take(change, fresh or ())
+        self._tell_later(change)
+
+    def _tell_later(self, change: Change) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is over
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._take, change)
 
     def _keep_following(self) -> None:
+        follower = self._follower
+        asked_at = newest_at = -math.inf
         while not self._closed.is_set():
-            if self._home.has_hub():
-                with contextlib.suppress(VedetteError, OSError):
-                    self._follow()
-            if self._hub:
-                self._hub = False
-                self._listing.lose_touch()
-                self._pass_on_missed()
+            change = follower.wait()
+            if self._hub != follower.connected:
+                self._hub = follower.connected
+                if not self._hub:
+                    self._listing.lose_touch()
+                    self._tell_later(Change(missed=True))
             if not self._home.has_hub():
                 self._listing.rest()
-            self._closed.wait(_AGAIN_S)
+            elif self._hub and change is not None and change != Change():
+                self._pass_on(change)
+            now = time.monotonic()
+            if self._hub and self._watched and now - asked_at >= _ASK_S:
+                asked_at = now
+                with contextlib.suppress(VedetteError, OSError):
+                    self._bring_points()
+                    if "" in self._watched and now - newest_at >= _NEWEST_S:
+                        newest_at = now
+                        self._look_around()
+        follower.close()
 
-    def _follow(self) -> None:
-        first = True
-        for change in self._home.follow():
-            if self._closed.is_set():
-                return
-            if first:  # what happened before is not known
-                first, self._hub = False, True
-                self._pass_on(Change(missed=True))
-            self._pass_on(change)
-
-    def _pass_on_missed(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._take, Change(missed=True))
-
-    def _keep_asking(self) -> None:
-        """Ask the hub for what waits in it, for those who watch: by themselves points are sealed but rarely."""
-        newest_at = 0.0
-        while not self._closed.wait(_SEAL_S):
-            watched = self._watched
-            if not watched or not self._home.has_hub():
-                continue
-            with contextlib.suppress(VedetteError, OSError):
-                for run in watched - {""}:
-                    if self._home.newest(run):
-                        self._home.seal(run)
-                if "" in watched and time.monotonic() - newest_at >= _NEWEST_S:
-                    newest_at = time.monotonic()
-                    self._look_around()
+    def _bring_points(self) -> None:
+        """Have the hub bring in what waits of runs that somebody watches: by itself it seals but rarely."""
+        for run in self._watched - {""}:
+            if self._home.newest(run):
+                self._home.seal(run)
 
     def _look_around(self) -> None:
         points = self._home.newest("")
