@@ -69,12 +69,10 @@ class Follower:
             now = time.monotonic()
             if self._peer is None and now >= self._dialled_at + self._pause_s:
                 self._dial(now)
-            look_at = self._looked_at + (self.least_s if self._changed is not None else self.most_s)
-            if now >= look_at:
+            if now >= self._look_at:
                 return self._take(now)
-            if now >= deadline:
-                return None
-            ready = kernel.wait(self._files(also), (), min(deadline, look_at, self._act_at(now)) - now)
+            until = min(deadline, self._look_at, self._act_at(now))
+            ready = kernel.wait(self._files(also), (), until - now)  # the hub is heard even where the time is over
             if self._peer is not None and self._peer in ready:
                 self._hear()
             elif self._peer is not None and not self.connected:
@@ -83,7 +81,7 @@ class Follower:
                 with suppress(BlockingIOError):
                     self._bell.recv(64)
                 return None
-            if any(fd in ready for fd in also):
+            if now >= deadline or any(fd in ready for fd in also):
                 return None
 
     def wake(self) -> None:
@@ -96,6 +94,10 @@ class Follower:
         self._hang_up()
         self._bell.close()
         self._ringer.close()
+
+    @property
+    def _look_at(self) -> float:
+        return self._looked_at + (self.least_s if self._changed is not None else self.most_s)
 
     def _take(self, now: float) -> wire.Change:
         changed, self._changed = self._changed, None
