@@ -197,6 +197,47 @@ def test_the_check_of_commands_finds_what_is_heavy(camp):
     assert {"numpy", "pcodec"} <= loaded(command("points", "alpha", "a"), NOT_TO_LIST, VEDETTE_HOME=camp)
 
 
+NOT_IN_A_HUB = (
+    "numpy",
+    "pcodec",
+    "cryptography",
+    "uvicorn",
+    "starlette",
+    "textual",
+    "rich",
+    "yaml",
+    "psutil",
+    "pynvml",
+    "prometheus_client",
+    "multiprocessing",
+    "vedette.client",
+    "vedette.views",
+    "vedette.sinks.prometheus",
+)
+
+
+def test_a_hub_begins_light():
+    """A hub loads no server of the page, no screen and no certificate's library, and numpy with the first points."""
+    assert loaded("import vedette.hub.program, vedette.hub.forms", NOT_IN_A_HUB) == set()
+
+
+def test_numpy_comes_with_the_first_points(home):
+    """A hub that answers has no numpy until it keeps points."""
+    in_fresh_python(command("doctor"))
+    before = maps(home)
+    in_fresh_python(WORK)
+    in_fresh_python(command("ls"))
+
+    assert "numpy" not in before
+    assert "numpy" in maps(home)
+
+
+def maps(home):
+    """Return what the hub of a home has mapped."""
+    with open(f"/proc/{home.hub_pid()}/maps") as file:
+        return file.read()
+
+
 def test_off_is_light(home):
     """With VEDETTE_MODE=off nothing is loaded either, and nothing is written."""
     assert loaded(WORK, (*AFTER_WORK, "logging"), VEDETTE_MODE="off") == set()

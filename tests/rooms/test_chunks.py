@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from vedette.errors import FormatError
-from vedette.store.chunks import FULL, extremes, pack, pack_offsets, to_array, unpack, unpack_offsets
+from vedette.store.chunks import extremes, pack, pack_offsets, to_array, unpack, unpack_offsets
+from vedette.store.points import FULL
 
 COLUMNS = {
     "floats": [0.1 * n for n in range(FULL)],

@@ -10,9 +10,6 @@ from pcodec import ChunkConfig, standalone
 
 from vedette.errors import FormatError
 
-FULL = 4096  # points in a chunk when it is sealed
-MERGED = 16384  # points in a chunk of a finished or long run, at least
-
 _FAST, _TIGHT = ChunkConfig(compression_level=4), ChunkConfig(compression_level=8)
 _SHORT_BYTES = 64
 _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"b"}

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+FULL = 4096  # points in a chunk when it is sealed
+MERGED = 16384  # points in a chunk of a finished or long run, at least
+
 
 class Columns(Struct):
     """Samples of one origin that have span, tags and names in common, in the order they were logged."""

@@ -18,6 +18,7 @@ from vedette.blobs import MANIFEST, Blobs, is_digest
 from vedette.errors import NotFoundError, StoreError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED
 from vedette.store import archive, chunks
+from vedette.store.points import MERGED
 from vedette.store.sqlite_read import SqliteReader
 
 _PLAIN = {  # tables that are copied as they are, by their spans, in the order of their keys
@@ -284,11 +285,11 @@ def _recut(parts: Iterable[tuple[NDArray[Any], ...]]) -> Iterator[tuple[NDArray[
     for part in parts:
         held.append(part)
         length += len(part[0])
-        if length >= chunks.MERGED:
+        if length >= MERGED:
             whole = tuple(np.concatenate(column) for column in zip(*held, strict=True))
-            full = length // chunks.MERGED * chunks.MERGED
-            for at in range(0, full, chunks.MERGED):
-                yield tuple(column[at : at + chunks.MERGED] for column in whole)
+            full = length // MERGED * MERGED
+            for at in range(0, full, MERGED):
+                yield tuple(column[at : at + MERGED] for column in whole)
             held, length = [tuple(column[full:] for column in whole)], length - full
     if length:
         yield tuple(np.concatenate(column) for column in zip(*held, strict=True))

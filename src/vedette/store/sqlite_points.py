@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vedette.store import Block, chunks
+from vedette.store.points import FULL, MERGED
 from vedette.store.sqlite_json import to_json
 
 _MOST_CACHED = 100_000
@@ -48,8 +49,8 @@ class PointWriter:
         if not numbers:
             return
         t, step = block.t // 1000, block.step
-        for at in range(0, len(t), chunks.FULL):
-            part = slice(at, at + chunks.FULL)
+        for at in range(0, len(t), FULL):
+            part = slice(at, at + FULL)
             n = block.n[part]
             axis = self.keep_axis(origin, n, t[part], step[part])
             self._keep_values(axis, zip(numbers, (value[part] for value in columns), strict=True))
@@ -116,14 +117,14 @@ class PointWriter:
         short = self._connection.execute(
             "SELECT id, count, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
             " ORDER BY series)) FROM axes WHERE origin = ? AND count < ? ORDER BY first_n",
-            (row[0], chunks.MERGED // 2),
+            (row[0], MERGED // 2),
         ).fetchall()
         groups: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
         held: dict[str, int] = defaultdict(int)
         for axis, count, series in short:
             groups[series][-1].append(axis)
             held[series] += count
-            if held[series] >= chunks.MERGED:
+            if held[series] >= MERGED:
                 groups[series].append([])
                 held[series] = 0
         merged = 0

@@ -6,13 +6,12 @@ What comes in was made by somebody else: nothing of it is believed that could be
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.model import HUB, LANE_FACTS, OWNER, Fact, Origin, Span
 from vedette.settings import Limits
-from vedette.store import Batch, Block, chunks
+from vedette.store import Batch, Block
 
 MOST_NUMBERS = 8 << 20  # in one shipment: 64 MiB of them
 _FACT_HEAD = 16  # what a fact costs beside its payload, about
@@ -47,8 +46,12 @@ def _pack_facts(batch: Batch) -> list[wire.Parcel]:
 
 
 def _pack_samples(batch: Batch) -> list[wire.Parcel]:
+    if not batch.columns:
+        return [_parcel(batch, batch.start, batch.end, [], [])]
+    import numpy as np  # noqa: PLC0415 - it comes with the first points
+
     blocks = [columns.block() for columns in batch.columns]
-    offsets = np.unique(np.concatenate([block.n for block in blocks])) if blocks else ()
+    offsets = np.unique(np.concatenate([block.n for block in blocks]))
     if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(offsets) > 1:
         cut = int(offsets[len(offsets) // 2 - 1])
         first = [b if b.n[-1] <= cut else b.until(cut) for b in blocks if b.n[0] <= cut]
@@ -67,8 +70,12 @@ def _most_bytes(block: Block) -> int:
 
 
 def _pack_block(block: Block) -> wire.Packed:
+    import numpy as np  # noqa: PLC0415 - as above
+
+    from vedette.store.chunks import pack as packed  # noqa: PLC0415
+
     n, t, step, *values = (
-        chunks.pack(np.ascontiguousarray(column)) for column in (block.n, block.t, block.step, *block.values)
+        packed(np.ascontiguousarray(column)) for column in (block.n, block.t, block.step, *block.values)
     )
     return wire.Packed(block.span, block.tags, list(block.names), len(block.n), n, t, step, values)
 
@@ -137,10 +144,12 @@ def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
         raise FormatError(f"a block claims {count} rows of {len(names)} names and {len(packed.values)} columns")
     if not names or len(set(names)) != len(names) or not 0 < len(packed.span) <= 128:
         raise FormatError("a block has no names, one twice, or no span")
-    n, t, step = (chunks.unpack_exactly(data, count) for data in (packed.n, packed.t, packed.step))
-    if any(column.dtype != np.int64 for column in (n, t, step)):
+    from vedette.store.chunks import unpack_exactly  # noqa: PLC0415 - as above
+
+    n, t, step = (unpack_exactly(data, count) for data in (packed.n, packed.t, packed.step))
+    if any(column.dtype != "int64" for column in (n, t, step)):
         raise FormatError("offsets, times and steps are not integers")
-    if n[0] <= parcel.start or n[-1] > parcel.end or np.any(n[1:] <= n[:-1]) or t.min() < 0:
+    if n[0] <= parcel.start or n[-1] > parcel.end or (n[1:] <= n[:-1]).any() or t.min() < 0:
         raise FormatError("the samples of a parcel are not in order, or from before all time")
-    values = tuple(chunks.unpack_exactly(data, count) for data in packed.values)
+    values = tuple(unpack_exactly(data, count) for data in packed.values)
     return Block(packed.span, dict(sorted(packed.tags.items())), tuple(names), n, t, step, values)

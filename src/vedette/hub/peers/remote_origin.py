@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from vedette import wire
 from vedette.hub.turn.quota import Quota
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Mark
-from vedette.store.chunks import FULL
+from vedette.store.points import FULL
 
 _HOLD_NUMBERS = 2 << 20  # of 8 bytes
 _QUIET_S = 60.0
@@ -158,6 +156,8 @@ class RemoteOrigin:
 def _join(parts: list[Block]) -> Block:
     if len(parts) == 1:
         return parts[0]
+    import numpy as np  # noqa: PLC0415 - it comes with the first points
+
     first = parts[0]
     n, t, step, *values = (
         np.concatenate(columns)

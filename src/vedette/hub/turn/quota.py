@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from vedette.settings import Limits
 from vedette.store import Block
 
@@ -68,6 +66,8 @@ class Quota:
                 return None
             block = Block(block.span, block.tags, tuple(values), block.n, block.t, block.step, tuple(values.values()))
         if self.most:
+            import numpy as np  # noqa: PLC0415 - it comes with the first points
+
             fits = np.array([self.in_time(t, len(block.names)) for t in block.t.tolist()])
             if not fits.all():
                 n, t, step, *columns = (c[fits] for c in (block.n, block.t, block.step, *block.values))

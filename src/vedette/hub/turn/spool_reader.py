@@ -13,7 +13,7 @@ from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
 from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
-from vedette.store.chunks import FULL
+from vedette.store.points import FULL
 from vedette.tail import Tail
 
 _HOLD_BYTES = 16 << 20
