@@ -1,0 +1,338 @@
+"""Whom the hub watches, and what it says of those who died without a last word; real processes, spools of our own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+
+import pytest
+
+from vedette import kernel, wire
+from vedette.deaths import tree
+from vedette.hub.processes.watcher import Watcher
+from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.model import HUB, Event, Origin, Span
+from vedette.spool import Spool
+from vedette.store import Mark
+
+WAIT = "import sys; sys.stdin.read()"
+STACKS = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+STACKS += '  File "/x/train.py", line 12 in step\n'
+
+
+class Stage:
+    """A watcher, the processes that it watches, and what it said."""
+
+    def __init__(self, root):
+        self.root, self.readers, self.said = str(root), {}, []
+        self.handed, self.stopped = {}, {}
+        self.full = False
+        self.watcher = Watcher(self.say, self.handed, self.stopped)
+        self._processes, self._spools, self._numbers = [], [], count()
+
+    def say(self, facts, upstream):
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.said.append((facts, upstream))
+
+    def start(self, code=WAIT, **environ):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ}
+        )
+        self._processes.append(process)
+        return process
+
+    def spool(self, pid, *facts, **told):
+        """Make the spool of a process, as it would write it itself; return it and its reader."""
+        name = f"o{next(self._numbers)}"
+        found = {
+            "host": kernel.host(), "boot": kernel.boot(), "pid": pid, "started": kernel.start_ticks(pid) or 0,
+            "span": "r", "process": f"r/1/{name}", **told,
+        }  # fmt: skip
+        spool = Spool(self.root, lambda: Origin(name, **found), 1 << 30, 0.5)
+        for fact in facts or (Span(found["process"], 1, state="running"),):
+            spool.facts.append(wire.frame(wire.encode(fact)))
+        self._spools.append(spool)
+        reader = self.readers[name] = SpoolReader(spool.directory, Mark(), Mark())
+        return spool, reader
+
+    def end(self, process, number=None):
+        """Have a process end: by a signal, or else as its input does. Nobody reaps it before it was looked at."""
+        if number is None:
+            process.stdin.close()
+        else:
+            process.send_signal(number)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    def look_until(self, *readers):
+        """Look until all of these are found dead; each look is told by what it returned."""
+        looks = []
+        deadline = time.monotonic() + 20
+        while not all(reader.gone for reader in readers):
+            assert time.monotonic() < deadline
+            looks.append(self.watcher.look(self.readers))
+        return looks
+
+    def ends(self):
+        """Return what was said of spans: id, state and cause."""
+        return [(fact.id, fact.state, fact.cause) for facts, _ in self.said for fact in facts if type(fact) is Span]
+
+    def close(self):
+        for process in self._processes:
+            process.kill()
+            process.stdin.close()
+            process.wait()
+            process.stdout.close()
+        for name in list(self.watcher.watches):
+            self.watcher.bury(name)
+        for reader in self.readers.values():
+            reader.shut()
+
+
+@pytest.fixture
+def stage(tmp_path):
+    made = Stage(tmp_path)
+    yield made
+    made.close()
+
+
+def test_the_end_of_a_living_process_is_said_once(stage):
+    """Of one that lives nothing is said; when it exits, its end and that of its try are, to the hub that is meant."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    _, reader = stage.spool(process.pid, main=True, upstream="up:1")
+    assert not stage.watcher.look(stage.readers)
+    assert not reader.gone
+    assert stage.watcher.heard_t(reader) > time.time_ns() - 60 * 10**9
+    assert stage.said == []
+
+    stage.end(process)
+    assert stage.look_until(reader)[-1]
+    assert stage.ends() == [("r/1/o0", "failed", "exit code 3"), ("r/1", "failed", "exit code 3")]
+    [(facts, upstream)] = stage.said
+    assert upstream == "up:1"
+    assert [(fact.by, fact.kind, fact.parent) for fact in facts] == [(HUB, "", ""), (HUB, "try", "r")]
+    assert not stage.watcher.look(stage.readers)
+    assert len(stage.said) == 1
+
+
+def test_of_a_worker_only_its_own_end_is_said(stage):
+    """A process that did not begin the try ends alone."""
+    process = stage.start()
+    _, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    stage.end(process, signal.SIGTERM)
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "cancelled", "killed by SIGTERM")]
+
+
+def test_who_said_how_it_ended_is_believed(stage):
+    """Of a process that said its own end nothing more is said, whatever its status is; what it said last is heard."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    spool, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    spool.facts.append(wire.frame(wire.encode(Span("r/1/o0", 2, state="done"))))
+    stage.end(process)
+    stage.look_until(reader)
+    assert (reader.named, stage.said) == (True, [])
+
+
+def test_a_kill_says_whether_memory_ran_out(stage):
+    """The counters of memory are known from the first look on, so that a plain kill -9 is told from the kernel's."""
+    process = stage.start()
+    _, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    stage.end(process, signal.SIGKILL)
+    stage.look_until(reader)
+    [(_, state, cause)] = stage.ends()
+    assert state == "failed"
+    assert cause in (
+        "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
+        "killed by SIGKILL: kill -9, a scheduler, or the kernel for want of memory",  # where there are no cgroups
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [
+        (signal.SIGTERM, "killed by SIGTERM: told to stop by ada"),
+        (signal.SIGKILL, "told to stop by ada, and killed by SIGKILL as it did not"),
+    ],
+)
+def test_who_was_told_to_stop_is_cancelled(stage, number, cause):
+    """An end that somebody asked for is cancelled, and says who asked."""
+    process = stage.start()
+    _, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    stage.stopped["o0"] = "ada"
+    stage.end(process, number)
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "cancelled", cause)]
+    stage.watcher.bury("o0")
+    assert stage.stopped == {}
+
+
+def test_stacks_are_put_on_record_with_the_end(stage):
+    """What faulthandler wrote in the spool is an event, and tells where it crashed."""
+    process = stage.start()
+    spool, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    with open(os.path.join(spool.directory, "stacks"), "w") as file:
+        file.write(STACKS)
+    stage.end(process, signal.SIGSEGV)
+    stage.look_until(reader)
+    [([event, span], _)] = stage.said
+    assert (type(event), event.span, event.kind, event.text) == (Event, "r", "stacks", STACKS)
+    assert span.cause == "killed by SIGSEGV in train.py:12 (step)"
+
+
+def test_stacks_of_who_ended_well_are_none_of_a_death(stage):
+    """Stacks that lie there though the process ended well are not put on record."""
+    process = stage.start()
+    spool, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    with open(os.path.join(spool.directory, "stacks"), "w") as file:
+        file.write(STACKS)
+    stage.end(process)
+    stage.look_until(reader)
+    assert [fact.state for facts, _ in stage.said for fact in facts] == ["done"]
+
+
+def test_without_room_it_is_said_later(stage):
+    """When the end cannot be put on record the reader is not done with, and it is said as soon as there is room."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    _, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    stage.full = True
+    stage.end(process)
+    stage.look_until(reader)
+    assert not reader.named
+    assert "No space left" in stage.watcher.trouble
+    stage.full = False
+    stage.watcher.look(stage.readers)
+    assert (reader.named, stage.ends()) == (True, [("r/1/o0", "failed", "exit code 3")])
+
+
+def test_what_a_killed_launcher_leaves_is_ended(stage):
+    """What belongs to the try of a launcher that is killed -9 is ended; where another signal killed it, it is not."""
+    run = f"run{os.getpid()}"
+    left = stage.start(VEDETTE_RUN=run, VEDETTE_TRY="1")
+    launchers = []
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        launcher = stage.start()
+        name = f"{run}/1/l{number}"
+        said = Span(name, 1, state="running", attrs={"launches": True})
+        _, reader = stage.spool(launcher.pid, said, span=run, process=name)
+        launchers.append((number, launcher, reader))
+    while left.pid not in tree.marked(run, "1"):  # its environment is seen once it has begun
+        time.sleep(0.01)
+    for number, launcher, reader in launchers:
+        assert left.poll() is None
+        stage.watcher.look(stage.readers)
+        stage.end(launcher, number)
+        stage.look_until(reader)
+    assert left.wait(10) == -signal.SIGKILL
+
+
+def test_one_that_was_dead_before_anybody_looked(stage):
+    """Of a process that is gone, or whose pid is another's by now, it is said that nobody saw how it ended."""
+    gone = stage.start("")
+    gone.communicate()
+    other = stage.start()
+    _, first = stage.spool(gone.pid)
+    _, second = stage.spool(other.pid, started=1)
+    stage.look_until(first, second)
+    causes = [(state, cause) for _, state, cause in stage.ends()]
+    assert causes == [("failed", "died without a word; nobody saw how")] * 2
+
+
+def test_one_that_was_leaving(stage):
+    """Of one that had said that it was leaving, and with which code, that counts where nobody saw its status."""
+    gone = stage.start("")
+    gone.communicate()
+    words = [Span("r/1/o0", 1, attrs={"exit_code": 4}), Span("r/1/o0", 2, state="leaving")]
+    _, reader = stage.spool(gone.pid, *words)
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "failed", "exit code 4")]
+
+
+def test_a_pidfd_that_was_handed_over_tells_of_the_dead(stage):
+    """A process that died before the first look is known by the pidfd that it had handed over."""
+    process = stage.start("raise SystemExit(5)")
+    started = kernel.start_ticks(process.pid)
+    stage.handed[process.pid, started] = fd = os.pidfd_open(process.pid)
+    try:
+        _, reader = stage.spool(process.pid, started=started)
+        stage.end(process)
+        stage.look_until(reader)
+    finally:
+        os.close(fd)
+    assert stage.ends() == [("r/1/o0", "failed", "exit code 5")]
+
+
+def test_a_machine_that_was_started_again(stage):
+    """One that spoke on this host before it was started again is dead, and that is the cause."""
+    _, reader = stage.spool(7, boot="another/pid:[1]")
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "failed", "the machine went down, and was started again since")]
+
+
+@pytest.mark.parametrize("told", [{"host": "elsewhere", "boot": "another/pid:[1]"}, {"boot": ""}, {"boot": "other ns"}])
+def test_a_stranger_is_gone_when_it_says_so(stage, told):
+    """Who lives where nobody here can look is believed alive until it closes its spool; nothing is said of its end."""
+    if told["boot"] == "other ns":
+        told = {"boot": kernel.boot().partition("/")[0] + "/pid:[1]"}
+    spool, reader = stage.spool(os.getpid(), Span("r/1/o0", 77, state="running"), **told)
+    assert not stage.watcher.look(stage.readers)
+    assert stage.watcher.is_stranger("o0")
+    reader.read_facts()
+    assert stage.watcher.heard_t(reader) == 77
+    spool.close()
+    reader.read_facts()
+    assert stage.watcher.look(stage.readers)
+    assert (reader.gone, reader.named, stage.said) == (True, True, [])
+
+
+def test_one_that_cannot_be_watched_now_is_tried_again(stage):
+    """An error on the way to a pidfd says nothing of the process: it is told as trouble, and tried at the next look."""
+    _, reader = stage.spool(1 << 40, started=1)
+    assert not stage.watcher.look(stage.readers)
+    assert not reader.gone
+    assert stage.watcher.watches == {}
+    assert stage.watcher.trouble
+
+
+def test_how_it_died_is_remembered_until_it_is_buried(stage):
+    """A spool that is found again tells the same end, though its process can no longer be looked at."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    spool, reader = stage.spool(process.pid)
+    stage.watcher.look(stage.readers)
+    stage.full = True
+    stage.end(process)
+    stage.look_until(reader)
+    stage.watcher.forget("o0")
+    reader.shut()
+
+    stage.full = False
+    reader = stage.readers["o0"] = SpoolReader(spool.directory, Mark(), Mark())
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "failed", "exit code 3")]
+    stage.watcher.bury("o0")
+    assert not stage.watcher.is_stranger("o0")
+
+
+def test_one_that_never_spoke(stage):
+    """A spool without a segment is about to get one, unless it is old: then its process died at its birth."""
+    directory = os.path.join(stage.root, "empty")
+    os.mkdir(directory)
+    reader = stage.readers["empty"] = SpoolReader(directory, Mark(), Mark())
+    reader.read_facts()
+    stage.watcher.look(stage.readers)
+    assert not reader.gone
+    os.utime(directory, (1, 1))
+    stage.watcher.look(stage.readers)
+    assert (reader.gone, stage.said) == (True, [])
+    os.rmdir(directory)
+    stage.watcher.look(stage.readers)
+    assert not reader.gone
