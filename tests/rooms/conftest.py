@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import vedette
+from tests import warm
 from tests.journeys.conftest import read_runs
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Columns
@@ -86,9 +87,18 @@ def make(store: SqliteStore) -> Maker:
     return Maker(store)
 
 
-def call(*args: str, home: str | None = None, timeout: float = 60, **kwargs: Any) -> "subprocess.CompletedProcess[str]":
-    """Call the command line as a user does; a home that is given stands in VEDETTE_HOME."""
+def call(
+    *args: str, home: str | None = None, timeout: float = 60, fresh: bool = False, **kwargs: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Call the command line as a user does; a home that is given stands in VEDETTE_HOME.
+
+    The process comes from a warm Python, or from a fresh one: on request, for what starts a program of the user's, and
+    where the interpreter itself is told something.
+    """
     environ = {**os.environ, **QUICK, **kwargs.pop("environ", {}), **({"VEDETTE_HOME": home} if home else {})}
+    fresh = fresh or args[:1] in (("run",), ("monitor",)) or not warm.fits(environ)
+    if not fresh and kwargs.keys() <= {"cwd", "text"}:
+        return warm.run([*args], env=environ, timeout=timeout, **kwargs)
     kwargs = {"text": True, "capture_output": True, "env": environ, "timeout": timeout, **kwargs}
     return subprocess.run([sys.executable, "-m", "vedette", *args], check=False, **kwargs)
 
