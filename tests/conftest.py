@@ -1,7 +1,10 @@
-"""What every test may need: signals as a terminal leaves them, and a home of its own, whose hub ends with the test."""
+"""What every test may need: signals as a terminal leaves them, bytecode that is kept, files in memory, and a home of
+its own, whose hub ends with the test.
+"""
 
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +23,25 @@ for _number, _handler in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+# Each of thousands of processes would compile vedette anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(sys.prefix, "pycache"))
+
+
+def _in_memory(path: str = "/dev/shm") -> str | None:
+    """Return where temporary files need not wait for a disk, if there is room, and programs may be started there."""
+    try:
+        here = os.statvfs(path)
+    except OSError:
+        return None
+    fits = here.f_bavail * here.f_frsize > 2 << 30 and not here.f_flag & os.ST_NOEXEC
+    return path if fits and os.access(path, os.W_OK) else None
+
+
+# Tests of what a disk does make one of their own. `TMPDIR=/var/tmp scripts/test` has all the others wait for one, too.
+if "TMPDIR" not in os.environ and (_memory := _in_memory()):
+    os.environ["TMPDIR"] = tempfile.tempdir = _memory
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +64,18 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 @pytest.fixture
 def hub(home: Home) -> int:
-    """A hub that keeps the home before anybody speaks, as it does for all but the first run of a day; its pid.
+    """A hub that keeps the home before anybody speaks, as one does for all but the first run of a day; its pid."""
+    return begin_hub(home)
 
-    It comes from a warm Python, and so costs a tenth of one that starts by itself.
-    """
+
+def begin_hub(home: Home) -> int:
+    """Start a hub from a warm Python, for a tenth of what one costs that starts by itself; return its pid."""
     home.prepare()
-    pid = warm.start(["hub", "--quiet", "--home", home.asked], env={**os.environ}, log=home.log)
+    with open(home.waking, "w"):  # one is on its way: nobody else need start one
+        pass
+    warm.start(["hub", "--quiet", "--home", home.asked], env={**os.environ}, log=home.log)
     deadline = time.monotonic() + 20
-    while home.hub_pid() != pid:
+    while not (pid := home.hub_pid()):
         assert time.monotonic() < deadline, "the hub does not begin"
         time.sleep(0.002)
     return pid

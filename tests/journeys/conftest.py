@@ -82,12 +82,15 @@ def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
     return select(open_reader(home.store))[::-1]
 
 
-def eventually(check: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Wait until something holds; return it. Generous, as waiting costs nothing where it holds."""
+def eventually(check: Callable[[], Any], seconds: float = 60.0, every_s: float = 0.02) -> Any:
+    """Wait until something holds; return it. Generous, as waiting costs nothing where it holds.
+
+    `every_s`: between two looks; who starts a process for each should look less often.
+    """
     deadline = time.monotonic() + seconds
     while not (value := check()):
         assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(0.02)
+        time.sleep(every_s)
     return value
 
 

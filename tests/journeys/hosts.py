@@ -13,14 +13,18 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import vedette
+from vedette import wire
+from vedette.home import Home
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(vedette.__file__)))
@@ -54,14 +58,15 @@ class _Namespaces:
 
     def end(self) -> None:
         """End all that runs inside, and let go."""
-        for pid in self._members():
+        for pid in self.members():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         os.close(self._net)
         self._holder.kill()
         self._holder.communicate()
 
-    def _members(self) -> list[int]:
+    def members(self) -> list[int]:
+        """Return what runs inside, by the pids of this side."""
         mine = os.fstat(self._net).st_ino
         assert mine != os.stat("/proc/self/ns/net").st_ino
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and _network(name) == mine]
@@ -103,7 +108,7 @@ class Host:
                 file.write(textwrap.dedent(what))
             what = [sys.executable, path]
         surroundings = {key: value for key, value in os.environ.items() if not key.startswith("VEDETTE_")}
-        surroundings |= {"VEDETTE_HOME": self.home, "PYTHONPATH": _SOURCE, **environ}
+        surroundings |= {"VEDETTE_HOME": self.home, "VEDETTE_CAPTURE_ENABLE": "false", "PYTHONPATH": _SOURCE, **environ}
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         argv = self._inside.enter(*what, *args)
         self._running.append(subprocess.Popen(argv, env=surroundings, cwd=self.home, text=True, **pipes))
@@ -122,18 +127,28 @@ class Host:
 
     def end_hub(self, number: int = signal.SIGKILL) -> None:
         """End the hub of this host by a signal, and wait until it is gone."""
-        code, _, err = self.run(
-            """
-            import os, sys, time
-            from vedette.home import Home
-            home = Home(os.environ["VEDETTE_HOME"])
-            while pid := home.hub_pid():
-                os.kill(pid, int(sys.argv[1]))
-                time.sleep(0.01)
-            """,
-            str(int(number)),
-        )
-        assert code == 0, err
+        home = Home(self.home)
+        while home.hub_pid() is not None:
+            for pid in self._inside.members():
+                if "hub" in _argv(pid) and "vedette" in _argv(pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            time.sleep(0.01)
+
+    def seal(self) -> bool:
+        """Have this host's hub seal all that has reached it; tell whether there was one to ask. It starts none."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+                peer.settimeout(60)
+                peer.connect(Home(self.home).socket)
+                peer.sendall(wire.pack_message(wire.Hello(name="test")) + wire.pack_message(wire.Seal()))
+                unframer = wire.Unframer(16 << 20)
+                while data := peer.recv(1 << 16):
+                    if any(isinstance(wire.unpack_message(payload), wire.Done) for payload in unframer.feed(data)):
+                        return True
+        except OSError:
+            pass
+        return False
 
     def small_disk(self, path: str, megabytes: int) -> None:
         """Mount an empty disk at a path; only what runs on this host sees it."""
@@ -229,6 +244,14 @@ def why_not() -> str:
 def _children(pid: int) -> list[int]:
     with open(f"/proc/{pid}/task/{pid}/children") as file:
         return [int(word) for word in file.read().split()]
+
+
+def _argv(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
+            return file.read().split("\0")
+    except OSError:
+        return []
 
 
 def _network(pid: str) -> int:

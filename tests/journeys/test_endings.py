@@ -44,8 +44,10 @@ def ended(home):
         ("with run: pass", "done", ""),
     ],
 )
-def test_an_ending_has_its_state_and_cause(home, finish, ending, state, cause):
+def test_an_ending_has_its_state_and_cause(home, finish, request, ending, state, cause):
     """Whatever ends a process, the run says how, and the last point is there."""
+    if "os." not in ending:  # else the hub that this run starts finds it dead, and tells how it ended all the same
+        request.getfixturevalue("hub")
     finish(PRELUDE + ending)
 
     run = ended(home)
@@ -55,7 +57,7 @@ def test_an_ending_has_its_state_and_cause(home, finish, ending, state, cause):
     assert [p.state for p in run.processes()] == [state]
 
 
-def test_an_exception_is_recorded_with_its_traceback(home, finish):
+def test_an_exception_is_recorded_with_its_traceback(home, hub, finish):
     """The traceback of the exception that ended the program is on the run's record, and still on stderr."""
     code, _, err = finish(PRELUDE + "def inner():\n    raise ValueError('boom')\ninner()")
 
@@ -67,7 +69,7 @@ def test_an_exception_is_recorded_with_its_traceback(home, finish):
     assert "ValueError: boom" in event.text
 
 
-def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, start):
+def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, hub, start):
     """SIGTERM is not delayed by a long call in C, and where the program was is on record."""
     job = start(PRELUDE + "print('ready', flush=True)\nsum(range(10**12))")
     job.stdout.readline()
@@ -83,7 +85,7 @@ def test_sigterm_kills_at_once_in_a_c_call_and_leaves_stacks(home, start):
     assert "script0.py" in stacks.text
 
 
-def test_what_the_program_sets_for_its_death_stands(home, finish):
+def test_what_the_program_sets_for_its_death_stands(home, hub, finish):
     """A handler of SIGTERM and a faulthandler that are set after `init` outlive forks and the run."""
     code, out, err = finish("""
         import faulthandler, os, signal, sys, vedette
@@ -109,7 +111,7 @@ def test_what_the_program_sets_for_its_death_stands(home, finish):
     assert (code, out.split("\n")) == (0, ["11", "True [1]", "True", "False", ""]), err
 
 
-def test_ctrl_c_cancels(home, start):
+def test_ctrl_c_cancels(home, hub, start):
     """Ctrl-C makes the run cancelled."""
     job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
     job.stdout.readline()
@@ -119,7 +121,7 @@ def test_ctrl_c_cancels(home, start):
     assert ended(home).state == "cancelled"
 
 
-def test_a_death_is_found_by_the_hub_alone(home, start):
+def test_a_death_is_found_by_the_hub_alone(home, hub, start):
     """A process that is killed is known to be dead at once, without anybody asking."""
     job = start(PRELUDE + "print('ready', flush=True)\ntime.sleep(60)")
     job.stdout.readline()
@@ -150,7 +152,7 @@ def test_a_death_that_nobody_saw_is_found_later(home, start):
     assert run.history("x").value.tolist() == [1.0]
 
 
-def test_an_exception_in_a_thread_is_recorded_and_does_not_end_the_run(home, finish):
+def test_an_exception_in_a_thread_is_recorded_and_does_not_end_the_run(home, hub, finish):
     """A thread may die of an exception: it is on record, and the run goes on."""
     finish(
         PRELUDE
@@ -167,7 +169,7 @@ def test_an_exception_in_a_thread_is_recorded_and_does_not_end_the_run(home, fin
     ("ending", "state", "cause"),
     [("sys.exit(3)", "failed", "exit code 3"), ("sys.exit('bad')", "failed", "exit code 1"), ("", "done", "")],
 )
-def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, finish, ending, state, cause):
+def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, hub, finish, ending, state, cause):
     """A script that dies right after its first word is not taken for another's end, nor for a good one."""
     finish(PRELUDE)
     ended(home)
@@ -178,7 +180,7 @@ def test_a_short_script_ends_as_it_did_while_a_hub_is_up(home, finish, ending, s
     assert [(run.state, run.cause) for run in runs] == [(state, cause)] * 5
 
 
-def test_sys_exit_in_a_thread_ends_the_thread_alone(home, finish):
+def test_sys_exit_in_a_thread_ends_the_thread_alone(home, hub, finish):
     """What a thread hands to sys.exit is not the exit code of the program."""
     code, _, err = finish("""
         import sys, threading, vedette

@@ -10,11 +10,12 @@ from tests.journeys.conftest import eventually
 from tests.journeys.fuzz import descriptors, fuzz, memory_kib, slow_loris
 from tests.journeys.hostile import Hostile
 from tests.journeys.port import FROM_A_HUB, FROM_OTHERS, Port, ask_through, shipping
+from tests.soak import times
 from vedette import wire
 from vedette.access.hub_socket import ask
 
 _MOST_GROWTH_KIB = 64 << 10
-_FRAMES = 20_000 if os.environ.get("SOAK") else 4000
+_FRAMES = times(1000)
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ class Terminal:
         # Unbuffered, a forked child's line comes out in pieces, and the parent may draw between them.
         dropped = ("VEDETTE_", "TMUX", "PYTHONUNBUFFERED")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(dropped)}
-        self._environ = {**kept, "PYTHONPATH": _SOURCE, "PS1": "$ ", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environ}
+        ours = {"PYTHONPATH": _SOURCE, "PS1": "$ ", "LC_ALL": "C.UTF-8", "TZ": "UTC", "VEDETTE_CAPTURE_ENABLE": "false"}
+        self._environ = {**kept, **ours, **environ}
         self._do("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "sh")
         self._do("set-option", "-g", "status", "off")
         self.resize(columns, lines)

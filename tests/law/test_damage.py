@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.soak import times
 from vedette import segment, wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Sample, Span
 from vedette.tail import Tail
 
 RECORDS = 400  # in a segment
-MUTATED = 1_000_000 if os.environ.get("SOAK") else 200_000  # in all of them, of both lanes
+MUTATED = times(50_000)  # in all of them, of both lanes
 PARTS = 4
 END = wire.END.to_bytes(4, "little")
 ORIGIN = Origin("o", "host", "boot", 1, 2, "run", "run/1/o")

@@ -6,6 +6,7 @@ import math
 import pytest
 from hypothesis import given, settings
 
+from tests.soak import times
 from vedette import fold
 from vedette.model import Span
 
@@ -13,14 +14,14 @@ from .oracle import Example, right, violations
 from .sayings import examples, repeatable_examples
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=times(60))
 @given(examples())
 def test_any_order_parts_and_repetition_give_what_is_right(example: Example):
     """However the records of several origins and spans arrive, they add up to what the oracle reads off them."""
     assert violations(fold, [example]) == []
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=times(60))
 @given(examples(dense=True, deliveries=3))
 def test_ties_are_broken_alike_in_any_order(example: Example):
     """Claims and writes on one span at one moment by equal voices have one winner, in any order."""
@@ -29,7 +30,7 @@ def test_ties_are_broken_alike_in_any_order(example: Example):
 
 def test_the_repeatable_examples_hold():
     """The fold as it stands passes the very examples that its mutants must fail."""
-    assert violations(fold, repeatable_examples(seed=1, count=1500)) == []
+    assert violations(fold, repeatable_examples(seed=1, count=times(300))) == []
 
 
 @pytest.mark.parametrize(

@@ -293,4 +293,4 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch):
     for place, attribute, changed in MUTANTS[name]:
         monkeypatch.setattr(place, attribute, changed)
 
-    assert violations(fold, EXAMPLES) != []
+    assert any(violations(fold, [example]) for example in EXAMPLES)

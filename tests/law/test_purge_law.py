@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec import structs
 
+from tests.soak import times
 from vedette.model import Span
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_purge import Reclaimer
@@ -81,7 +82,7 @@ def left_over(store: SqliteStore, tombs: set[str]) -> list[str]:
     return [name for name in names if any(name.startswith(tomb + "/") for tomb in tombs)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=times(25))
 @given(examples())
 def test_purged_in_any_order(example: Example):
     """What is below a tombstone is as if it had never been; tombstones are bare, and all is the same each time."""

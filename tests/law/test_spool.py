@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette import segment, spool, wire
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.tail import Tail
@@ -325,7 +326,7 @@ def test_a_reader_beside_another_process_gets_every_record(tmp_path):
     assert tail.damaged == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=times(25))
 @given(
     sizes=st.lists(st.sampled_from([0, 1, 5, 50, 500, 3000, 9000]), min_size=1, max_size=40),
     mapped=st.booleans(),

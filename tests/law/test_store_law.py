@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette import fold
 from vedette.errors import VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
@@ -68,7 +69,7 @@ def everything_in(store: SqliteStore) -> list[str]:
     return list(store.connection.iterdump())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=times(30))
 @given(examples())
 def test_the_table_of_spans_is_what_the_records_add_up_to(example: Example):
     """However records arrive, the rows of `spans` are those of the fold in memory, and those that are right."""
@@ -115,7 +116,7 @@ def test_a_try_of_a_try_counts_all_the_way_up():
     assert ends == {"failed"}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=times(15))
 @given(st.randoms(use_true_random=False))
 def test_events_and_blobs_stay_single(chance: random.Random):
     """An event or a blob that comes again, in whatever part and order, is there once, in the full text too."""
@@ -167,7 +168,7 @@ def points_of(store: SqliteStore, name: str):
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_COLUMNS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=times(25))
 @given(data=st.data())
 def test_a_column_comes_back_bit_by_bit(kind: str, data: st.DataObject):
     """Points of every number type come back exactly, t to the microsecond, before and after `tidy`, from any chunks."""
@@ -294,7 +295,7 @@ def test_the_same_batch_of_samples_twice_is_the_same_as_once(store: SqliteStore)
     assert store.series()[0].count == 2
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=times(15))
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12))
 def test_marks_never_go_back(offsets: list[int]):
     """Whatever comes again from earlier, a lane's mark stays where it was furthest."""

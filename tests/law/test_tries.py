@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.query import tries
 from vedette.query.series import history, over_runs
@@ -90,7 +91,7 @@ def check(folder, story):
         store.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(story=stories())
 def test_a_later_try_supersedes_the_steps_that_it_logs_again(tmp_path_factory, story):
     """Whatever was logged by whom and when: shown is what no later try logged again, and kept is all."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin
 from vedette.store import Batch, Columns, archive, sqlite_merge
 from vedette.store.sqlite import SqliteStore
@@ -107,7 +108,7 @@ def absorb(path: str, source: str) -> None:
             pass
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=times(20))
 @given(st.integers(0, 1 << 30))
 def test_two_stores_united_are_the_one_that_got_everything(seed: int):
     """Whichever parts two stores have, united in either order, once or twice they tell what one that got all tells."""
@@ -195,7 +196,7 @@ def test_samples_that_came_ahead_are_not_doubled_by_their_spool(seed: int, tmp_p
     assert left == one
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=times(12))
 @given(st.integers(0, 1 << 30))
 def test_an_archive_depends_on_what_is_in_it_alone(seed: int):
     """Stores that know the same, whatever was sealed together, write the same bytes, and so does one that read them."""

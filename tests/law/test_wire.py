@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette import wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import Blob, Event, Sample, Span
@@ -61,7 +62,7 @@ def unframed(stream: bytes, cuts: list[int], limit: int = wire.MAX_PAYLOAD) -> l
     return [payload for a, b in itertools.pairwise(bounds) for payload in unframer.feed(stream[a:b])]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=times(80))
 @given(PAYLOADS, st.lists(st.integers(0, 3000), max_size=20))
 def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(payloads: list[bytes], cuts: list[int]):
     """Payloads framed one behind the other come out the same and in order, at whatever bytes the stream is cut."""
@@ -90,7 +91,7 @@ def test_what_is_left_unread_of_one_feed_comes_with_the_next():
     assert list(unframer.feed(b"")) == [b"b", b"c"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=times(30))
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_a_frame_over_the_limit_is_refused_by_its_head_alone(size: int, limit: int):
     """A frame larger than the limit is refused before a byte of its payload has come; one at the limit is not."""
@@ -102,7 +103,7 @@ def test_a_frame_over_the_limit_is_refused_by_its_head_alone(size: int, limit: i
         assert unframed(frame, [], limit) == [bytes(size)]
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=times(100))
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=6), st.data())
 def test_a_flipped_bit_is_never_handed_out(payloads: list[bytes], data: st.DataObject):
     """After one flipped bit the payloads before it come out, and then nothing but a refusal or silence."""
@@ -146,7 +147,7 @@ def test_a_build_without_checksums_is_caught(monkeypatch: pytest.MonkeyPatch):
     assert list(wire.Unframer().feed(bytes(stream))) == [b"payloae"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=times(80))
 @given(FACTS)
 def test_facts_round_trip(fact):
     """A Span, an Event or a Blob is the same after it has been bytes."""
@@ -156,7 +157,7 @@ def test_facts_round_trip(fact):
     assert type(back) is type(fact)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=times(60))
 @given(SAMPLES)
 def test_samples_round_trip(sample: Sample):
     """A Sample is the same after it has been bytes, whether read as one or rescued."""
@@ -166,7 +167,7 @@ def test_samples_round_trip(sample: Sample):
     assert wire.rescue_sample(payload) == ((sample if sample.values else None), 0)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=times(80))
 @given(MESSAGES)
 def test_messages_round_trip(message: wire.Message):
     """Every message of the hub's socket is the same on the other side."""
@@ -175,7 +176,7 @@ def test_messages_round_trip(message: wire.Message):
     assert wire.unpack_message(payload) == message
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=times(100))
 @given(st.binary(max_size=60))
 @example(b"\x82\xa4type\xa5hello\xa4name\xa1\xff")
 @example(b"\x91" * 5000)

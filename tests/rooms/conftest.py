@@ -151,7 +151,7 @@ def fresh_logging():
 
 
 @pytest.fixture
-def taken(home, fresh_logging):
+def taken(home, hub, fresh_logging):
     """Begin a run; return a function that ends it and returns its events of a kind.
 
     A test that has `capsys` or `capfd` too calls `vedette.init()` itself: they bring other streams with each phase.

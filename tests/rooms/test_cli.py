@@ -382,7 +382,7 @@ def test_doctor_before_the_first_run():
         assert os.listdir(root) == []
 
 
-def test_logs_follow_a_run_to_its_end(home):
+def test_logs_follow_a_run_to_its_end(home, hub):
     """`logs -f` prints what comes while the run goes on, and ends with it."""
     code = """
 import sys, vedette
@@ -406,7 +406,7 @@ run.mark("second")
     assert follower.returncode == 0
 
 
-def test_ctrl_c_ends_a_follower_quietly(home):
+def test_ctrl_c_ends_a_follower_quietly(home, hub):
     """Ctrl-C ends `logs -f` with 130 and without a word."""
     python("import vedette; vedette.init(name='x').mark('here'); vedette.finish()")
     follower = subprocess.Popen(

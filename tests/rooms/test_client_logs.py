@@ -22,11 +22,12 @@ from rich.tree import Tree
 
 import vedette
 from tests.journeys.conftest import read_runs
+from tests.soak import times
 from vedette.client import guard, logs, messages, rendering
 from vedette.client.messages import compose, spell
 from vedette.sources.colours import colourless
 
-pytestmark = pytest.mark.usefixtures("fresh_logging")
+pytestmark = pytest.mark.usefixtures("hub", "fresh_logging")
 
 
 @pytest.fixture
@@ -201,7 +202,7 @@ anything = st.sampled_from(HOSTILE) | st.text() | st.integers() | st.binary() | 
 
 
 @given(msg=anything, args=st.lists(anything, max_size=4).map(tuple))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=times(100))
 def test_a_text_is_made_of_anything(msg, args):
     """Whatever a record is made of, it has a text that is not too long and can be written, and nothing raises."""
     record = logging.LogRecord("a", 20, "<string>", 1, msg, args, None)

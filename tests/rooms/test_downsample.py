@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.soak import times
 from vedette.query.downsample import PER_PIXEL, downsample, odd, pick
 
 VALUES = st.one_of(
@@ -54,7 +55,7 @@ def check(x, y, width, kept):
             assert (left.min(), left.max()) == (finite.min(), finite.max())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(CURVES, st.integers(1, 30))
 def test_every_spike_stays(curve, width):
     """Whatever the curve, each pixel keeps its first, lowest, highest and last, at most four points, in order."""

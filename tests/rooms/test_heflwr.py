@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette.errors import FormatError
 from vedette.sources import heflwr
 
@@ -87,7 +88,7 @@ def test_a_time_that_cannot_be(created):
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: f"identifier=a&message={text}".encode()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=times(80), deadline=None)
 def test_anything_at_all(body):
     """Whatever comes is a form or a sentence."""
     try:

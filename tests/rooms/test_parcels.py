@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import times
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.hub.peers import parcels
@@ -33,7 +34,7 @@ def through_the_wire(parcel):
     return wire.unpack_message(wire.encode(wire.Shipment(1, [parcel]))).parcels[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(25))
 @given(
     st.lists(st.tuples(st.floats() | st.integers(-(1 << 63), (1 << 63) - 1) | st.booleans()), min_size=1, max_size=300),
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),

@@ -24,7 +24,7 @@ from vedette.store.sqlite_file import open_reader
 
 
 @pytest.fixture
-def run(home):
+def run(home, hub):
     """A run of this very process."""
     begun = Run._begin(
         Home(home.asked), Settings(), project="p", experiment=None, name="n", config={}, tags=(), notes=""

@@ -231,7 +231,7 @@ def test_lost(store, make, silent_s, state, shown):
     assert select(store)[0].state == shown
 
 
-def test_lost_is_the_same_by_every_way(home):
+def test_lost_is_the_same_by_every_way(home, hub):
     """`vedette.get` and `vedette.runs` say the same of a lost run."""
     home.prepare()
     store = SqliteStore(home.store)
@@ -249,7 +249,7 @@ def test_nothing_known_is_not_lost(store, make):
     assert RunView(store, store.spans(SpanQuery(kind="run"))[0]).state == "running"
 
 
-def test_the_python_verbs(home):
+def test_the_python_verbs(home, hub):
     """`vedette.runs` and `vedette.get` read any home, the one in use unless another is named."""
     home.prepare()
     store = SqliteStore(home.store)

@@ -304,19 +304,19 @@ def logged(home, code, config=None):
     return done.stdout.strip()
 
 
-def test_one_bad_name_costs_no_other_value(home):
+def test_one_bad_name_costs_no_other_value(home, hub):
     """A name that no text can be made of is put right or turned away; what was logged beside it is kept."""
     assert "'loss': 2.0" in logged(home, "run.log({'\\ud800': 1.0, 'loss': 2.0})")
 
 
-def test_one_bad_step_costs_no_value(home):
+def test_one_bad_step_costs_no_value(home, hub):
     """A step that no integer can hold is put right; its value, and what comes after it without a step, is kept."""
     found = logged(home, "run.log({'a': 1.0}, step=2**80); run.log({'b': 2.0}); run.log({'c': 3.0}, step='x')")
 
     assert found == "{'a': 1.0, 'b': 2.0, 'c': 3.0} {}"
 
 
-def test_the_number_is_the_same_by_every_verb(home):
+def test_the_number_is_the_same_by_every_verb(home, hub):
     """log, metric and a handle keep the same number; log and metric keep its type."""
     found = logged(
         home,
@@ -327,7 +327,7 @@ def test_the_number_is_the_same_by_every_verb(home):
     assert found == f"{{'handle': 1.5, 'log': {2**53 + 1}, 'metric': {2**53 + 1}, 'mixed': {2**53 + 1}}} {{}}"
 
 
-def test_a_handle_counts_by_itself(home):
+def test_a_handle_counts_by_itself(home, hub):
     """A handle counts its own steps and leaves the run's count alone: with tags, without, and where a segment ends."""
     code = """
 import vedette
