@@ -14,7 +14,7 @@ from vedette.sensing.sensor import Target
 from vedette.sources import process
 from vedette.sources.process import ledger
 
-SECONDS = 1.0
+SECONDS = 0.5
 
 
 def watch(kind, every_s, seconds=SECONDS):
@@ -42,19 +42,24 @@ def watch(kind, every_s, seconds=SECONDS):
     return counts[-1], sum(struct.unpack(f"{len(told) // 8}d", told)), counts
 
 
+def about(truth):
+    """Allow for 3 %, or for the two ticks that rounding may cost."""
+    return pytest.approx(truth, rel=0.03, abs=0.02)
+
+
 @pytest.mark.parametrize("every_s", [0.1, 0.5])
 @pytest.mark.parametrize("kind", [kind for kind in tree_job.KINDS if kind != "ignored"])
 def test_a_tree_is_counted_as_the_kernel_does(kind, every_s):
-    """Whoever works, ends, is waited for or not, however rarely it is seen: within 3 % of rusage, and never falling."""
+    """Whoever works, ends, is waited for or not, however rarely it is seen: it is what rusage says, and never falls."""
     found, truth, counts = watch(kind, every_s)
-    assert found == pytest.approx(truth, rel=0.03)
+    assert found == about(truth)
     assert counts == sorted(counts)
 
 
 def test_of_a_child_that_nobody_waits_for_what_was_seen_is_kept():
     """Where SIGCHLD is ignored no parent has it, not even by rusage; what was seen at the last look stays."""
     found, truth, counts = watch("ignored", 0.1)
-    assert found == pytest.approx(truth, rel=0.03)
+    assert found == about(truth)
     assert counts == sorted(counts)
 
 
@@ -85,4 +90,4 @@ def test_the_check_catches_a_wrong_count(monkeypatch, broken, kind):
     """One that does not count the children, one that counts them twice and one that forgets are all found out."""
     monkeypatch.setattr(process, "Ledger", broken)
     found, truth, _ = watch(kind, 0.1)
-    assert found != pytest.approx(truth, rel=0.03)
+    assert found != about(truth)

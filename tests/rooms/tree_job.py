@@ -14,7 +14,7 @@ import time
 
 DONE = b"finished"
 CHILD_S = 0.03
-LINGER_S = 0.3
+LINGER_S = 0.7  # longer than between two looks
 
 
 def report(used_s: float) -> None:
@@ -32,13 +32,14 @@ def burn(seconds: float) -> None:
         sum(range(1000))
 
 
-def child(seconds: float, *, tells: bool = False) -> int:
-    """Fork one that works; it tells what it used itself where nobody waits for it."""
+def child(seconds: float, *, tells: bool = False, linger_s: float = 0.0) -> int:
+    """Fork one that works; it tells what it used itself, and stays to be seen, where nobody waits for it."""
     pid = os.fork()
     if pid == 0:
         burn(seconds)
         if tells:
             report(used(resource.RUSAGE_SELF))
+        time.sleep(linger_s)
         os._exit(0)
     return pid
 
@@ -98,12 +99,12 @@ def ignored() -> None:
 
 
 def orphans() -> None:
-    """Have a grandchild work whose parent is gone at once."""
+    """Have a grandchild work whose parent is gone at once; init buries it, soon or late: it lingers, to be seen."""
     ear, mouth = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(ear)
-        child(SECONDS, tells=True)
+        child(SECONDS, tells=True, linger_s=LINGER_S)
         os._exit(0)
     os.close(mouth)
     os.waitpid(pid, 0)
