@@ -232,8 +232,8 @@ def test_a_live_client_brings_the_hub_back(home, start, monkeypatch):
     job = start(
         """
         import sys, time, vedette
-        from vedette.client import journal
-        journal._WAKE_EVERY_NS = 10**8
+        from vedette import voice
+        voice._WAKE_EVERY_NS = 10**8
         run = vedette.init()
         print("ready", flush=True)
         for step in range(600):

@@ -9,17 +9,22 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
-from vedette import manifest
+from vedette import manifest, wire
 from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
+from vedette.capture.__main__ import Program
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
+from vedette.client.capturing import Brief
 from vedette.errors import NotFoundError
+from vedette.model import LANE_FACTS
 from vedette.query.recipe import recipe
-from vedette.settings import Capture
+from vedette.settings import Capture, Settings
+from vedette.tail import Tail
 
 LATER = 1 << 62
 
@@ -518,3 +523,16 @@ def test_a_path_twice():
         with pytest.raises(FormatError, match="twice"):
             manifest.read(manifest.write([manifest.Entry("a", "0" * 64, 1), manifest.Entry(other, "0" * 64, 1)]))
     assert stat.S_IMODE(manifest.Entry("a", "", 1).mode) == 0o644
+
+
+def test_its_word_is_the_last(home, tmp_path):
+    """A clock that was set back since the run began does not leave the run with `begun`."""
+    home.prepare()
+    later = time.time_ns() + 3600 * 10**9
+    brief = Brief("r", home.asked, Settings(), str(tmp_path), ["train.py"], "", "3.11", [], later)
+    Program(brief).run()
+
+    [name] = os.listdir(home.spool)
+    facts = [wire.decode_fact(payload) for _, payload in Tail(os.path.join(home.spool, name), LANE_FACTS).read()]
+    assert facts[-1].attrs == {"capture": "done"}
+    assert {fact.t for fact in facts} == {later + 1}

@@ -6,20 +6,21 @@ A part that fails is named in the run's attribute `capture`; the others are not 
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from vedette import detached, manifest, masks
+from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.cleaning import clean_diff
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
-from vedette.capture.voice import Voice
 from vedette.client.capturing import Brief
 from vedette.home import Home
-from vedette.model import Value
+from vedette.model import Blob, Span, Value, new_id
+from vedette.voice import Voice, origin_here
 
 _MOST_S = 600  # after that something hangs: it ends, and the run says that it was not done
 _MOST_DIFF = 8 << 20
@@ -31,7 +32,11 @@ class Program:
     def __init__(self, brief: Brief) -> None:
         self._brief = brief
         self._home = Home(brief.home)
-        self._voice = Voice(self._home, brief.settings, brief.run)
+        self._blobs = Blobs(self._home, brief.settings.limits)
+        # It is none of the run's processes, so its own end says nothing of the run.
+        origin = origin_here(new_id(10), span=brief.run, upstream=brief.settings.upstream)
+        self._voice = Voice(self._home, lambda: origin, brief.settings.spool)
+        self._voice.clock.be_later_than(brief.t)  # it changes what the run has said of its capture
         self._secrets = masks.known(os.environ)
         self._caps = brief.settings.capture
         self._root = ""
@@ -42,12 +47,22 @@ class Program:
         if self._caps.code:
             self._try("code", self._code)
         self._try("git", self._git)
-        self._try("machine", lambda: self._voice.set(machine.describe()))
+        self._try("machine", lambda: self._set(machine.describe()))
         self._try("environment", self._environment)
         self._try("packages", self._packages)
         self._try("gpus", self._gpus)
-        self._voice.set({"capture": f"in part; {'; '.join(self._failed)}"[:1000] if self._failed else "done"})
+        self._set({"capture": f"in part; {'; '.join(self._failed)}"[:1000] if self._failed else "done"})
         self._voice.close()
+
+    def _set(self, attrs: Mapping[str, Value]) -> None:
+        """Set attributes of the run."""
+        self._voice.say(Span(self._brief.run, self._voice.now(), attrs=dict(attrs)))
+
+    def _keep(self, name: str, data: bytes, media: str) -> str:
+        """Keep bytes as a file of the run; return their digest."""
+        digest, size = self._blobs.keep(data)
+        self._voice.say(Blob(self._brief.run, self._voice.now(), name, digest, size, media))
+        return digest
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
         try:
@@ -60,7 +75,7 @@ class Program:
         script = brief.script or _script(brief.argv, brief.cwd)
         files = choose(script, brief.cwd, (self._home.root, self._home.asked))
         self._root = files.root
-        package = pack(files, script, self._voice.blobs, self._caps, self._secrets, brief.t)
+        package = pack(files, script, self._blobs, self._caps, self._secrets, brief.t)
         about: dict[str, Value] = {
             "root": _sound(files.root), "files": len(package.entries), "bytes": package.bytes,
             "left_out": sum(files.left_out.values()),
@@ -73,8 +88,8 @@ class Program:
             about |= {"changed": len(package.changed), "changed_names": package.changed[:20]}
         if script:
             about["script"] = _sound(os.path.relpath(script, files.root))
-        about["digest"] = self._voice.keep(manifest.NAME, package.manifest, "application/json")
-        self._voice.set({"code": about})
+        about["digest"] = self._keep(manifest.NAME, package.manifest, "application/json")
+        self._set({"code": about})
 
     def _git(self) -> None:
         folder = os.path.dirname(self._brief.script) if self._brief.script else self._root or self._brief.cwd
@@ -89,15 +104,15 @@ class Program:
         if found.diff:
             cut = len(found.diff) > _MOST_DIFF
             diff, masked = clean_diff(found.diff[:_MOST_DIFF].decode("utf-8", "surrogateescape"), self._secrets)
-            self._voice.keep("git.diff", diff.encode("utf-8", "surrogateescape"), "text/plain")
+            self._keep("git.diff", diff.encode("utf-8", "surrogateescape"), "text/plain")
             about |= {"diff_cut": True} if cut else {}
             about |= {"diff_masked": masked} if masked else {}
-        self._voice.set({"git": about})
+        self._set({"git": about})
 
     def _environment(self) -> None:
         found = environment.allowed(more=self._caps.env)
         if found:
-            self._voice.set({"env": found})
+            self._set({"env": found})
 
     def _packages(self) -> None:
         brief = self._brief
@@ -106,18 +121,18 @@ class Program:
             python = packages.python_of(brief.argv, brief.cwd)
             version, path = packages.ask(python, brief.cwd) if python else ("", [])
             if version:
-                self._voice.set({"python": version})
+                self._set({"python": version})
         if not path:
             return
         found = packages.installed(path)
-        digest = self._voice.keep("packages.json", msgspec.json.encode(found.versions), "application/json")
+        digest = self._keep("packages.json", msgspec.json.encode(found.versions), "application/json")
         if found.direct:
-            self._voice.keep("packages.direct.json", msgspec.json.encode(found.direct), "application/json")
-        self._voice.set({"packages": {"digest": digest, "count": len(found.versions)}})
+            self._keep("packages.direct.json", msgspec.json.encode(found.direct), "application/json")
+        self._set({"packages": {"digest": digest, "count": len(found.versions)}})
 
     def _gpus(self) -> None:
         if found := machine.gpus():
-            self._voice.set(found)
+            self._set(found)
 
 
 def _script(argv: list[str], cwd: str) -> str:

@@ -1,4 +1,4 @@
-"""The voice of this process in one run: its spool, its process span, and the hub's wake-up.
+"""What the user's process says of one run, and of itself: its span, its losses, and where it was when it died.
 
 Everything is made when the first record asks for it, in a fork child too: there the spool begins anew under
 another origin, and the first record brings the announcement of the process with it.
@@ -9,22 +9,17 @@ import os
 import platform
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from vedette import kernel, masks, wire
+from vedette import masks
 from vedette.blobs import Blobs
 from vedette.client.guard import say_once, swallow
 from vedette.client.stacks import Stacks
 from vedette.home import Home
 from vedette.model import Blob, Event, Fact, Origin, Span, Value, new_id
 from vedette.settings import Settings
-from vedette.spool import Spool
-
-_WAKE_EVERY_NS = 60 * 10**9
+from vedette.voice import Voice, origin_here
 
 
 class Journal:
@@ -39,33 +34,23 @@ class Journal:
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
         self.tap: Callable[[Event], None] | None = None  # the console of this process hears its own lines at once
-        self.wake_at = 0  # when to look after the hub again; compared in hot paths
         self._upstream = settings.upstream
         self._usage_s = (
             settings.usage.interval_s if settings.usage.enable else 0.0
         )  # how often the hub is to measure it
         self._lock = threading.RLock()
-        self._t = 0
         self._announced = False
         self._told_lost = 0
         self._stacks = Stacks()
-        cap = settings.spool
-        self.spool = Spool(home.spool, self._make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
+        self.voice = Voice(home, self._make_origin, settings.spool)
+        self.now = self.voice.clock.now
+        self.spool = self.voice.spool
         self.spool.on_roll = self._rolled
 
     def _make_origin(self) -> Origin:
         name = new_id(10)
-        return Origin(
-            name=name,
-            host=kernel.host(),
-            boot=kernel.boot(),
-            pid=os.getpid(),
-            started=_started(),
-            span=self.run,
-            process=f"{self.try_id}/{name}",
-            upstream=self._upstream,
-            main=self.main,
-        )
+        process = f"{self.try_id}/{name}"
+        return origin_here(name, span=self.run, process=process, upstream=self._upstream, main=self.main)
 
     @property
     def silent(self) -> bool:
@@ -91,11 +76,6 @@ class Journal:
         self._told_lost = 0
         self.spool.renew()
         self._stacks.leave()  # they are the parent's; this process has its own once it speaks
-
-    def now(self) -> int:
-        """Return the time; within this journal it never falls."""
-        self._t = max(time.time_ns(), self._t)
-        return self._t
 
     def begin(self, span: str, kind: str, name: str, parent: str, state: str, attrs: dict[str, Value]) -> None:
         """Say that a span has come to life."""
@@ -132,15 +112,10 @@ class Journal:
             self._keep(Blob(self.run, self.now(), name, digest, size, media))
 
     def _keep(self, fact: Fact) -> None:
-        if fact.t > self.wake_at and self._announced:
+        if fact.t > self.voice.wake_at and self._announced:
             self.wake_hub()
         with self._lock:
-            payload = wire.encode(fact)
-            if len(payload) <= wire.MAX_PAYLOAD:
-                self.spool.facts.append(wire.frame(payload))
-            else:
-                for part in _parts(fact):
-                    self._keep(part)
+            self.voice.say(fact)
 
     def _rolled(self) -> None:
         """A segment was begun: announce the process if nobody has, own up to losses, look after the hub."""
@@ -181,17 +156,14 @@ class Journal:
 
     def wake_hub(self) -> None:
         """Make sure that a hub lives, never waiting for it."""
-        self.wake_at = time.time_ns() + _WAKE_EVERY_NS
-        try:
-            self.home.wake_hub()
-        except Exception as error:
-            say_once(f"no hub can be started ({error}); what is logged waits on disk. `vedette doctor` tells more")
+        if why := self.voice.wake_hub():
+            say_once(f"no hub can be started ({why}); what is logged waits on disk. `vedette doctor` tells more")
 
     def close(self) -> None:
         """Say that nothing will follow, and tell the user of losses."""
         if self._announced:
             self.tell_losses()
-            self.spool.close()
+            self.voice.close()
             self._stacks.leave()
         if self.spool.lost:
             say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
@@ -200,36 +172,8 @@ class Journal:
         return self.spool.trouble or "the disk was full"
 
 
-def _started() -> int:
-    try:
-        return kernel.start_ticks(os.getpid()) or 0
-    except OSError:
-        return 0
-
-
 def _guess(ask: Callable[[], str]) -> str:
     try:
         return ask()
     except Exception:
         return ""
-
-
-def _parts(fact: Fact) -> list[Fact]:
-    """Cut a fact that is too large for one record into some that are not."""
-    if isinstance(fact, Span) and len(fact.attrs) > 1:
-        keys = list(fact.attrs)
-        halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
-        rest = msgspec.structs.replace(fact, state="", cause="", kind="", name="", parent="")
-        return [
-            msgspec.structs.replace(whole, attrs={key: fact.attrs[key] for key in half})
-            for whole, half in zip((fact, rest), halves, strict=True)
-        ]
-    if isinstance(fact, Span) and fact.attrs:
-        [(key, value)] = fact.attrs.items()
-        if isinstance(value, dict) and len(value) > 1:
-            spread = {f"{key}.{inner}": v for inner, v in value.items()}
-            return [msgspec.structs.replace(fact, attrs=spread)]
-        return [msgspec.structs.replace(fact, attrs={key[:1000]: "(too large to keep)"})]
-    if isinstance(fact, Event):
-        return [msgspec.structs.replace(fact, text=fact.text[:100_000] + " (cut)", attrs={})]
-    return []

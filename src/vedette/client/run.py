@@ -47,6 +47,7 @@ class Run:
         self._journal = journal
         self._on_end: list[Callable[[], None]] = []  # called once, before the last words
         self._measured = journal.is_measured
+        self._voice = journal.voice
         self._samples = journal.spool.samples
         self._trackers = Trackers(journal)
         self._step = 0  # the next one
@@ -163,7 +164,7 @@ class Run:
             self._samples.write(record)
         except ValueError:
             self._samples.roll(record)
-        if t > self._journal.wake_at:
+        if t > self._voice.wake_at:
             self._journal.wake_hub()
 
     @guarded

@@ -23,7 +23,7 @@ def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..
     size, pack_payload = layout.size, layout.pack
     pack_record = Struct(f"<4sI{size}s").pack
     length = size.to_bytes(4, "little")
-    lane = journal.spool.samples
+    lane, voice = journal.spool.samples, journal.voice
     last = -1
 
     def log(value: float, step: int | None = None) -> None:
@@ -45,7 +45,7 @@ def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..
             lane.write(record)
         except ValueError:
             lane.roll(record)
-        if t > journal.wake_at:
+        if t > voice.wake_at:
             journal.wake_hub()
 
     def log_tagged(value: float, step: int | None = None) -> None:

@@ -5,21 +5,19 @@ if it is meant for another.
 """
 
 import os
-import time
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from vedette import kernel, masks, settings, wire
-from vedette.errors import SettingError, VedetteError
+from vedette import kernel, masks, settings
+from vedette.errors import SettingError
 from vedette.home import Home
-from vedette.model import Fact, Origin, Sample, Span, Value, new_id
+from vedette.model import Sample, Span, Value, new_id
 from vedette.sensing.sensor import Metric
 from vedette.sinks import options
-from vedette.spool import Spool
+from vedette.voice import Voice, origin_here
 
 _FIRST_TRY = "1"
-_WAKE_EVERY_S = 60.0
 
 
 class Config(Struct, frozen=True):
@@ -51,46 +49,41 @@ class Hub:
         chosen = settings.load(said)
         self.lost = 0
         self.trouble = ""
-        self._home = Home.of(chosen)
+        home = Home.of(chosen)
         self._own = not config.run
         run, _, attempt = (config.run or new_id()).partition("/")
         self.run = run
         self._try = f"{run}/{attempt or _FIRST_TRY}"
         self._host = kernel.host_span()
         self._pid = os.getpid()
-        self._t = 0
-        self._woken = 0.0
         self._closed = False
         name = new_id(10)
-        origin = Origin(
-            name, kernel.host(), kernel.boot(), self._pid, _started(self._pid), run, f"{self._try}/{name}",
-            chosen.upstream, main=self._own,
-        )  # fmt: skip
-        cap = chosen.spool
-        self._spool = Spool(self._home.spool, lambda: origin, cap.cap_bytes, cap.cap_share, self._home.prepare)
+        process = f"{self._try}/{name}"
+        origin = origin_here(name, span=run, process=process, upstream=chosen.upstream, main=self._own)
+        self._voice = Voice(home, lambda: origin, chosen.spool)
         self._begin(config)
-        if self._spool.lost:
-            raise SettingError(f"nothing can be kept in {self._home.root}: {self._spool.trouble}")
-        self._wake()
+        if self._voice.lost:
+            raise SettingError(f"nothing can be kept in {home.root}: {self._voice.spool.trouble}")
+        self._look_after_hub()
 
     def _begin(self, config: Config) -> None:
         watched = config.pid or self._pid
         argv = _argv(watched)
         script = os.path.basename(argv[0]) if argv else ""
         attrs: dict[str, Value] = {"project": config.project, "script": script, "config": {"pid": watched}}
-        process = self._spool.origin.process
+        process, say, now = self._voice.origin.process, self._voice.say, self._voice.now
         about: dict[str, Value] = {
             "host": kernel.host(), "pid": self._pid, "main": self._own, "argv": _argv(self._pid), "usage_s": 0,
         }  # fmt: skip
         if self._own:
             name = config.name or f"{script or 'monitor'}-{watched}"
-            self._say(Span(self.run, self._now(), "created", kind="run", name=name, attrs=attrs))
-            self._say(Span(self._try, self._now(), "running", kind="try", parent=self.run, attrs={"n": 1}))
-        self._say(
-            Span(process, self._now(), "running", kind="process", name=f"monitor {self._pid}", parent=self._try,
+            say(Span(self.run, now(), "created", kind="run", name=name, attrs=attrs))
+            say(Span(self._try, now(), "running", kind="try", parent=self.run, attrs={"n": 1}))
+        say(
+            Span(process, now(), "running", kind="process", name=f"monitor {self._pid}", parent=self._try,
                  attrs=about)
         )  # fmt: skip
-        self._say(Span(self._host, self._now(), "up", kind="host", name=kernel.host(), attrs={"host": kernel.host()}))
+        say(Span(self._host, now(), "up", kind="host", name=kernel.host(), attrs={"host": kernel.host()}))
 
     def put(self, samples: list[Sample]) -> None:
         """Put the samples of one moment on record; what there is no room for is lost, and counted."""
@@ -99,11 +92,10 @@ class Hub:
         for sample in samples:
             span = self._host if sample.span.startswith("host-") else ""
             told = Sample(sample.t, sample.step, sample.values, span, sample.tags)
-            self._spool.samples.append(wire.frame(wire.encode(told)))
-        self.lost = self._spool.lost
-        self.trouble = f"the run {self.run} cannot be kept whole: {self._spool.trouble}" if self.lost else ""
-        if time.monotonic() - self._woken > _WAKE_EVERY_S:
-            self._wake()
+            self._voice.sample(told)
+        self.lost = self._voice.lost
+        self.trouble = f"the run {self.run} cannot be kept whole: {self._voice.spool.trouble}" if self.lost else ""
+        self._look_after_hub()
 
     def close(self) -> None:
         """End the run."""
@@ -111,37 +103,19 @@ class Hub:
             return
         self._closed = True
         if self._own:
-            self._say(Span(self._try, self._now(), "done"))
-        self._say(Span(self._spool.origin.process, self._now(), "done"))
-        self._spool.close()
-        self.lost = self._spool.lost
+            self._voice.say(Span(self._try, self._voice.now(), "done"))
+        self._voice.say(Span(self._voice.origin.process, self._voice.now(), "done"))
+        self._voice.close()
+        self.lost = self._voice.lost
 
-    def _say(self, fact: Fact) -> None:
-        self._spool.facts.append(wire.frame(wire.encode(fact)))
-
-    def _now(self) -> int:
-        self._t = max(time.time_ns(), self._t)
-        return self._t
-
-    def _wake(self) -> None:
-        """Make sure that a hub lives, never waiting for it."""
-        self._woken = time.monotonic()
-        try:
-            self._home.wake_hub()
-        except (OSError, VedetteError) as error:
-            self.trouble = f"no hub can be started ({error}); what is measured waits on disk"
+    def _look_after_hub(self) -> None:
+        if why := self._voice.keep_hub_awake():
+            self.trouble = f"no hub can be started ({why}); what is measured waits on disk"
 
 
 def open(config: Config, metrics: Mapping[str, Metric]) -> Hub:  # noqa: A001, ARG001 - the name that every sink has
     """Open it."""
     return Hub(config)
-
-
-def _started(pid: int) -> int:
-    try:
-        return kernel.start_ticks(pid) or 0
-    except OSError:
-        return 0
 
 
 def _argv(pid: int) -> list[str]:

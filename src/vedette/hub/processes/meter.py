@@ -137,7 +137,7 @@ class Meter:
         wanted = {name for name in names if self._by_pid[self._targets[name].pid] == name}
         if not wanted:
             return
-        self._t = t = max(time.time_ns(), self._t)
+        self._t = t = self.voice.now()
         # Those that are known are roots, too: a parent may be gone. Trees are last, for these are walked first, and
         # whoever is met in one is then known to be a part of it.
         roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
@@ -229,7 +229,7 @@ class Meter:
 
     def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
         """Say that a process is gone; how it ended, its parent alone knows."""
-        self._t = max(time.time_ns(), self._t)
+        self._t = self.voice.now()
         if upstream is None:
             upstream = self._targets[known.owner].upstream
         self._say(Span(known.span, self._t, "done", cause, HUB), upstream)

@@ -6,15 +6,12 @@ So its word is kept, relayed and found again after a kill -9 just as a process's
 import contextlib
 import os
 import platform
-import time
 
-from vedette import kernel, wire
+from vedette import kernel
 from vedette.home import Home
-from vedette.model import HUB, LANE_FACTS, Fact, Origin, Sample, Span, new_id
+from vedette.model import HUB, LANE_FACTS, Fact, Sample, Span, new_id
 from vedette.segment import list_segments, segment_name
-from vedette.spool import Spool
-
-_CAP_BYTES, _CAP_SHARE = 1 << 30, 0.1
+from vedette.voice import Clock, Voice, origin_here
 
 
 class Own:
@@ -23,54 +20,52 @@ class Own:
     def __init__(self, home: Home) -> None:
         """Say nothing yet."""
         self._home = home
-        self._spools: dict[str, Spool] = {}
+        self._clock = Clock()
+        self.now = self._clock.now
+        self._voices: dict[str, Voice] = {}
         self._unsynced: set[str] = set()
 
     @property
     def names(self) -> set[str]:
         """The origins under which this hub speaks."""
-        return {spool.origin.name for spool in list(self._spools.values())}
+        return {voice.origin.name for voice in list(self._voices.values())}
 
     def say(self, facts: list[Fact], upstream: str = "") -> None:
         """Say facts to the hub that is meant; raise OSError when there is no room for them."""
-        spool = self._spools.get(upstream)
-        if spool is None:
-            spool = self._spools[upstream] = self._begin(upstream)
-            facts = [_host(), *facts]
+        voice = self._voices.get(upstream)
+        if voice is None:
+            voice = self._voices[upstream] = self._begin(upstream)
+            facts = [_host(self.now()), *facts]
         for fact in facts:
-            spool.facts.append(wire.frame(wire.encode(fact)))
-        if spool.lost:
+            voice.say(fact)
+        if voice.lost:
             self.sync()  # what it has said before counts
-            del self._spools[upstream]  # with a new one it may go better
+            del self._voices[upstream]  # with a new one it may go better
             with contextlib.suppress(OSError):  # else each try would leave an empty one behind
-                os.rmdir(spool.directory)
-            raise OSError(f"the hub's own spool cannot be written to: {spool.trouble}")
+                os.rmdir(voice.spool.directory)
+            raise OSError(f"the hub's own spool cannot be written to: {voice.spool.trouble}")
         self._unsynced.add(upstream)
 
     @property
     def lost(self) -> int:
         """How many numbers there was no room for, in the spools that are being written to."""
-        return sum(spool.samples.lost for spool in self._spools.values())
+        return sum(voice.spool.samples.lost for voice in self._voices.values())
 
     def sample(self, samples: list[Sample], upstream: str = "") -> None:
         """Say numbers to a hub; what there is no room for is lost, and counted in the spool."""
-        if upstream not in self._spools:
+        if upstream not in self._voices:
             self.say([], upstream)
         for sample in samples:
-            self._spools[upstream].samples.append(wire.frame(wire.encode(sample)))
+            self._voices[upstream].sample(sample)
 
-    def _begin(self, upstream: str) -> Spool:
-        pid = os.getpid()
-        origin = Origin(
-            "hub-" + new_id(8), kernel.host(), kernel.boot(), pid, kernel.start_ticks(pid) or 0,
-            upstream=upstream, voice=HUB,
-        )  # fmt: skip
-        return Spool(self._home.spool, lambda: origin, _CAP_BYTES, _CAP_SHARE, self._home.prepare)
+    def _begin(self, upstream: str) -> Voice:
+        origin = origin_here("hub-" + new_id(8), upstream=upstream, voice=HUB)
+        return Voice(self._home, lambda: origin, clock=self._clock)
 
     def sync(self) -> None:
         """Return when all that was said would survive a power cut."""
         for upstream in self._unsynced:
-            directory = self._spools[upstream].directory
+            directory = self._voices[upstream].spool.directory
             for offset in list_segments(directory, LANE_FACTS)[-2:]:
                 try:
                     fd = os.open(os.path.join(directory, segment_name(LANE_FACTS, offset)), os.O_RDONLY | os.O_CLOEXEC)
@@ -85,14 +80,14 @@ class Own:
     def close(self) -> set[str]:
         """Say that nothing will follow; return the origins that were spoken under."""
         names = self.names
-        for spool in self._spools.values():
-            spool.close()
-        self._spools.clear()
+        for voice in self._voices.values():
+            voice.close()
+        self._voices.clear()
         self._unsynced.clear()
         return names
 
 
-def _host() -> Span:
+def _host(t: int) -> Span:
     system = os.uname()
     attrs = {
         "host": kernel.host(),
@@ -102,4 +97,4 @@ def _host() -> Span:
         "system": f"{system.sysname} {system.release} {system.machine}",
         "python": platform.python_version(),
     }
-    return Span(kernel.host_span(), time.time_ns(), "up", by=HUB, kind="host", name=kernel.host(), attrs=attrs)
+    return Span(kernel.host_span(), t, "up", by=HUB, kind="host", name=kernel.host(), attrs=attrs)
