@@ -300,9 +300,9 @@ def test_the_description_is_that_of_the_routes(site):
 
 
 @pytest.fixture
-def odd(site, back, make):
+def odd(hub, site, blobs, make):
     """Two runs that have a bit of everything, numbers among it that JSON cannot say."""
-    digest = next(iter(back._blobs))
+    digest = blobs[0]
     for number, run in enumerate(("odd0", "odd1")):
         make.run(run, run, "running" if number else "failed", start_t=BORN, heard_t=1 << 62, cause="why", **{
             "config.lr": math.nan if number else 0.1, "config.list": [1, None, math.inf], "git.commit": f"c{number}",
@@ -351,7 +351,7 @@ def _wrong(site, route, answer):
     return problems(answer, schema, told["components"]["schemas"])
 
 
-def test_what_answers_carry_is_what_the_description_says(odd, back):
+def test_what_answers_carry_is_what_the_description_says(odd):
     """The head of an answer with points, and the data of an event, are described as well."""
     routes = {route.path: route for route in ROUTES if route.carries is not None}
     head, _ = odd.draw(of=[{"run": "odd1", "name": "loss"}])
