@@ -7,7 +7,8 @@ import pytest
 from tests.rooms.proc_tree import ProcTree
 from vedette import wire
 from vedette.hub.processes import meter as meters
-from vedette.hub.processes.meter import Leave, Measure, Meter
+from vedette.hub.processes.meter import Meter
+from vedette.hub.processes.wishes import Leave, Measure
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Span
 from vedette.segment import origin_of
 from vedette.sources.gpu import Gpu

@@ -1,7 +1,8 @@
 """The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does).
 
 Only the command that is asked for is imported, and by it what it needs: most are typed far more often than they work
-hard, and a shell that completes a name waits for us.
+hard, and a shell that completes a name waits for us. `COMMANDS` has them all; two files are none: `output` is how they
+answer, `beside` the console beside a command.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from vedette.errors import VedetteError
+from vedette.lean_start import import_msgspec
 from vedette.version import __version__
 
 # What each of them does: the first line of its file, so that a list of them imports none.
@@ -100,7 +102,7 @@ def build_parser(names: Collection[str] = COMMANDS, *, listed: bool = False) -> 
 
 
 def _add(commands: Any, name: str, summary: str) -> None:
-    _import_msgspec()
+    import_msgspec()
     module = importlib.import_module(f"vedette.cli.{name}")
     command = commands.add_parser(
         name,
@@ -174,20 +176,6 @@ def _complete() -> None:
         return
     typed = re.split(r"[\s'\"]+", os.environ.get("COMP_LINE", ""))
     argcomplete.autocomplete(build_parser([word for word in typed if word in COMMANDS], listed=True))
-
-
-def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which it takes where it can, gains nothing from, and waits long for.
-
-    That alone takes as much CPU as a Python that does nothing. Whoever needs it later can still import it.
-    """
-    if "msgspec" in sys.modules or "typing_extensions" in sys.modules:
-        return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
-    try:
-        importlib.import_module("msgspec")
-    finally:
-        del sys.modules["typing_extensions"]
 
 
 def _stand_in_for_closed() -> None:

@@ -4,3 +4,7 @@
 turns, which `alarm` wakes. `health` says how it is, `log` writes what goes wrong. `handle` is the hub as its sockets
 see it. `helper` starts, tells and ends helper processes. `forms` hears other people's clients.
 """
+
+from vedette.lean_start import import_msgspec
+
+import_msgspec()  # before any module of the room does, in the hub and in its helper processes

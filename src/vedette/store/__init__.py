@@ -1,7 +1,14 @@
 """What keeps. The Store protocol is the specification; `sqlite` is the one that is used.
 
 The store keeps and hands back. What it all means is asked in `query/`, never here (law 6).
-What it is asked stands in `queries`, what it hands back in `rows`, and `points` are both.
+`queries` are what it is asked, `rows` what it hands back, `points` columns of numbers on their way in and out.
+
+A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
+`sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, their attributes by
+`sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what was
+removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` takes in another store. `sqlite_export` and
+`archive` write and read runs as one file. `points_view` shows points as a table of SQL.
+numpy is imported where points are read or written, and nowhere else.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence

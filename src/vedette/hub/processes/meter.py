@@ -12,12 +12,12 @@ import sys
 import time
 
 import msgspec
-from msgspec import Struct
 
 from vedette import masks
 from vedette.home import Home
 from vedette.hub.helper import Inlet
 from vedette.hub.processes.machine import Machine
+from vedette.hub.processes.wishes import Leave, Measure, Wish
 from vedette.hub.turn.own import Own
 from vedette.kernel import command, host, host_span
 from vedette.model import HUB, Fact, Sample, Span
@@ -31,26 +31,6 @@ _LEAST_S = 0.05  # a CPU time in ticks of 10 ms says nothing of less
 _MOST_ID = 128
 _MOST_WORDS, _MOST_CHARS = 32, 200  # of a command line
 
-
-class Measure(Struct, frozen=True, tag="measure"):
-    """Asks that a process that speaks, and all that descend from it, be measured; every 0 s is never."""
-
-    name: str  # of its origin
-    pid: int
-    started: int
-    process: str  # its span
-    interval_s: float
-    upstream: str = ""
-    open: list[str] = []  # spans of processes of the same try that another meter had opened, and not ended
-
-
-class Leave(Struct, frozen=True, tag="leave"):
-    """Asks that a process be measured no longer."""
-
-    name: str
-
-
-Wish = Measure | Leave
 _decode_wish = msgspec.json.Decoder(Wish).decode
 _Key = tuple[int, int]  # pid and start: what a process is known by
 
