@@ -1,0 +1,94 @@
+"""Who is measured: the keeper starts a meter for those who wish it, and tells a new one everything."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.journeys.conftest import eventually
+from vedette.hub import helper
+from vedette.hub.turn.keeper import Keeper
+from vedette.settings import Hub, Settings
+from vedette.store.sqlite import SqliteStore
+
+JOB = """
+import subprocess, sys, vedette
+vedette.init(usage=sys.argv[1] == "measured", console=False)
+child = subprocess.Popen(["sleep", "600"])
+print("ready", flush=True)
+sys.stdin.readline()
+child.kill()
+child.wait()
+"""
+
+
+@pytest.fixture
+def keeper(home, monkeypatch):
+    """A keeper that has processes measured; a meter that failed is started again soon."""
+    monkeypatch.setattr(helper, "_AGAIN_S", 0.1)
+    monkeypatch.setenv("VEDETTE_USAGE_INTERVAL_S", "0.1")
+    home.prepare()
+    lock = home.take_lock()
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)), measure=True)
+    yield keeper
+    keeper.close()
+    os.close(lock)
+
+
+@pytest.fixture
+def begin():
+    """Begin a job that waits to be told; end it with the test."""
+    begun = []
+
+    def start(wish):
+        job = subprocess.Popen([sys.executable, "-c", JOB, wish], stdin=-1, stdout=-1, text=True)
+        begun.append(job)
+        assert job.stdout.readline() == "ready\n"
+        return job
+
+    yield start
+    for job in begun:
+        job.communicate()
+
+
+def turned(keeper, look):
+    """Take turns until `look` is true; return that."""
+
+    def turn():
+        keeper.turn(seal={""})
+        return look()
+
+    return eventually(turn)
+
+
+def silent_ones(keeper):
+    """Return the spans of processes that the meter has named, with their states."""
+    rows = keeper.store.connection.execute("SELECT id, state FROM spans WHERE id LIKE '%/pid-%'")
+    return dict(rows.fetchall())
+
+
+def test_who_wishes_no_usage_needs_no_meter(keeper, begin):
+    """It is known who it is, and nobody is started for it."""
+    begin("not measured")
+    turned(keeper, lambda: keeper.usage._told)
+    keeper.turn()
+
+    assert keeper.usage._meter.pid is None
+
+
+def test_a_new_meter_is_told_everything(keeper, begin):
+    """One that was killed is replaced; the next goes on with what the last has opened, and leaves with the last job."""
+    job = begin("measured")
+    [span] = turned(keeper, lambda: silent_ones(keeper))
+    first = keeper.usage._meter.pid
+    os.kill(first, signal.SIGKILL)
+    turned(keeper, lambda: keeper.usage._meter.pid not in (None, first))
+    [wish] = keeper.usage._told.values()
+    assert wish.open == [span]
+    job.communicate()
+    turned(keeper, lambda: silent_ones(keeper) == {span: "done"})
+    turned(keeper, lambda: keeper.usage._meter.pid is None)
+
+    assert keeper.usage._told == {}
