@@ -111,7 +111,7 @@ def test_how_a_bar_ends(home, run):
         ("complete", "done", "", 10.0, 1.0),
         ("failed", "failed", "ValueError: no more data", 10.0, 0.999),
         ("stopped", "cancelled", "KeyboardInterrupt (Ctrl-C)", 0.0, 0.0),
-        ("left", "failed", "SystemExit: 3", 0.0, 0.0),
+        ("left", "failed", "exit code 3", 0.0, 0.0),
     ]
 
 

@@ -20,6 +20,8 @@ LIMIT = Shortage(512_000_000, 512_000_000)
 FULL = Raised("OSError: [Errno 28] No space left on device: '/x/model'", 28, "/x/model")
 
 TABLE = [
+    ({"start_error": "Exec format error"},
+     (Kind.START, "failed", "it could not be started: Exec format error", Sure.SEEN)),
     # its own exit
     ({"status": 0}, (Kind.DONE, "done", "", Sure.SEEN)),
     ({"status": 0, "sent": {15: "ada"}}, (Kind.DONE, "done", "", Sure.SEEN)),

@@ -83,6 +83,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.current import end_as, own
     from vedette.client.guard import swallow
     from vedette.client.run import DEFAULT_PROJECT
+    from vedette.deaths.evidence import Evidence
     from vedette.deaths.tree import marked
     from vedette.deaths.verdict import Kind, verdict
     from vedette.launch.ending import evidence
@@ -131,7 +132,8 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     try:
         ended = job.run()
     except OSError as error:
-        end_as(begun, "failed", f"it could not be started: {error.strerror}")
+        end = verdict(Evidence(start_error=error.strerror or str(error)))
+        end_as(begun, end.state, end.cause)
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
     _careful(recorder.close)()
     found = evidence(ended, recorder.last(), args.time_limit.text if args.time_limit else "", os.environ)

@@ -8,7 +8,6 @@ import math
 import os
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,7 +17,9 @@ from vedette.client import guard
 from vedette.client.guard import guarded
 from vedette.client.journal import Journal
 from vedette.client.off import OffProgress
+from vedette.client.raised import evidence_of
 from vedette.client.values import text_of
+from vedette.deaths.verdict import verdict
 from vedette.gauges import Gauges, Numbers, Slot
 from vedette.home import Home
 from vedette.model import Value, new_id
@@ -232,14 +233,11 @@ class Progress:
         self._trackers.known.pop(self.id, None)
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            self._end("cancelled", "KeyboardInterrupt (Ctrl-C)")
-        elif isinstance(error, GeneratorExit):
+        if isinstance(error, GeneratorExit):
             self._end("cancelled", _LEFT)
-        elif isinstance(error, SystemExit) and error.code in (None, 0):
-            self._end("done")
-        else:
-            self._end("failed", traceback.format_exception_only(error)[-1].strip())
+            return
+        end = verdict(evidence_of(error))
+        self._end(end.state, end.cause)
 
 
 class Trackers:

@@ -17,10 +17,11 @@ from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.client.names import new_name
 from vedette.client.progress import Message, Progress, Trackers
+from vedette.client.raised import evidence_of, last_line
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
-from vedette.deaths.evidence import Evidence, Raised
-from vedette.deaths.verdict import verdict
+from vedette.deaths.evidence import Evidence
+from vedette.deaths.verdict import Kind, verdict
 from vedette.home import Home
 from vedette.model import Value, new_id
 from vedette.settings import Settings
@@ -261,21 +262,12 @@ class Run:
 
     def _fail(self, error: BaseException) -> None:
         """An exception ends the program, or this run's `with` block."""
-        kind = type(error)
-        if issubclass(kind, KeyboardInterrupt):
-            self._end_by(Evidence(raised=Raised("KeyboardInterrupt", interrupt=True)))
+        if self.finished:
             return
-        if issubclass(kind, SystemExit):
-            code = getattr(error, "code", None)
-            self._end_by(Evidence(said_code=0 if code is None else code & 0xFF if isinstance(code, int) else 1))
-            return
-        if not self.finished:
+        end = verdict(evidence_of(error))
+        if end.kind in (Kind.EXCEPTION, Kind.DISK):
             text, attrs = account(error)
             self._journal.event("exception", text, 50, attrs)
-            self._end_by(Evidence(raised=_raised(error, attrs["message"])))
-
-    def _end_by(self, evidence: Evidence) -> None:
-        end = verdict(evidence)
         self._end(end.state, end.cause)
 
     def _after_fork(self) -> None:
@@ -374,17 +366,10 @@ class Run:
             )
 
 
-def _raised(error: BaseException, message: str) -> Raised:
-    if not isinstance(error, OSError):
-        return Raised(message)
-    return Raised(message, error.errno or 0, "" if error.filename is None else text_of(error.filename))
-
-
 def account(error: BaseException) -> tuple[str, dict[str, Value]]:
     """Return the traceback of an exception as text, and what else is on record of it."""
-    last = sound(traceback.format_exception_only(type(error), error)[-1].strip())
     text = sound("".join(traceback.format_exception(error)))
-    return text, {"type": sound(type(error).__name__), "message": last, "pid": os.getpid()}
+    return text, {"type": sound(type(error).__name__), "message": last_line(error), "pid": os.getpid()}
 
 
 def _said(attrs: dict[str, Any]) -> dict[str, Value]:

@@ -33,6 +33,7 @@ class Shortage(NamedTuple):
 class Evidence(Struct, frozen=True, kw_only=True):
     """All that is known of one end. What nobody saw keeps its default."""
 
+    start_error: str = ""  # the error that kept it from starting at all
     status: int | None = None  # the wait status; None: nobody saw it
     said_code: int | None = None  # the exit code that the process said it was leaving with
     watched: bool = True  # somebody looked when it ended

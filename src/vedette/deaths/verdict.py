@@ -17,6 +17,7 @@ class Kind(StrEnum):
     """What ended it."""
 
     DONE = "done"
+    START = "start"  # it could not be started
     EXIT = "exit"  # an exit code, and no more is known
     EXCEPTION = "exception"
     INTERRUPT = "interrupt"  # Ctrl-C, as the exception KeyboardInterrupt
@@ -70,6 +71,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def verdict(evidence: Evidence) -> Verdict:
     """Return why something ended, by all that is known of it."""
     return next((found for rule in RULES if (found := rule(evidence)) is not None), _UNKNOWN)
+
+
+def _never_started(of: Evidence) -> Verdict | None:
+    return Verdict(Kind.START, "failed", f"it could not be started: {of.start_error}") if of.start_error else None
 
 
 def _time_limit(of: Evidence) -> Verdict | None:
@@ -193,8 +198,9 @@ def _unseen(of: Evidence) -> Verdict | None:
 
 _UNKNOWN = Verdict(Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
 RULES: tuple[Rule, ...] = (
-    _time_limit, _success, _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory,
-    _killed, _crash, _signal,  # from here on no signal has killed it
+    _never_started, _time_limit, _success,
+    _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory, _killed, _crash, _signal,
+    # From here on no signal has killed it.
     _exit_after_signal, _crash_below, _exception, _disk_full, _exit,
     _reboot, _unseen,
 )  # fmt: skip

@@ -1,0 +1,26 @@
+"""An exception that ends a run, a `with` block or a bar, as evidence of that end."""
+
+import traceback
+
+from vedette.client.messages import sound
+from vedette.client.values import text_of
+from vedette.deaths.evidence import Evidence, Raised
+
+
+def evidence_of(error: BaseException) -> Evidence:
+    """Return what an exception tells; `sys.exit` is an exit code."""
+    kind = type(error)
+    if issubclass(kind, KeyboardInterrupt):
+        return Evidence(raised=Raised("KeyboardInterrupt", interrupt=True))
+    if issubclass(kind, SystemExit):
+        code = getattr(error, "code", None)
+        return Evidence(said_code=0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+    if isinstance(error, OSError):
+        path = "" if error.filename is None else text_of(error.filename)
+        return Evidence(raised=Raised(last_line(error), error.errno or 0, path))
+    return Evidence(raised=Raised(last_line(error)))
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line of an exception's traceback: its type and what it says."""
+    return sound(traceback.format_exception_only(type(error), error)[-1].strip())
