@@ -292,6 +292,6 @@ def test_what_is_over_the_limit_of_the_other_hub_is_refused_and_said(lan):
     eventually(lambda: there.size(small), 60)
     doctor = [sys.executable, "-m", "vedette", "doctor", "--json"]
     eventually(lambda: "limits.blob_bytes" in here.run(doctor)[1], 60)
-    eventually(lambda: "a file was not taken there" in far.run(doctor)[1], 60)
+    eventually(lambda: "it refused a file" in far.run(doctor)[1], 60)
     assert there.size(big) is None
     assert "big" in {file.name for run in runs(here) for file in files(run._store, run.id)}

@@ -34,18 +34,18 @@ class There:
         self.blobs = Blobs(str(root), Limits(**limits))
         self.refused = collections.Counter()
         self.sent = []
-        self._pieces = None
+        self._receiver = None
 
     async def tell(self, message, sender="far"):
-        self._pieces = self._pieces or BlobReceiver(self.blobs, self.refused)
+        self._receiver = self._receiver or BlobReceiver(self.blobs, self.refused)
         self.sent.append(message)
         message = wire.unpack_message(wire.encode(message))
-        take = self._pieces.take if isinstance(message, wire.Piece) else self._pieces.have
-        return await take(message, sender)
+        act = self._receiver.receive if isinstance(message, wire.Piece) else self._receiver.offsets_of
+        return await act(message, sender)
 
     def say(self, *messages, sender="far"):
         async def talk():
-            self._pieces = None
+            self._receiver = None
             return [await self.tell(message, sender) for message in messages]
 
         return asyncio.run(talk())
@@ -93,13 +93,13 @@ def test_who_stops_waiting_lets_nobody_in_before_the_disk_is_done(tmp_path):
     os.mkfifo(pipe)  # stands for a disk that takes its time
 
     async def talk():
-        pieces = BlobReceiver(there.blobs, there.refused)
-        cut = asyncio.ensure_future(pieces.take(piece(0, 100), "far"))
-        while not pieces._lock.locked():  # noqa: ASYNC110
+        receiver = BlobReceiver(there.blobs, there.refused)
+        cut = asyncio.ensure_future(receiver.receive(piece(0, 100), "far"))
+        while not receiver._lock.locked():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         cut.cancel()
         await asyncio.gather(cut, return_exceptions=True)
-        other = asyncio.ensure_future(pieces.have(wire.AskBlobs({"a" * 64: 10}), "far"))
+        other = asyncio.ensure_future(receiver.offsets_of(wire.AskBlobs({"a" * 64: 10}), "far"))
         await asyncio.wait([other], timeout=0.5)
         waited = not other.done()
         fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # from here on the disk goes on
@@ -128,25 +128,25 @@ def test_the_limits_hold_for_what_others_send(tmp_path):
 
 @pytest.mark.parametrize("bad", ["../" + "a" * 61, "A" * 64, "a" * 63, "a" * 64 + "\n", "a" * 32 + "\0" + "a" * 31])
 def test_no_digest_of_a_message_becomes_another_path(bad):
-    """What is no digest is no message."""
+    """A message with a malformed digest is refused when it is read."""
     for message in (wire.Piece(bad, 1, 0, b"x"), wire.AskBlobs({bad: 1}), wire.HasBlobs({bad: 1})):
         with pytest.raises(wire.FormatError):
             wire.unpack_message(wire.encode(message))
 
 
-def carry(outgoing, blobs, there, upstream="up", until=lambda: True):
+def send(queue, blobs, there, upstream="up", until=lambda: True):
     """Have a carrier send until a condition holds."""
 
     async def run():
         there._pieces = None
-        carrier = BlobSender(outgoing, blobs, upstream)
+        sender = BlobSender(queue, blobs, upstream)
         loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
+        task = asyncio.ensure_future(sender.run(lambda message: loop.create_task(there.tell(message))))
         while not until():  # noqa: ASYNC110 - it is a file that appears
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        return carrier
+        return sender
 
     return asyncio.run(asyncio.wait_for(run(), 60))
 
@@ -165,10 +165,10 @@ def test_only_what_is_lacking_is_sent_and_a_new_hub_goes_on(tmp_path):
     there.blobs.keep(b"known")
     BlobQueue(here).note("vedette://token@up:1", facts)
 
-    outgoing = BlobQueue(here)
-    assert outgoing.upstreams() == ["vedette://token@up:1"]
-    assert not outgoing.idle
-    carry(outgoing, here, there, "vedette://token@up:1", lambda: not outgoing.all())
+    queue = BlobQueue(here)
+    assert queue.upstreams() == ["vedette://token@up:1"]
+    assert not queue.idle
+    send(queue, here, there, "vedette://token@up:1", lambda: not queue.all())
     assert {found.digest for found in there.blobs.all()} == {found.digest for found in here.all()}
     sent = [message for message in there.sent if isinstance(message, wire.Piece)]
     assert sum(len(message.data) for message in sent) == len(big) + size + 8
@@ -179,23 +179,23 @@ def test_only_what_is_lacking_is_sent_and_a_new_hub_goes_on(tmp_path):
 def test_bytes_that_have_not_come_here_yet_are_waited_for(tmp_path):
     """A hub in the middle knows of a blob before it has it, and sends it on when it has come."""
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "later", DIGEST, len(DATA)))])
-    assert outgoing.idle
-    carry(outgoing, here, there)
-    assert outgoing.of("up") == [(DIGEST, False)]
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "later", DIGEST, len(DATA)))])
+    assert queue.idle
+    send(queue, here, there)
+    assert queue.of("up") == [(DIGEST, False)]
     here.keep(DATA)
-    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    send(queue, here, there, until=lambda: not queue.all())
     assert there.blobs.verify(DIGEST)
 
 
 def test_what_is_refused_is_not_sent_again(tmp_path):
     """A blob that the other hub does not take is given up, with a word."""
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there", blob_bytes=10)
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "big", here.keep(DATA)[0], len(DATA)))])
-    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
-    assert "over the limit of 10" in carrier.refused
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "big", here.keep(DATA)[0], len(DATA)))])
+    sender = send(queue, here, there, until=lambda: not queue.all())
+    assert "over the limit of 10" in sender.refused
     assert [type(message) for message in there.sent] == [wire.AskBlobs]
 
 
@@ -206,11 +206,11 @@ def test_a_part_that_was_damaged_is_sent_again(tmp_path):
     digest, size = here.keep(data)
     with open(there.blobs.part(digest, "far"), "wb") as file:
         file.write(bytes(100_000))
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
-    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    sender = send(queue, here, there, until=lambda: not queue.all())
     assert there.blobs.verify(digest)
-    assert carrier.refused == ""
+    assert sender.refused == ""
     assert there.refused == {"blob": 1}
 
 
@@ -220,10 +220,10 @@ def test_what_is_damaged_here_is_given_up(tmp_path):
     digest, size = here.keep(DATA)
     with open(here.path(digest), "r+b") as file:
         file.write(b"damaged")
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
-    carrier = carry(outgoing, here, there, until=lambda: not outgoing.all())
-    assert "not those of its digest" in carrier.refused
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    sender = send(queue, here, there, until=lambda: not queue.all())
+    assert "do not match their digest" in sender.refused
     assert there.refused == {"blob": 1}
     assert list(there.blobs.all()) == []
 
@@ -240,9 +240,9 @@ def test_a_hub_that_never_takes_it_right_is_given_up(tmp_path):
         return await take(message, sender)
 
     there.tell = damage
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "big", digest, size))])
-    carry(outgoing, here, there, until=lambda: not outgoing.all())
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "big", digest, size))])
+    send(queue, here, there, until=lambda: not queue.all())
     assert there.refused == {"blob": 2}
 
 
@@ -258,25 +258,25 @@ def test_a_manifest_that_lacks_a_file_is_not_asked_for_every_second(tmp_path):
     """What is here of a manifest is sent once, the hub may go then, and what was missing is sent when it comes."""
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
     manifest, listed = lacking(here, DIGEST)
-    outgoing = BlobQueue(here)
-    outgoing.note("up", [(1, Blob("r", 1, "code.manifest", manifest, 1))])
-    assert not outgoing.idle
+    queue = BlobQueue(here)
+    queue.note("up", [(1, Blob("r", 1, "code.manifest", manifest, 1))])
+    assert not queue.idle
 
     async def until_idle():
         there._pieces = None
         loop = asyncio.get_running_loop()
-        carrier = BlobSender(outgoing, here, "up")
-        task = asyncio.ensure_future(carrier.carry(lambda message: loop.create_task(there.tell(message))))
-        while not outgoing.idle:  # noqa: ASYNC110
+        sender = BlobSender(queue, here, "up")
+        task = asyncio.ensure_future(sender.run(lambda message: loop.create_task(there.tell(message))))
+        while not queue.idle:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert there.blobs.verify(listed)
-        assert outgoing.of("up") == [(manifest, True)]
+        assert queue.of("up") == [(manifest, True)]
         asked = len(there.sent)
         await asyncio.sleep(2.5)  # two looks, at which nothing has changed
         assert len(there.sent) == asked
         here.keep(DATA)
-        assert not outgoing.idle
-        while outgoing.all():  # noqa: ASYNC110
+        assert not queue.idle
+        while queue.all():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -290,52 +290,52 @@ def test_a_manifest_that_lacks_a_file_is_given_up_after_a_week(tmp_path):
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
     manifest, listed = lacking(here, DIGEST)
     whole, _ = here.keep(b"whole")
-    outgoing = BlobQueue(here)
+    queue = BlobQueue(here)
     facts = [(1, Blob("r", 1, "code.manifest", manifest, 1)), (2, Blob("r", 1, "whole", whole, 5))]
-    outgoing.note("up", facts)
-    carry(outgoing, here, there, until=lambda: outgoing.idle)
-    outgoing.give_up_old("up")
-    assert outgoing.of("up") == [(manifest, True)]
-    outgoing.note("up", facts)
+    queue.note("up", facts)
+    send(queue, here, there, until=lambda: queue.idle)
+    queue.give_up_old("up")
+    assert queue.of("up") == [(manifest, True)]
+    queue.note("up", facts)
     for digest in (manifest, whole):
-        os.utime(os.path.join(outgoing._folder("up"), digest), (0, 0))
-    outgoing.give_up_old("up")
-    assert outgoing.of("up") == [(whole, False)]
-    assert outgoing.idle is False
+        os.utime(os.path.join(queue._folder("up"), digest), (0, 0))
+    queue.give_up_old("up")
+    assert queue.of("up") == [(whole, False)]
+    assert queue.idle is False
     assert there.blobs.verify(listed)
 
 
-def swept(blobs, store, outgoing, *, all_read=True):
+def swept(blobs, store, queue, *, all_read=True):
     """Sweep to the end; return what is left."""
-    stock = BlobCollector(blobs, store, outgoing)
-    stock.ask()
-    stock.step(lambda: all_read)
-    while stock.busy:
-        stock.step(lambda: all_read)
+    collector = BlobCollector(blobs, store, queue)
+    collector.ask()
+    collector.step(lambda: all_read)
+    while collector.busy:
+        collector.step(lambda: all_read)
     return {found.digest for found in blobs.all()}
 
 
 def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make):
     """Only old blobs go that neither the store, nor a manifest, nor the list of what goes out names."""
     blobs = Blobs(str(tmp_path))
-    outgoing = BlobQueue(blobs)
+    queue = BlobQueue(blobs)
     kept = {name: blobs.keep(name.encode())[0] for name in ("named", "listed", "leaving", "listed there", "orphan")}
     for name, lists in (("mine", "listed"), ("theirs", "listed there")):
         kept[name] = blobs.keep(f'[{{"digest": "{kept[lists]}", "path": "{name}"}}]'.encode())[0]
     make.run("r1")
     make.facts("r1", Blob("r1", 1, "a", kept["named"], 5), Blob("r1", 1, "code.manifest", kept["mine"], 1))
     make.facts("r1", Blob("r1", 1, "bad", "../../etc/passwd", 5))
-    outgoing.note(
+    queue.note(
         "up", [(1, Blob("r", 1, "a", kept["leaving"], 5)), (2, Blob("r", 1, "code.manifest", kept["theirs"], 1))]
     )
-    assert swept(blobs, store, outgoing) == set(kept.values())  # all are young
+    assert swept(blobs, store, queue) == set(kept.values())  # all are young
     for digest in kept.values():
         os.utime(blobs.path(digest), (0, 0))
-    assert swept(blobs, store, outgoing, all_read=False) == set(kept.values())
-    assert swept(blobs, store, outgoing) == set(kept.values()) - {kept["orphan"]}
+    assert swept(blobs, store, queue, all_read=False) == set(kept.values())
+    assert swept(blobs, store, queue) == set(kept.values()) - {kept["orphan"]}
     assert blobs.total() == sum(found.size for found in blobs.all())
-    outgoing.forget("up")
-    assert swept(blobs, store, outgoing) == {kept[name] for name in ("named", "listed", "mine")}
+    queue.forget("up")
+    assert swept(blobs, store, queue) == {kept[name] for name in ("named", "listed", "mine")}
 
 
 class Starved:
@@ -353,12 +353,12 @@ class Starved:
 def test_a_sweep_that_cannot_read_a_manifest_removes_nothing(tmp_path, store, make, leaving):
     """Where it cannot be known what a manifest names, nothing goes, and it is tried again."""
     blobs = Blobs(str(tmp_path))
-    outgoing = BlobQueue(blobs)
+    queue = BlobQueue(blobs)
     listed = blobs.keep(b"listed")[0]
     manifest = blobs.keep(f'[{{"digest": "{listed}"}}]'.encode())[0]
     make.run("r1")
     if leaving:
-        outgoing.note("up", [(1, Blob("r1", 1, "code.manifest", manifest, 1))])
+        queue.note("up", [(1, Blob("r1", 1, "code.manifest", manifest, 1))])
     else:
         make.facts("r1", Blob("r1", 1, "code.manifest", manifest, 1))
     orphan = blobs.keep(b"orphan")[0]
@@ -366,11 +366,11 @@ def test_a_sweep_that_cannot_read_a_manifest_removes_nothing(tmp_path, store, ma
         os.utime(blobs.path(digest), (0, 0))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        swept(blobs, Starved(store), outgoing)
+        swept(blobs, Starved(store), queue)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert {found.digest for found in blobs.all()} == {listed, manifest, orphan}
-    assert swept(blobs, store, outgoing) == {listed, manifest}
+    assert swept(blobs, store, queue) == {listed, manifest}
 
 
 def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
@@ -378,8 +378,8 @@ def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
     blobs = Blobs(str(tmp_path / "here"))
     digest, size = blobs.keep(DATA)
     path = str(tmp_path / "socket")
-    outgoing = BlobQueue(blobs)
-    outgoing.note(path, [(1, Blob("r", 1, "known", digest, size))])
+    queue = BlobQueue(blobs)
+    queue.note(path, [(1, Blob("r", 1, "known", digest, size))])
     heard = []
 
     async def other_hub(reader, writer):
@@ -394,7 +394,7 @@ def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
                     writer.write(wire.pack_message(wire.Marks({})))
 
     async def talk():
-        relay = Relay(Address(path=path), "here", "far", sender=BlobSender(outgoing, blobs, path))
+        relay = Relay(Address(path=path), "here", "far", sender=BlobSender(queue, blobs, path))
         async with await asyncio.start_unix_server(other_hub, path):
             task = asyncio.ensure_future(relay.run(lambda: None))
             while not relay.news():  # noqa: ASYNC110 - the keeper looks in its own time

@@ -54,8 +54,8 @@ async def until(check):
 async def connect(home):
     """Connect as a command of this machine does."""
     connection = Connection(*await asyncio.open_unix_connection(home.socket))
-    connection.say(wire.Hello(name="test"))
-    assert isinstance(await connection.hear(wire.MAX_HELLO), wire.Hello)
+    connection.send(wire.Hello(name="test"))
+    assert isinstance(await connection.receive(wire.MAX_HELLO), wire.Hello)
     return connection
 
 
@@ -65,8 +65,8 @@ def connect_string(home):
 
 
 async def ask(connection, message):
-    connection.say(message)
-    return await asyncio.wait_for(connection.hear(wire.MAX_PAYLOAD), PATIENCE_S)
+    connection.send(message)
+    return await asyncio.wait_for(connection.receive(wire.MAX_PAYLOAD), PATIENCE_S)
 
 
 def test_a_seal_is_answered_when_what_was_said_is_in_the_store(home):
@@ -94,7 +94,7 @@ def test_followers_are_told_what_was_committed(home):
             assert isinstance(await ask(connection, wire.Follow("r")), wire.Done)
             voice = Own(home)
             voice.say([Span("other", 1, "running", kind="run"), Span("r", 1, "running", kind="run")])
-            return await asyncio.wait_for(connection.hear(wire.MAX_PAYLOAD), PATIENCE_S)
+            return await asyncio.wait_for(connection.receive(wire.MAX_PAYLOAD), PATIENCE_S)
 
     assert "r" in asyncio.run(act()).spans
 

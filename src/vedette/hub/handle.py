@@ -1,4 +1,4 @@
-"""What those who talk to others need of the hub behind them."""
+"""The hub as its sockets see it: what `Server` and `Downstreams` may ask of it."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class HubHandle(Protocol):
-    """The hub, as its sockets see it."""
+    """What the sockets need. All of it is called in the event loop; `Service` is the implementation."""
 
     keeper: Keeper
 
@@ -25,7 +25,7 @@ class HubHandle(Protocol):
         """Have a path taken in; `tell` is called, in the loop, when that is over."""
 
     def purged(self) -> None:
-        """Take note that something was removed for good, and is to be deleted."""
+        """Note that a span was purged, and its data is to be deleted."""
 
     def health(self) -> wire.Health:
         """Return how the hub is."""

@@ -27,9 +27,10 @@ def report(
         trouble=keeper.trouble or keeper.watcher.trouble or keeper.inboxes.trouble,
         listens=listens,
         deaf=not_listening,
-        links=[(link.host, link.skew_s) for link in server.downstreams.open.values()],
+        links=[(downstream.host, downstream.skew_s) for downstream in server.downstreams.open.values()],
         relays=[
-            (str(relay.address), relay.trouble or relay.turned_away) for relay in list(keeper.upstreams.relays.values())
+            (str(relay.address), relay.trouble or relay.blob_refused)
+            for relay in list(keeper.upstreams.relays.values())
         ],
         refused=dict(server.refused),
         keep=sweeper.keep,

@@ -122,7 +122,7 @@ class KeeperThread:
 
     def _take_turns(self) -> None:
         idle_since = time.monotonic()
-        self._keeper.upstreams.take_up()
+        self._keeper.upstreams.resume_blobs()
         while not self._stopping.is_set():
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
                 self._keeper.let_go()

@@ -22,7 +22,7 @@ from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
 from vedette.hub.sockets.port import Listener, Listening
-from vedette.hub.sockets.server import Server, most_strangers
+from vedette.hub.sockets.server import Server, most_unauthenticated
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.hub.turn.takein import TakeIn
@@ -62,7 +62,9 @@ class Service:
         self._born = time.monotonic()
         self._relaying: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = Server(self, settings.limits, listen.told.token if listen is not None else "", self._home_id)
+        self._server = Server(
+            self, settings.limits, listen.advertised.token if listen is not None else "", self._home_id
+        )
         self.keeper.on_safe = self._acknowledge
         self._forms: FormServer | None = None
         if settings.hub.heflwr:
@@ -84,8 +86,8 @@ class Service:
         os.chmod(self._home.socket, 0o600)
         listener = None
         if self._listen is not None:
-            most = most_strangers(self._settings.limits)
-            listener = Listener(self._listen, self._home.socket, self._server.tcp, most, self._server.turn_away)
+            most = most_unauthenticated(self._settings.limits)
+            listener = Listener(self._listen, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
             await self._open(listener, self._listen, quiet=quiet)
         if self._forms is not None:
             self._open_forms(self._forms, quiet=quiet)
@@ -115,7 +117,7 @@ class Service:
             self._cannot_listen(f"{listen.bind}", error, quiet=quiet)
             self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(listener, listen, quiet=quiet)))
             return
-        told = listen.told
+        told = listen.advertised
         if not told.path:
             told = Address("", told.host, told.port or port, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""
@@ -209,7 +211,7 @@ class Service:
 
     async def _do_for_upstream(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
-            await self._server.downstreams.seal_below(message)
+            await self._server.downstreams.seal_downstreams(message)
             await self.seal(message.run)  # what is meant for the upstream is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):

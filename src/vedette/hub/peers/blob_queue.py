@@ -1,6 +1,6 @@
-"""Which blobs are still to be sent to which hub: a small file for each, so that a new hub goes on where one died.
+"""The queue of blobs that are to be sent to other hubs: one small file each, so that it survives a killed hub.
 
-The keeper's thread adds, the event loop takes away; each does so by one operation on a dict.
+The keeper's thread adds and the event loop removes, each by a single operation on a dict.
 """
 
 import contextlib
@@ -13,21 +13,21 @@ from vedette.fileio import names, write_private
 from vedette.model import Blob, Fact
 
 _ADDRESS = "address"
-_LISTING = b"m"  # in the file of a blob that lists others
-_LOOKED_FOR = 100  # of the files that one lacks, so that looking is quick
-_GIVEN_UP_S = 7 * 86400.0  # bytes that have not come here by then will not
+_LISTING = b"m"  # the content of the small file, if the blob lists others
+_MOST_ABSENT = 100  # digests that are remembered as missing, of one blob: checking them must be quick
+_GIVEN_UP_S = 7 * 86400.0  # a blob whose bytes are not here by then is forgotten
 
 
 class BlobQueue:
-    """The blobs that wait to be sent, by the hub that they are for."""
+    """The blobs that wait to be sent, by the address of their hub."""
 
     def __init__(self, blobs: Blobs) -> None:
-        """Read what a hub before this one has left."""
+        """Read the queue that the last hub of this home has left."""
         self._blobs = blobs
         self._root = os.path.join(blobs.root, "outward")
-        self._waiting: dict[str, dict[str, bool]] = {}  # by address and digest: does it list others?
-        self._stalled: dict[tuple[str, str], list[str]] = {}  # of which all that is here was sent; some that is not
-        self.refusing: set[str] = set()  # hubs that take no blobs
+        self._waiting: dict[str, dict[str, bool]] = {}  # by address and digest: whether it lists others
+        self._stalled: dict[tuple[str, str], list[str]] = {}  # all that is here was sent; the digests that are missing
+        self.refusing: set[str] = set()  # addresses of hubs that take no blobs
         for name in names(self._root):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 with open(os.path.join(self._root, name, _ADDRESS), encoding="utf-8") as file:
@@ -37,7 +37,7 @@ class BlobQueue:
                         self._waiting.setdefault(upstream, {})[digest] = file.read(1) == _LISTING
 
     def note(self, upstream: str, facts: list[tuple[int, Fact]]) -> None:
-        """Take down the blobs that facts name which go to a hub."""
+        """Queue the blobs that are named by facts for a hub."""
         for _, fact in facts:
             if isinstance(fact, Blob) and is_digest(fact.digest):
                 self._add(upstream, fact.digest, listing=fact.name == MANIFEST)
@@ -48,7 +48,7 @@ class BlobQueue:
             return
         waiting[digest] = listing
         folder = self._folder(upstream)
-        with contextlib.suppress(OSError):  # on a full disk this hub alone knows: what is logged must go on
+        with contextlib.suppress(OSError):  # the disk is full: only the memory of this hub knows of it then
             if not os.path.exists(os.path.join(folder, _ADDRESS)):
                 for made in (self._blobs.root, self._root, folder):
                     os.makedirs(made, mode=0o700, exist_ok=True)
@@ -56,35 +56,35 @@ class BlobQueue:
             write_private(os.path.join(folder, digest), _LISTING if listing else b"")
 
     def upstreams(self) -> list[str]:
-        """Return the hubs that something waits for."""
+        """Return the addresses that blobs wait for."""
         return [upstream for upstream, waiting in list(self._waiting.items()) if waiting]
 
     def of(self, upstream: str) -> list[tuple[str, bool]]:
-        """Return what waits for a hub: digests, and whether each lists others."""
+        """Return what waits for a hub: digests, and whether each blob lists others."""
         return list(self._waiting.get(upstream, {}).items())
 
     def all(self) -> list[tuple[str, bool]]:
-        """Return all that waits."""
+        """Return what waits for any hub."""
         return [item for upstream in self.upstreams() for item in self.of(upstream)]
 
     def done(self, upstream: str, digest: str) -> None:
-        """Take note that a blob is there, or never will be."""
+        """Remove a blob from the queue: it was sent, refused or given up."""
         self._waiting.get(upstream, {}).pop(digest, None)
         self._stalled.pop((upstream, digest), None)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder(upstream), digest))
 
     def stall(self, upstream: str, digest: str, absent: list[str]) -> None:
-        """Take note that what can be read of a blob, and of what it lists, was sent; `absent` is not here."""
-        self._stalled[upstream, digest] = absent[:_LOOKED_FOR]
+        """Note that a blob, and what it lists, was sent as far as it is here; `absent` are the missing digests."""
+        self._stalled[upstream, digest] = absent[:_MOST_ABSENT]
 
     def can_go(self, upstream: str, digest: str) -> bool:
-        """Tell whether something of it is here that has not been sent."""
+        """Tell whether the blob, or one that it lists, is here and has not been sent."""
         absent = self._stalled.get((upstream, digest))
         return any(self._blobs.size(one) is not None for one in ([digest] if absent is None else absent))
 
     def give_up_old(self, upstream: str) -> None:
-        """Forget the blobs whose bytes, or something that they list, have not come here for a week."""
+        """Remove the blobs that have waited for a week for bytes that are not here."""
         for digest, _ in self.of(upstream):
             if self._stalled.get((upstream, digest), [digest]) and not self.can_go(upstream, digest):
                 with contextlib.suppress(OSError):
@@ -92,13 +92,13 @@ class BlobQueue:
                         self.done(upstream, digest)
 
     def forget(self, upstream: str) -> None:
-        """Forget a hub, which is this one."""
+        """Remove all blobs for a hub, because it is this one."""
         for digest, _ in self.of(upstream):
             self.done(upstream, digest)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is here that could be sent."""
+        """Whether nothing can be sent now."""
         return not any(
             self.can_go(upstream, digest)
             for upstream in self.upstreams()

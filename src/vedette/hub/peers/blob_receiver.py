@@ -1,4 +1,4 @@
-"""Blobs that other hubs send: pieces are put together beside, and become a blob when the digest is right."""
+"""Receives blobs from other hubs: pieces are appended to a file, which becomes a blob if its digest is right."""
 
 import asyncio
 import collections
@@ -16,43 +16,43 @@ _Asked = TypeVar("_Asked", wire.AskBlobs, wire.Piece)
 
 
 class BlobReceiver:
-    """Puts together what comes from all connections; what it writes, it writes in a thread."""
+    """Receives blobs from all connections; files are written in a thread."""
 
     def __init__(self, blobs: Blobs, refused: collections.Counter[str]) -> None:
-        """`refused` counts what is turned away."""
+        """`refused` counts what is refused, by reason."""
         self._blobs = blobs
         self._refused = refused
-        self._lock = asyncio.Lock()  # two connections of one hub may overlap, when a cut is noticed late
+        self._lock = asyncio.Lock()  # two connections of one hub may overlap for a while, after a network failure
 
-    async def have(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
-        """Say how much of blobs is here."""
-        return await asyncio.shield(self._alone(self._have, asked, sender))
+    async def offsets_of(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
+        """Return how many bytes of each blob are here."""
+        return await asyncio.shield(self._alone(self._offsets_of, asked, sender))
 
-    async def take(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
-        """Take in a piece, and with the last one the blob; say how much of it is here."""
-        return await asyncio.shield(self._alone(self._take, piece, sender))
+    async def receive(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
+        """Append a piece; with the last one the file becomes a blob. Return how many bytes of it are here."""
+        return await asyncio.shield(self._alone(self._receive, piece, sender))
 
     async def _alone(self, act: Callable[[_Asked, str], wire.HasBlobs], asked: _Asked, sender: str) -> wire.HasBlobs:
-        """Do one thing after the other: who stops waiting for an answer does not stop the thread, nor let others in."""
+        """Run `act` in a thread, one at a time. A caller that is cancelled does not let the next one in early."""
         async with self._lock:
             return await asyncio.to_thread(act, asked, sender)
 
-    def _have(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
+    def _offsets_of(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
         answer = wire.HasBlobs({}, {})
         for digest, size in asked.sizes.items():
             if self._blobs.size(digest) == size:
                 answer.offsets[digest] = size
-                self._blobs.touch(digest)  # its name comes with the facts: nobody removes it meanwhile
+                self._blobs.touch(digest)  # so that nobody removes it before the fact that names it comes
             elif size == 0:
-                self._keep_nothing(digest, answer)
-            elif why := self._why_not(size, 0):
+                self._keep_empty(digest, answer)
+            elif why := self._why_refused(size, 0):
                 answer.refused[digest] = why
             else:
-                answer.offsets[digest] = self._come(digest, size, self._blobs.part(digest, sender))
+                answer.offsets[digest] = self._received_bytes(digest, size, self._blobs.part(digest, sender))
         return answer
 
-    def _come(self, digest: str, size: int, path: str) -> int:
-        """Return how much of a blob has come; a hub that died may have been about to make it one."""
+    def _received_bytes(self, digest: str, size: int, path: str) -> int:
+        """Return how many bytes of a blob are here. If all are, because a hub died just then, make it a blob."""
         here = file_size(path)
         if here < size:
             return here
@@ -62,7 +62,7 @@ class BlobReceiver:
             os.unlink(path)
         return 0
 
-    def _keep_nothing(self, digest: str, answer: wire.HasBlobs) -> None:
+    def _keep_empty(self, digest: str, answer: wire.HasBlobs) -> None:
         try:
             if self._blobs.keep(b"")[0] == digest:
                 answer.offsets[digest] = 0
@@ -71,8 +71,8 @@ class BlobReceiver:
             pass
         answer.refused[digest] = "it has no bytes"
 
-    def _why_not(self, size: int, more: int) -> str:
-        """Say why a blob of this size, or so many more bytes of it, are not taken; count that."""
+    def _why_refused(self, size: int, more: int) -> str:
+        """Return why a blob of this size, or `more` bytes of it, cannot be taken, and count that; empty if they can."""
         try:
             self._blobs.check_room(size, more + self._blobs.parts_bytes())
         except BlobError as error:
@@ -80,16 +80,16 @@ class BlobReceiver:
             return str(error)
         return ""
 
-    def _take(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
+    def _receive(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
         digest, size = piece.digest, piece.size
         if self._blobs.size(digest) == size:
             return wire.HasBlobs({digest: size})
         if piece.offset + len(piece.data) > size:
-            return self._refuse(digest, "a piece goes beyond its end")
-        if why := self._why_not(size, len(piece.data)):
+            return self._refuse(digest, "a piece goes beyond the end of its blob")
+        if why := self._why_refused(size, len(piece.data)):
             return wire.HasBlobs({}, {digest: why})
         path = self._blobs.part(digest, sender)
-        here = self._come(digest, size, path)
+        here = self._received_bytes(digest, size, path)
         if here != piece.offset:
             return wire.HasBlobs({digest: here})
         try:
@@ -100,10 +100,10 @@ class BlobReceiver:
                 os.close(fd)
             if here < size:
                 return wire.HasBlobs({digest: here})
-            if not self._blobs.adopt(path, digest):  # a power cut may have damaged what had come before
+            if not self._blobs.adopt(path, digest):  # a power cut may have damaged earlier pieces
                 self._refused["blob"] += 1
                 return wire.HasBlobs({digest: 0})
-        except OSError:  # a full disk: it is tried again
+        except OSError:  # the disk is full: the sender tries again
             here = file_size(path)
             return wire.HasBlobs({digest: min(here, size - 1)} if here else {})
         return wire.HasBlobs({digest: size})

@@ -1,7 +1,7 @@
-"""Blobs on their way to another hub: only what it lacks, from where it has got to, when nothing else is to be sent.
+"""Sends blobs to another hub: only those that it lacks, from the offset that it has, and only when nothing else waits.
 
-One piece is on the way at a time, as large as the link takes in a fraction of a second, so that what is logged
-meanwhile waits no longer than that.
+One piece is sent at a time. Its size adapts to the connection, so that it takes a fraction of a second: records that
+are logged meanwhile wait no longer than that.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from vedette.fileio import digest_of
 from vedette.hub.peers.blob_queue import BlobQueue
 
 _LOOK_S = 1.0
-_ALL_S = 60.0  # so often even what lacks something here is tried again: a disk may have failed for a moment
+_ALL_S = 60.0  # every so often blobs with missing bytes are tried, too: a disk may have failed for a moment
 _ASKED_AT_ONCE = 500
 _LEAST_PIECE, _FIRST_PIECE = 16 << 10, 64 << 10
 _QUICK_S, _SLOW_S = 0.1, 0.3
 
-Tell = Callable[[wire.Message], "asyncio.Future[wire.HasBlobs]"]
+Request = Callable[[wire.Message], "asyncio.Future[wire.HasBlobs]"]
 
 
 class _Left(NamedTuple):
-    """What could not be sent."""
+    """The blobs that could not be sent."""
 
-    absent: list[str]  # is not here
-    unread: list[str]  # is here, and cannot be read now
-    untaken: list[str]  # the other hub has failed
+    absent: list[str]  # they are not here
+    unread: list[str]  # they are here, but cannot be read now
+    untaken: list[str]  # the other hub could not write them
 
     @property
     def nothing(self) -> bool:
@@ -42,18 +42,18 @@ class BlobSender:
     """Sends blobs to one hub, over one connection after the other."""
 
     def __init__(self, queue: BlobQueue, blobs: Blobs, upstream: str) -> None:
-        self.refused = ""  # why the other hub did not take a blob, the last time
+        self.refused = ""  # why the other hub last refused a blob
         self._queue = queue
         self._blobs = blobs
         self._upstream = upstream
         self._piece = _FIRST_PIECE
 
     def takes(self, *, blobs: bool) -> None:
-        """Take note whether the other hub takes blobs at all."""
+        """Note whether the other hub takes blobs at all."""
         (self._queue.refusing.discard if blobs else self._queue.refusing.add)(self._upstream)
 
-    async def carry(self, tell: Tell) -> None:
-        """Send what waits, for as long as the connection stands; `tell` sends a message, and has its answer."""
+    async def run(self, request: Request) -> None:
+        """Send what waits until cancelled; `request` sends a message and returns its answer."""
         all_at = 0.0
         while True:
             try:
@@ -61,18 +61,18 @@ class BlobSender:
                 all_at = time.monotonic() + _ALL_S if every else all_at
                 for digest, lists in self._queue.of(self._upstream):
                     if every or self._queue.can_go(self._upstream, digest):
-                        await self._send_whole(digest, tell, lists=lists)
+                        await self._send_whole(digest, request, lists=lists)
                 self._queue.give_up_old(self._upstream)
-            except Exception as error:  # whatever it is, what is logged is shipped on
+            except Exception as error:  # whatever it is, records must still be shipped
                 self.refused = f"{type(error).__name__}: {error}"
             await asyncio.sleep(_LOOK_S)
 
-    async def _send_whole(self, digest: str, tell: Tell, *, lists: bool) -> None:
-        """Send a blob, and what it lists; take note of how far that got."""
-        left = await self._send([digest], tell)
+    async def _send_whole(self, digest: str, request: Request, *, lists: bool) -> None:
+        """Send a blob, and the blobs that it lists; note in the queue what was sent."""
+        left = await self._send([digest], request)
         if lists and left.nothing:
             try:
-                left = await self._send(await asyncio.to_thread(self._blobs.listed, digest, surely=True), tell)
+                left = await self._send(await asyncio.to_thread(self._blobs.listed, digest, surely=True), request)
             except OSError:
                 left.unread.append(digest)
         if left.nothing:
@@ -80,8 +80,8 @@ class BlobSender:
         elif not left.untaken:
             self._queue.stall(self._upstream, digest, left.absent)
 
-    async def _send(self, digests: list[str], tell: Tell) -> _Left:
-        """Send those that are lacking there; return those that are neither there now, nor given up."""
+    async def _send(self, digests: list[str], request: Request) -> _Left:
+        """Send the blobs that the other hub lacks; return those that are neither there now, nor refused."""
         left = _Left([], [], [])
         for at in range(0, len(digests), _ASKED_AT_ONCE):
             found = {digest: self._blobs.size(digest) for digest in digests[at : at + _ASKED_AT_ONCE]}
@@ -89,27 +89,27 @@ class BlobSender:
             left.absent.extend(found.keys() - sizes.keys())
             if not sizes:
                 continue
-            there = await tell(wire.AskBlobs(sizes))
+            there = await request(wire.AskBlobs(sizes))
             for digest, size in sizes.items():
                 if digest in there.refused:
                     self.refused = there.refused[digest]
-                elif size == 0:  # the question alone makes it
+                elif size == 0:  # the other hub makes an empty blob by itself
                     left.untaken.extend({digest} - there.offsets.keys())
-                elif not await self._send_one(digest, size, there.offsets.get(digest, 0), tell):
+                elif not await self._send_one(digest, size, there.offsets.get(digest, 0), request):
                     left.unread.append(digest)
         return left
 
-    async def _send_one(self, digest: str, size: int, offset: int, tell: Tell) -> bool:
-        """Send a blob from an offset on; tell whether it is there now, or never will be."""
+    async def _send_one(self, digest: str, size: int, offset: int, request: Request) -> bool:
+        """Send a blob from an offset on; return True when it is there now, or is refused for good."""
         mismatches = 0
-        with suppress(OSError, VedetteError):  # it was removed meanwhile, or cannot be read
+        with suppress(OSError, VedetteError):  # it was removed, or cannot be read
             with self._blobs.open(digest) as file:
                 while offset < size:
                     data = await asyncio.to_thread(os.pread, file.fileno(), min(self._piece, size - offset), offset)
                     if not data:
                         return False
                     begun = time.monotonic()
-                    answer = await tell(wire.Piece(digest, size, offset, data))
+                    answer = await request(wire.Piece(digest, size, offset, data))
                     self._pace(time.monotonic() - begun, len(data))
                     if digest in answer.refused:
                         self.refused = answer.refused[digest]
@@ -120,9 +120,9 @@ class BlobSender:
                     ):  # the whole of it was wrong there
                         mismatches += 1
                         if mismatches > 1 or await asyncio.to_thread(digest_of, file.fileno()) != digest:
-                            self.refused = f"the bytes of {digest[:12]} are not those of its digest"
+                            self.refused = f"the bytes of {digest[:12]} do not match their digest"
                             return True
-                    if offset <= before:  # somebody else sends it, too, or its disk is full
+                    if offset <= before:  # another hub sends it, too, or the disk there is full
                         await asyncio.sleep(_LOOK_S)
             return True
         return False

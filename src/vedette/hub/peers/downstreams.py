@@ -1,4 +1,4 @@
-"""Hubs that relay to this one: what they ship is taken in, what is safe is acknowledged, and orders go down."""
+"""The hubs that relay to this one: their shipments go to inboxes and are acknowledged; orders are passed down."""
 
 import asyncio
 import collections
@@ -17,25 +17,25 @@ from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.questions import ANSWER
 from vedette.model import new_id
 
-_SILENCE_S = 60.0  # a relay says every few seconds that it lives
-_SEAL_BELOW_S = 3.0
+_SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
+_SEAL_S = 3.0  # how long a seal waits for downstreams
 _PAUSE_S = 0.2
-_MOST_ORIGINS = 100_000  # of one relay that answers find their way to
+_MOST_ORIGINS = 100_000  # of one downstream that answers can be routed to
 
 
 class Downstream:
-    """A hub that relays to this one."""
+    """The connection of one hub that relays to this one."""
 
     def __init__(self, host: str, relay: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
         self.host = host
         self.relay = relay
-        self.origins: dict[str, None] = {}  # that it speaks for, the newest last
+        self.origins: dict[str, None] = {}  # that it relays, the newest last
         self.inbox = inbox
         self.writer = writer
         self.skew_s: float | None = None
         self.through: set[str] = set()  # the homes that it relays for
         self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
-        self.taking: asyncio.Task[None] | None = None  # what it has sent of a blob, or asked of some
+        self.blob_task: asyncio.Task[None] | None = None  # answers its last message about blobs
 
     def send(self, message: wire.Message) -> None:
         """Send a message down."""
@@ -47,44 +47,48 @@ class Downstreams:
     """All the hubs that relay to this one now."""
 
     def __init__(self, hub: HubHandle, inbox_bytes: int, home_id: str, refused: collections.Counter[str]) -> None:
-        """Nobody has come yet; `refused` counts what is turned away."""
+        """Begin without connections; `refused` counts what is refused, by reason."""
         self.open: dict[str, Downstream] = {}  # by the name of the inbox
         self._hub = hub
         self._inbox_bytes = inbox_bytes
         self._home_id = home_id
         self._refused = refused
         self._blobs = BlobReceiver(hub.keeper.blobs, refused)
-        self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # seen, and passed on
+        self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # ids of those that were passed on
 
     async def serve(self, introduction: wire.Introduce, connection: Connection) -> None:
-        """Take in what another hub ships, until it leaves."""
+        """Write what another hub ships to an inbox, until it disconnects."""
         inbox = await self._hub.in_keeper(lambda keeper: keeper.inboxes.open(self._inbox_bytes))
-        link = self.open[inbox.name] = Downstream(introduction.host[:200], introduction.relay, inbox, connection.writer)
+        downstream = self.open[inbox.name] = Downstream(
+            introduction.host[:200], introduction.relay, inbox, connection.writer
+        )
         try:
-            self._route(link, introduction.origins)
+            self._route(downstream, introduction.origins)
             await self._introduce(introduction, connection)
             while True:
                 payload = await asyncio.wait_for(connection.read(wire.MAX_SHIPMENT), _SILENCE_S)
                 message = wire.unpack_message(payload)
                 if isinstance(message, wire.Shipment):
-                    await self._room(inbox)
+                    await self._wait_for_room(inbox)
                     inbox.append(payload)
                 elif isinstance(message, wire.Alive):
-                    connection.say(wire.Clock(message.t, time.time_ns()))
-                    link.skew_s = message.skew_s
-                    link.through = {introduction.relay, *message.through}
-                    if self._home_id in link.through:
+                    connection.send(wire.Clock(message.t, time.time_ns()))
+                    downstream.skew_s = message.skew_s
+                    downstream.through = {introduction.relay, *message.through}
+                    if self._home_id in downstream.through:
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
-                    await self._hub.in_keeper(_noting(message, self._homes()))
+                    await self._hub.in_keeper(_noting_alive(message, self._homes()))
                 elif isinstance(message, wire.Introduce):
-                    self._route(link, message.origins)
+                    self._route(downstream, message.origins)
                     await self._introduce(message, connection)
                 elif isinstance(message, wire.AskBlobs | wire.Piece):
-                    if link.taking is not None and not link.taking.done():
-                        raise FormatError("a relay does not wait for what it has asked of blobs")
-                    link.taking = asyncio.ensure_future(self._take(message, link))  # shipments do not wait for it
+                    if downstream.blob_task is not None and not downstream.blob_task.done():
+                        raise FormatError("a relay sends messages about blobs without waiting for the answers")
+                    downstream.blob_task = asyncio.ensure_future(
+                        self._answer_blobs(message, downstream)
+                    )  # shipments do not wait for it
                 elif isinstance(message, wire.Done):
-                    if (waiting := link.sealed.pop(message.id, None)) is not None:
+                    if (waiting := downstream.sealed.pop(message.id, None)) is not None:
                         _resolve(waiting)
                 else:
                     raise FormatError(f"a {type(message).__name__} is not for the hub that keeps")
@@ -92,87 +96,87 @@ class Downstreams:
             raise HubError(str(error)) from None
         finally:
             del self.open[inbox.name]
-            if link.taking is not None:
-                link.taking.cancel()
-            for waiting in link.sealed.values():
+            if downstream.blob_task is not None:
+                downstream.blob_task.cancel()
+            for waiting in downstream.sealed.values():
                 _resolve(waiting)
             inbox.close()
-            with contextlib.suppress(HubError):  # the hub is leaving: its next one finds the inbox
+            with contextlib.suppress(HubError):  # this hub is leaving: the next one finds the inbox
                 await asyncio.shield(self._hub.in_keeper(_leaving(inbox.name, self._homes())))
 
-    async def _take(self, message: wire.AskBlobs | wire.Piece, link: Downstream) -> None:
-        """Take in a piece of a blob, or say how much of blobs is here."""
+    async def _answer_blobs(self, message: wire.AskBlobs | wire.Piece, downstream: Downstream) -> None:
+        """Receive a piece of a blob, or say how much of blobs is here."""
         try:
             if isinstance(message, wire.Piece):
-                link.send(await self._blobs.take(message, link.relay))
+                downstream.send(await self._blobs.receive(message, downstream.relay))
             else:
-                link.send(await self._blobs.have(message, link.relay))
-        except OSError:  # a full disk, say: the relay is not told that anything is here, and comes again
-            link.send(wire.HasBlobs())
+                downstream.send(await self._blobs.offsets_of(message, downstream.relay))
+        except OSError:  # the disk is full, for example: the relay is told that nothing is here, and tries again
+            downstream.send(wire.HasBlobs())
 
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""
-        return {home for link in self.open.values() for home in link.through}
+        return {home for downstream in self.open.values() for home in downstream.through}
 
-    def _route(self, link: Downstream, origins: list[str]) -> None:
-        """Take note that a relay speaks for origins, unless another that is here did so first: answers go there."""
-        others = [other.origins for other in self.open.values() if other.relay != link.relay]
-        link.origins |= dict.fromkeys(name for name in origins if not any(name in theirs for theirs in others))
-        while len(link.origins) > _MOST_ORIGINS:
-            del link.origins[next(iter(link.origins))]
+    def _route(self, downstream: Downstream, origins: list[str]) -> None:
+        """Note that answers to origins go to this downstream, unless another one was first to introduce them."""
+        others = [other.origins for other in self.open.values() if other.relay != downstream.relay]
+        downstream.origins |= dict.fromkeys(name for name in origins if not any(name in theirs for theirs in others))
+        while len(downstream.origins) > _MOST_ORIGINS:
+            del downstream.origins[next(iter(downstream.origins))]
 
     async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
             marks := await self._hub.in_keeper(lambda keeper: requests.offsets(keeper, message.origins))
         ) is None:
             await asyncio.sleep(_PAUSE_S)
-        connection.say(wire.Marks(marks))
+        connection.send(wire.Marks(marks))
         await connection.writer.drain()
 
-    async def _room(self, inbox: Inbox) -> None:
-        """Wait until an inbox has room: what is not read stays with its sender."""
+    async def _wait_for_room(self, inbox: Inbox) -> None:
+        """Wait until an inbox has room. Meanwhile its connection is not read, so the sender waits, too."""
         while inbox.is_full():  # noqa: ASYNC110 - it is the keeper's thread that makes room
             await asyncio.sleep(_PAUSE_S)
 
     def acknowledge(self, safe: dict[str, int], broken: dict[str, str]) -> None:
-        """Tell those who relay what is safe here; `safe` and `broken` are by the name of the inbox."""
-        for name, link in list(self.open.items()):
+        """Acknowledge what is safe, and end connections whose inbox is broken; both are by the name of the inbox."""
+        for name, downstream in list(self.open.items()):
             if (seq := safe.get(name)) is not None:
-                link.send(wire.Kept(seq))
+                downstream.send(wire.Kept(seq))
             if (why := broken.get(name)) is not None:
                 self._refused["malformed"] += 1
-                link.send(wire.Refused(why))
-                link.writer.close()
+                downstream.send(wire.Refused(why))
+                downstream.writer.close()
 
-    async def seal_below(self, seal: wire.Seal) -> list[str]:
-        """Have the hubs below ship what they have; return those that did not do so in time."""
+    async def seal_downstreams(self, seal: wire.Seal) -> list[str]:
+        """Have all downstreams ship what they have; return the hosts of those that did not do so in time."""
         if seal.id in self._seals:
-            return []  # it has come round in a circle
+            return []  # hubs relay in a circle, and it has come back
         passed = wire.Seal(seal.run, seal.id or new_id(8))
         self._seals.append(passed.id)
         waiting: list[tuple[Downstream, asyncio.Future[None]]] = []
-        for link in self.open.values():
-            future = link.sealed[passed.id] = asyncio.get_running_loop().create_future()
-            link.send(passed)
-            waiting.append((link, future))
+        for downstream in self.open.values():
+            future = downstream.sealed[passed.id] = asyncio.get_running_loop().create_future()
+            downstream.send(passed)
+            waiting.append((downstream, future))
         if waiting:
-            await asyncio.wait([future for _, future in waiting], timeout=_SEAL_BELOW_S)
-        for link, _ in waiting:
-            link.sealed.pop(passed.id, None)
-        return sorted(link.host for link, future in waiting if not future.done())
+            await asyncio.wait([future for _, future in waiting], timeout=_SEAL_S)
+        for downstream, _ in waiting:
+            downstream.sealed.pop(passed.id, None)
+        return sorted(downstream.host for downstream, future in waiting if not future.done())
 
     def pass_on(self, order: wire.Order, left_s: float) -> int:
-        """Pass a command on to the hubs that it is for; return to how many."""
-        links = list(self.open.values())
-        if order.command.verb == ANSWER:  # it may be a password: nobody else's hub is told
+        """Pass a command down to the hubs that it may be for; return to how many."""
+        downstreams = list(self.open.values())
+        if order.command.verb == ANSWER:  # it may be a password: it goes only to the hub of the process that asked
             asks = order.command.to.rpartition("/")[2]  # a process is named after its origin
-            links = [link for link in links if asks in link.origins]
-        for link in links:
-            link.send(wire.Order(order.command, left_s))
-        return len(links)
+            downstreams = [downstream for downstream in downstreams if asks in downstream.origins]
+        for downstream in downstreams:
+            downstream.send(wire.Order(order.command, left_s))
+        return len(downstreams)
 
 
-def _noting(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
+def _noting_alive(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
         keeper.upstreams.through = homes
         requests.note_alive(keeper, message)

@@ -1,6 +1,6 @@
-"""Batches <-> parcels: what one hub hands to another, as wide columns of numbers.
+"""Batches <-> parcels: the form in which one hub sends batches to another, with wide columns of numbers.
 
-What comes in was made by somebody else: nothing of it is believed that could be wrong.
+A parcel comes from another machine: everything in it is checked.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ from vedette.settings import Limits
 from vedette.store import Batch, Block
 
 MOST_NUMBERS = 8 << 20  # in one shipment: 64 MiB of them
-_FACT_HEAD = 16  # what a fact costs beside its payload, about
+_FACT_HEAD = 16  # bytes of a fact beside its payload, about
 
 
 def pack(batch: Batch, *, over: bool = False) -> list[wire.Parcel]:
@@ -26,7 +26,7 @@ def pack(batch: Batch, *, over: bool = False) -> list[wire.Parcel]:
 def _parcel(
     batch: Batch, start: int, end: int, facts: list[tuple[int, bytes]], blocks: list[wire.Packed]
 ) -> wire.Parcel:
-    origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token, and is nobody else's business
+    origin = msgspec.structs.replace(batch.origin, upstream="")  # it may hold a token
     lane: Literal["f", "s"] = "f" if batch.lane == LANE_FACTS else "s"
     return wire.Parcel(origin, lane, start, end, batch.damaged, batch.refused, facts, blocks, refusals=batch.refusals)
 
@@ -64,7 +64,7 @@ def _pack_samples(batch: Batch) -> list[wire.Parcel]:
 
 
 def _most_bytes(block: Block) -> int:
-    """Return how large a block may be once it is packed, if nothing compresses."""
+    """Return how large a packed block can be at most: when nothing can be compressed."""
     names = sum(map(len, block.names)) + sum(len(key) + len(value) for key, value in block.tags.items())
     return len(block.n) * (3 + len(block.names)) * 8 + 4 * names + 20 * len(block.names) + 200
 
@@ -81,9 +81,10 @@ def _pack_block(block: Block) -> wire.Packed:
 
 
 def unpack(parcel: wire.Parcel) -> Batch:
-    """Return what a parcel holds; raise FormatError when that is not what it claims.
+    """Return the batch of a parcel; raise FormatError when its content does not fit its header.
 
-    A fact that cannot be read, or speaks for others without being a hub's, is counted or clamped as from a spool.
+    Facts are treated as those of a spool: one that cannot be read is counted, one that a process says for others is
+    attributed to the process.
     """
     if parcel.start > parcel.end:
         raise FormatError(f"a parcel goes from {parcel.start} to {parcel.end}")
@@ -111,24 +112,24 @@ def unpack(parcel: wire.Parcel) -> Batch:
 
 
 def numbers_in(parcel: wire.Parcel) -> int:
-    """Return how many numbers a parcel says that it holds."""
+    """Return how many numbers a parcel claims to hold."""
     return sum(block.count * (3 + len(block.names)) for block in parcel.blocks)
 
 
 def _counts(refusals: dict[str, int]) -> dict[str, int]:
-    """Return what may be true of them: limits that there are, and how often they were reached."""
+    """Return the counts that are plausible: of limits that exist."""
     known = {f"limits.{name}" for name in Limits.__struct_fields__}
     return {limit: count for limit, count in refusals.items() if limit in known and 0 < count < 1 << 60}
 
 
 def nothing_of(parcel: wire.Parcel) -> Batch:
-    """Return a batch that only moves on past a parcel that cannot be read."""
+    """Return an empty batch in place of a parcel that cannot be read; it counts one damaged record."""
     end = max(parcel.start, parcel.end)
     return Batch(parcel.origin, parcel.lane, end, parcel.damaged + 1, parcel.refused, start=parcel.start)
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
-    """Return a fact as an origin may say it, None when it cannot be read: a process speaks for itself alone."""
+    """Return a fact, None when it cannot be read. A process may speak only for itself: `by` and `of` are reset."""
     try:
         fact = wire.decode_fact(payload)
     except wire.UNREADABLE:
@@ -150,6 +151,6 @@ def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
     if any(column.dtype != "int64" for column in (n, t, step)):
         raise FormatError("offsets, times and steps are not integers")
     if n[0] <= parcel.start or n[-1] > parcel.end or (n[1:] <= n[:-1]).any() or t.min() < 0:
-        raise FormatError("the samples of a parcel are not in order, or from before all time")
+        raise FormatError("the samples of a parcel are not in order, or have negative times")
     values = tuple(unpack_exactly(data, count) for data in packed.values)
     return Block(packed.span, dict(sorted(packed.tags.items())), tuple(names), n, t, step, values)

@@ -1,7 +1,7 @@
-"""The way up: what is meant for another hub is shipped there, acknowledged, and taken up again after any outage.
+"""The connection to one upstream hub: batches are shipped, acknowledged, and shipped again after an outage.
 
-The keeper's thread offers batches and takes in news; the event loop talks to the other hub. They share nothing but
-queues: each connection is a Session of its own, so that what was meant for an old one never goes out over a new one.
+The keeper's thread ships batches and handles news; the event loop talks to the other hub. They share nothing but
+queues. Each connection is a new Session, so that messages for an old connection are never sent over a new one.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.store import Batch
 
-_WINDOW_BYTES = 16 << 20  # on the way and not acknowledged
+_WINDOW_BYTES = 16 << 20  # that may be sent and not acknowledged
 _SHIPMENT_BYTES = 1 << 20
 _CONNECT_S = 10.0
 _INTRODUCED_AT_ONCE = 1000
-_STANDS_S = 10.0  # a connection that has stood for so long may be tried again at once
-_SILENCE_S = 30.0  # a hub that answers nothing for so long is gone, whatever the connection says
+_STABLE_S = 10.0  # after a connection that lasted so long, the first retry comes soon
+_SILENCE_S = 30.0  # a hub that sends nothing for so long is gone, even if the connection is open
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.2, 15.0
 
 
 class Session:
-    """One connection's outgoing frames, and what of them is not acknowledged yet. Made by the loop, used by both."""
+    """One connection: its outgoing frames, and the shipments that are not acknowledged. Both threads use it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.outgoing: collections.deque[bytes] = collections.deque()
@@ -41,53 +41,53 @@ class Session:
         self.seq = 0
         self.unacknowledged_bytes = 0
         self.more = asyncio.Event()
-        self.introduced = asyncio.Event()  # the other hub knows whose link this is: before that it takes no blobs
-        self.aside: bytes | None = None  # goes out when there is nothing else
-        self._answer: asyncio.Future[wire.HasBlobs] | None = None  # to what went aside
+        self.introduced = asyncio.Event()  # the other hub knows who relays: before that it takes no blobs
+        self.blob_request: bytes | None = None  # a message about blobs: it is sent when nothing else is to be sent
+        self._answer: asyncio.Future[wire.HasBlobs] | None = None  # to that message
         self._loop = loop
 
     def send(self, message: wire.Message) -> int:
-        """Put a message into the queue, from the keeper's thread; return its size."""
+        """Queue a message, from either thread; return its size."""
         data = wire.pack_message(message)
         self.outgoing.append(data)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.more.set)
         return len(data)
 
-    def tell_aside(self, message: wire.Message) -> "asyncio.Future[wire.HasBlobs]":
-        """Send a message about blobs, in the loop, when nothing else waits; return its answer, which will come."""
-        self.aside = wire.pack_message(message)
+    def request_blobs(self, message: wire.Message) -> "asyncio.Future[wire.HasBlobs]":
+        """Send a message about blobs when nothing else waits; return the future of its answer. Call it in the loop."""
+        self.blob_request = wire.pack_message(message)
         self._answer = self._loop.create_future()
         self.more.set()
         return self._answer
 
     def answered(self, answer: wire.HasBlobs) -> None:
-        """Hand on the answer to what went aside."""
+        """Complete the answer to the message about blobs."""
         if self._answer is None or self._answer.done():
-            raise FormatError("it answers what it was not asked")
+            raise FormatError("it sent an answer without a question")
         self._answer.set_result(answer)
 
 
 class Connected(NamedTuple):
-    """A connection stands: origins can be introduced."""
+    """The other hub has accepted the connection: origins can be introduced."""
 
     session: Session
 
 
 class Disconnected(NamedTuple):
-    """It is gone, and what was not acknowledged must be shipped again."""
+    """The connection has ended: what was not acknowledged must be shipped again."""
 
     session: Session
 
 
 class IsThisHub(NamedTuple):
-    """The other hub is this one: what is meant for it is kept here."""
+    """The other hub is this one: records that are meant for it are kept here."""
 
     session: Session
 
 
 class Received(NamedTuple):
-    """The other hub has said something."""
+    """The other hub has sent Marks or an acknowledgement."""
 
     session: Session
     message: wire.Message
@@ -97,7 +97,7 @@ News = Connected | Disconnected | IsThisHub | Received
 
 
 class Relay:
-    """Ships to one hub for as long as this one lives."""
+    """Ships to one hub, and connects again whenever the connection ends."""
 
     def __init__(
         self,
@@ -109,10 +109,10 @@ class Relay:
         *,
         trusted: bool = False,
     ) -> None:
-        """Make ready.
+        """Connect to nothing yet: `run` does that.
 
-        `ask` is called, in the loop, with what the other hub wants done: a Seal or an Order. `carrier`
-        has the blobs that go there, too. `trusted`: the network is, so that even a token may go over it in the clear.
+        `ask` is called, in the loop, with a Seal or an Order of the other hub. `sender` sends blobs there. `trusted`:
+        the network is trusted, so that the token may be sent without TLS.
         """
         self._ask = ask
         self.address = address
@@ -120,7 +120,7 @@ class Relay:
         self.session: Session | None = None
         self.skew_s: float | None = None
         self._home_id = home_id
-        self._there = ""  # the home of the other hub
+        self._other_home = ""  # the home of the other hub
         self._host = host
         self._trusted = trusted
         self._sender = sender
@@ -130,7 +130,7 @@ class Relay:
     # In the keeper's thread.
 
     def news(self) -> list[News]:
-        """Return what has happened since it was last asked."""
+        """Return what has happened since the last call."""
         found = []
         with contextlib.suppress(IndexError):
             while True:
@@ -144,50 +144,52 @@ class Relay:
 
     @property
     def has_room(self) -> bool:
-        """Whether more may be offered now."""
+        """Whether more may be shipped now."""
         return self.session is not None and self.session.unacknowledged_bytes < _WINDOW_BYTES
 
     @property
-    def turned_away(self) -> str:
-        """Why the other hub did not take a file, if it has not."""
+    def blob_refused(self) -> str:
+        """Why the other hub last refused a blob; empty when it did not."""
         why = self._sender.refused if self._sender is not None else ""
-        return why and f"a file was not taken there: {why}"
+        return why and f"it refused a file: {why}"
 
     def introduce(self, origins: list[str]) -> None:
-        """Ask how far origins are there."""
+        """Ask the other hub for its marks of origins."""
         if self.session is not None:
             for at in range(0, max(1, len(origins)), _INTRODUCED_AT_ONCE):
                 self.session.send(wire.Introduce(self._home_id, self._host, origins[at : at + _INTRODUCED_AT_ONCE]))
 
-    def offer(self, batches: list[tuple[str, Batch]], *, over: bool = False) -> None:
-        """Ship batches; each is kept when `acknowledged` hands it back. `over`: their origins will say no more."""
+    def ship(self, batches: list[tuple[str, Batch]], *, over: bool = False) -> None:
+        """Ship batches; `acknowledged` returns each when it is safe there. `over`: their origins have ended."""
         if self.session is None:
             return
-        held: list[wire.Parcel] = []
+        shipped: list[wire.Parcel] = []
         items: list[tuple[str, Batch]] = []
         size = 0
         for name, batch in batches:
             for parcel in parcels.pack(batch, over=over):
                 weight = _weight(parcel)
-                if held and size + weight > _SHIPMENT_BYTES:
-                    self._ship(held, items)
-                    held, items, size = [], [], 0
-                held.append(parcel)
+                if shipped and size + weight > _SHIPMENT_BYTES:
+                    self._send_shipment(shipped, items)
+                    shipped, items, size = [], [], 0
+                shipped.append(parcel)
                 size += weight
-            items.append((name, msgspec.structs.replace(batch, facts=[], columns=[])))  # it is read again if need be
-        if held:
-            self._ship(held, items)
+            items.append(
+                (name, msgspec.structs.replace(batch, facts=[], columns=[]))
+            )  # its spool still has the content
+        if shipped:
+            self._send_shipment(shipped, items)
 
-    def _ship(self, held: list[wire.Parcel], items: list[tuple[str, Batch]]) -> None:
+    def _send_shipment(self, shipped: list[wire.Parcel], items: list[tuple[str, Batch]]) -> None:
         session = self.session
         assert session is not None
         session.seq += 1
-        size = session.send(wire.Shipment(session.seq, held))
+        size = session.send(wire.Shipment(session.seq, shipped))
         session.waiting.append((session.seq, size, items))
         session.unacknowledged_bytes += size
 
     def acknowledged(self, session: Session, seq: int) -> list[tuple[str, Batch]]:
-        """Return the batches, without what was in them, that are safe there now."""
+        """Return the batches, without their content, that are safe there now."""
         safe: list[tuple[str, Batch]] = []
         while session.waiting and session.waiting[0][0] <= seq:
             _, size, items = session.waiting.popleft()
@@ -195,17 +197,17 @@ class Relay:
             safe += items
         return safe
 
-    def beat(self, heard: dict[str, int], skews: dict[str, float], through: list[str]) -> None:
-        """Say that this hub lives, when origins were last heard, and how their clocks differ from the one here."""
+    def beat(self, alive: dict[str, int], skews: dict[str, float], through: list[str]) -> None:
+        """Say that this hub lives, when origins were last known alive, and how far their clocks are ahead of ours."""
         if self.session is not None:
             now_t = time.time_ns()
-            ages = {name: (now_t - t) / 1e9 for name, t in heard.items()}
+            ages = {name: (now_t - t) / 1e9 for name, t in alive.items()}
             self.session.send(wire.Alive(now_t, ages, self.skew_s, skews, through))
 
     # In the event loop.
 
     async def run(self, wake: Callable[[], None]) -> None:
-        """Connect, again and again, until cancelled; `wake` tells the keeper that there is news."""
+        """Connect, again and again, until cancelled; `wake` wakes the keeper when there is news."""
         wait_s = _LEAST_WAIT_S
         while True:
             session = Session(asyncio.get_running_loop())
@@ -214,22 +216,22 @@ class Relay:
                 async with contextlib.AsyncExitStack() as stack:
                     reader, writer, unframer = await asyncio.wait_for(self._dial(stack), _CONNECT_S)
                     self.trouble = ""
-                    if self._there == self._home_id:
-                        self._tell(IsThisHub(session), wake)
+                    if self._other_home == self._home_id:
+                        self._report(IsThisHub(session), wake)
                         return
-                    self._tell(Connected(session), wake)
+                    self._report(Connected(session), wake)
                     await self._talk(session, reader, writer, unframer, wake)
             except TimeoutError:
                 self.trouble = "it does not answer"
-            except (OSError, VedetteError, ValueError, asyncio.IncompleteReadError) as error:  # a name may be none
+            except (OSError, VedetteError, ValueError, asyncio.IncompleteReadError) as error:  # ValueError: a bad name
                 self.trouble = _sentence(error)
-            self._tell(Disconnected(session), wake)
-            if time.monotonic() - begun > _STANDS_S:
+            self._report(Disconnected(session), wake)
+            if time.monotonic() - begun > _STABLE_S:
                 wait_s = _LEAST_WAIT_S
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # so that not all come back at once
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # so that not all hubs come back at once
             wait_s = min(wait_s * 2, _MOST_WAIT_S)
 
-    def _tell(self, item: News, wake: Callable[[], None]) -> None:
+    def _report(self, item: News, wake: Callable[[], None]) -> None:
         self._news.append(item)
         wake()
 
@@ -262,16 +264,16 @@ class Relay:
         while hello is None:
             data = await reader.read(1 << 12)
             if not data:
-                raise HubError("it hung up without a word")
+                raise HubError("it closed the connection without an answer")
             for payload in unframer.feed(data):
                 hello = wire.unpack_message(payload)
                 break
         if isinstance(hello, wire.Refused):
             raise HubError(f"it says: {hello.why}")
         if not isinstance(hello, wire.Hello):
-            raise HubError("it does not answer as a hub")
+            raise HubError("it is not a vedette hub: its first message is not a Hello")
         wire.check_version(hello)
-        self._there = hello.home
+        self._other_home = hello.home
         self._takes_blobs = wire.BLOBS in hello.takes
         return reader, writer, unframer
 
@@ -284,14 +286,14 @@ class Relay:
         wake: Callable[[], None],
     ) -> None:
         sending = asyncio.ensure_future(self._send(session, writer))
-        hearing = asyncio.ensure_future(self._hear(session, reader, unframer, wake))
-        tasks = [sending, hearing]
+        receiving = asyncio.ensure_future(self._receive(session, reader, unframer, wake))
+        tasks = [sending, receiving]
         if self._sender is not None:
             self._sender.takes(blobs=self._takes_blobs)
             if self._takes_blobs:
-                tasks.append(asyncio.ensure_future(self._carry(session, self._sender)))
+                tasks.append(asyncio.ensure_future(self._send_blobs(session, self._sender)))
         try:
-            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)  # whatever becomes of blobs
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)  # blobs do not end a connection
         finally:
             for task in tasks:
                 task.cancel()
@@ -306,18 +308,18 @@ class Relay:
             while session.outgoing:
                 writer.write(session.outgoing.popleft())
                 await asyncio.wait_for(writer.drain(), _SILENCE_S)
-            if session.aside is not None:
-                data, session.aside = session.aside, None
+            if session.blob_request is not None:
+                data, session.blob_request = session.blob_request, None
                 writer.write(data)
                 await asyncio.wait_for(writer.drain(), _SILENCE_S)
                 continue
             await session.more.wait()
 
-    async def _carry(self, session: Session, sender: BlobSender) -> None:
+    async def _send_blobs(self, session: Session, sender: BlobSender) -> None:
         await session.introduced.wait()
-        await sender.carry(session.tell_aside)
+        await sender.run(session.request_blobs)
 
-    async def _hear(
+    async def _receive(
         self, session: Session, reader: asyncio.StreamReader, unframer: wire.Unframer, wake: Callable[[], None]
     ) -> None:
         while data := await asyncio.wait_for(reader.read(1 << 16), _SILENCE_S):
@@ -336,9 +338,9 @@ class Relay:
                     continue
                 if not isinstance(message, wire.Marks | wire.Kept):
                     raise FormatError(f"a {type(message).__name__} is not for a relay")
-                self._tell(Received(session, message), wake)
+                self._report(Received(session, message), wake)
                 session.introduced.set()
-        raise HubError("it hung up")
+        raise HubError("it closed the connection")
 
 
 def _sentence(error: Exception) -> str:
@@ -348,18 +350,18 @@ def _sentence(error: Exception) -> str:
 
 
 def _skew_s(clock: wire.Clock, now_t: int) -> float:
-    """Return how far the clock here is ahead of the one there, taking the way there and back as equally long."""
+    """Return how far the clock here is ahead of the one there, if the message took equally long both ways."""
     return ((clock.t + now_t) / 2 - clock.here_t) / 1e9
 
 
 def _weight(parcel: wire.Parcel) -> int:
-    """Return what a parcel costs: its bytes, or more when it is small only because its numbers compress so well."""
+    """Return how much of a shipment a parcel fills: its bytes, or more when its numbers are well compressed."""
     facts = sum(len(payload) + 12 for _, payload in parcel.facts)
     blocks = sum(map(_block_bytes, parcel.blocks))
     return 250 + facts + max(blocks, parcels.numbers_in(parcel) // 4)
 
 
 def _block_bytes(block: wire.Packed) -> int:
-    """Return how large a block is, about; as many with one row each may make up a parcel, their heads count, too."""
+    """Return about how large a block is. A parcel may have many blocks of one row each, so heads count, too."""
     names = sum(len(name.encode()) + 5 for name in (*block.names, *block.tags, *block.tags.values()))
     return 150 + names + sum(len(column) + 5 for column in (block.n, block.t, block.step, *block.values))

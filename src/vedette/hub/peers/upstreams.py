@@ -1,6 +1,6 @@
-"""What is meant for other hubs, as the keeper sees it: who may be read, where batches go, and what is safe there.
+"""The hubs that this one relays to, as the keeper sees them: where batches go, and what those hubs have acknowledged.
 
-`relay` talks to one hub; this knows all of them, and what their news mean to those who speak.
+A `Relay` talks to one hub. `Upstreams` knows all relays, and tells the readers what their news mean to them.
 """
 
 import time
@@ -18,20 +18,20 @@ from vedette.settings import Hub as Pace
 from vedette.store import Batch, Mark, Store
 
 ALIVE_EVERY_S = 10.0
-_ELSEWHERE = {LANE_FACTS: "f>", LANE_SAMPLES: "s>"}  # marks of what another hub has acknowledged
+_ACKNOWLEDGED = {LANE_FACTS: "f>", LANE_SAMPLES: "s>"}  # lanes of the marks of what another hub has acknowledged
 
 OriginReader = SpoolReader | RemoteOrigin
 
 
 def marks_of(store: Store, name: str, *, elsewhere: bool = False) -> tuple[Mark, Mark]:
-    """Return how far an origin is in this store, or how far it is known to be `elsewhere`."""
+    """Return the marks of an origin's two lanes in this store; `elsewhere`: those that another hub acknowledged."""
     marks, none = store.marks([name]), Mark()
-    facts, samples = (_ELSEWHERE[lane] if elsewhere else lane for lane in (LANE_FACTS, LANE_SAMPLES))
+    facts, samples = (_ACKNOWLEDGED[lane] if elsewhere else lane for lane in (LANE_FACTS, LANE_SAMPLES))
     return marks.get((name, facts), none), marks.get((name, samples), none)
 
 
 class Upstreams:
-    """The ways to other hubs."""
+    """The relays to other hubs, by their addresses."""
 
     def __init__(
         self,
@@ -42,35 +42,35 @@ class Upstreams:
         dial: Callable[[str], Relay] | None,
         blob_queue: BlobQueue,
     ) -> None:
-        """`dial` makes the way to a hub out of its address; without it, what is meant for others waits."""
+        """`dial` begins a relay to an address; without it, records that are meant for other hubs wait."""
         self.relays: dict[str, Relay] = {}
-        self.through: set[str] = set()  # the homes of hubs that relay through this one
-        self.set_aside: dict[str, str] = {}  # origins whose hub cannot be made out, and why
+        self.through: set[str] = set()  # the homes of the hubs that relay through this one
+        self.set_aside: dict[str, str] = {}  # origins whose upstream is not a valid address, and why
         self._readers = readers
         self._inboxes = inboxes
         self._store = store
         self._pace = pace
         self._dial = dial
         self._blob_queue = blob_queue
-        self._mine: set[str] = set()  # addresses of hubs that turned out to be this one
-        self._introduced: set[str] = set()  # of those whom other hubs passed on, to the next one
+        self._mine: set[str] = set()  # addresses that turned out to be this hub's own
+        self._introduced: set[str] = set()  # remote origins that the next hub was asked about
 
     def _relay(self, upstream: str) -> Relay | None:
-        """Return the way to a hub, made when it is first needed; None when there is none."""
+        """Return the relay to a hub, begun when it is first needed; None when there is no `dial`."""
         if upstream not in self.relays and self._dial is not None:
             self.relays[upstream] = self._dial(upstream)
         return self.relays.get(upstream)
 
-    def take_up(self) -> None:
-        """Go on with the blobs that a hub before this one did not get sent."""
+    def resume_blobs(self) -> None:
+        """Begin the relays for blobs that an earlier hub of this home did not finish sending."""
         for upstream in self._blob_queue.upstreams():
             try:
                 self._relay(upstream)
-            except SettingError:  # whoever it was for is enrolled, and set aside with a word
+            except SettingError:  # its origins are set aside when they are registered, which says why
                 self._blob_queue.refusing.add(upstream)
 
-    def enrol(self, reader: SpoolReader) -> None:
-        """Have a reader that is meant for another hub wait until it is known how far it is there."""
+    def register(self, reader: SpoolReader) -> None:
+        """Have a reader that is meant for another hub wait until that hub has told its marks."""
         if self._pace.reroute:
             reader.upstream = self._pace.reroute
         if reader.upstream in self._mine:
@@ -87,21 +87,21 @@ class Upstreams:
             relay.introduce([reader.name])
 
     def may_read(self, upstream: str) -> bool:
-        """Tell whether there is room for more on the way to a hub; the way to the store here is always free."""
+        """Tell whether more may be read for a hub: its relay has room. For this hub ("") it always may."""
         if not upstream:
             return True
         relay = self._relay(upstream)
         return relay is not None and relay.has_room
 
-    def offer(self, upstream: str, group: list[tuple[OriginReader, Batch]], *, over: bool = False) -> None:
-        """Ship batches; `over`: their origins will say no more."""
+    def ship(self, upstream: str, group: list[tuple[OriginReader, Batch]], *, over: bool = False) -> None:
+        """Ship batches to a hub; `over`: their origins have ended."""
         for _, batch in group:
-            self._blob_queue.note(upstream, batch.facts)  # before anybody can acknowledge that it was heard of
+            self._blob_queue.note(upstream, batch.facts)  # before the batch can be acknowledged, and forgotten here
         if (relay := self.relays.get(upstream)) is not None:
-            relay.offer([(reader.name, batch) for reader, batch in group], over=over)
+            relay.ship([(reader.name, batch) for reader, batch in group], over=over)
 
     def introduce_remotes(self) -> None:
-        """Ask the next hub how far those are there whom others have passed on to this one."""
+        """Ask the next hub for its marks of the origins that other hubs have relayed to this one."""
         new = [
             name for name, remote in self._inboxes.origins.items() if not remote.ready and name not in self._introduced
         ]
@@ -109,8 +109,8 @@ class Upstreams:
             relay.introduce(new)
             self._introduced.update(new)
 
-    def hear(self) -> tuple[set[str], bool]:
-        """Take in what other hubs say; return the origins whose marks came, and whether something is safe there."""
+    def poll(self) -> tuple[set[str], bool]:
+        """Handle the news of all relays; return the origins whose marks came, and whether batches were acknowledged."""
         known: set[str] = set()
         safe: list[Batch] = []
         for upstream, relay in self.relays.items():
@@ -132,17 +132,17 @@ class Upstreams:
                         self._introduced.clear()
                     if isinstance(item, Connected):
                         relay.introduce(list(readers))
-                        relay.beat({}, {}, self._through(upstream))  # should they go in a circle, it is said at once
+                        relay.beat({}, {}, self._through(upstream))  # so that it can tell if hubs relay in a circle
                 elif item.session is relay.session:
-                    self._heed(relay, item, readers, known, safe)
-        if safe:  # should the other hub be out of reach at the next start, it is known here where to go on
-            self._store.keep([Batch(batch.origin, _ELSEWHERE[batch.lane], batch.end) for batch in safe])
+                    self._handle(relay, item, readers, known, safe)
+        if safe:  # so that the next start knows where to go on, even if the other hub cannot be reached then
+            self._store.keep([Batch(batch.origin, _ACKNOWLEDGED[batch.lane], batch.end) for batch in safe])
         return known, bool(safe)
 
-    def _heed(
-        self, relay: Relay, told: Received, readers: dict[str, SpoolReader], known: set[str], safe: list[Batch]
+    def _handle(
+        self, relay: Relay, news: Received, readers: dict[str, SpoolReader], known: set[str], safe: list[Batch]
     ) -> None:
-        message = told.message
+        message = news.message
         if isinstance(message, wire.Marks):
             known.update(message.marks)
             for name, (facts, samples) in message.marks.items():
@@ -152,18 +152,18 @@ class Upstreams:
                 elif (remote := self._inboxes.origins.get(name)) is not None and not remote.ready:
                     remote.resume(facts, samples)
         elif isinstance(message, wire.Kept):
-            for name, batch in relay.acknowledged(told.session, message.seq):
+            for name, batch in relay.acknowledged(news.session, message.seq):
                 origin = readers.get(name) or self._inboxes.origins.get(name)
                 if origin is not None:
                     origin.committed(batch)
                 safe.append(batch)
 
-    def beat(self, heard: dict[str, int]) -> None:
-        """Tell other hubs when those who are meant for them were last known alive."""
+    def beat(self, alive: dict[str, int]) -> None:
+        """Tell each hub when the origins that are meant for it were last known alive."""
         for upstream, relay in self.relays.items():
             onward = upstream == self._inboxes.onward
             below = self._alive_below() if onward else {}
-            times = {name: t for name, t in heard.items() if self._readers[name].upstream == upstream}
+            times = {name: t for name, t in alive.items() if self._readers[name].upstream == upstream}
             times |= {name: t for name, (t, _) in below.items()}
             skews = {name: skew for name, (_, skew) in below.items() if skew is not None}
             relay.beat(times, skews, self._through(upstream))
@@ -172,7 +172,7 @@ class Upstreams:
         return sorted(self.through) if upstream == self._inboxes.onward else []
 
     def _alive_below(self) -> dict[str, tuple[int, float | None]]:
-        """Return those that other hubs have lately said to be alive, to be passed on."""
+        """Return the remote origins that were recently known alive: when, and how far their clocks are ahead."""
         since_t = time.time_ns() - int(3 * ALIVE_EVERY_S * 1e9)
         self._inboxes.alive = {name: item for name, item in self._inboxes.alive.items() if item[0] > since_t}
         return self._inboxes.alive

@@ -1,4 +1,4 @@
-"""The other end of a connection."""
+"""One open connection of the hub's sockets: frames <-> messages."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from vedette import wire
 
 
 class Connection:
-    """Whoever has connected, as it speaks."""
+    """A connection that a process or another hub has opened."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -14,8 +14,8 @@ class Connection:
         self._unframer = wire.Unframer()
 
     async def read(self, limit: int) -> bytes:
-        """Return its next payload, of so many bytes at most; raise EOFError when it has left."""
-        self._unframer.limit = limit  # for this one alone: what came with it is looked at when it is its turn
+        """Return the next payload, of `limit` bytes at most; raise EOFError when the connection has ended."""
+        self._unframer.limit = limit  # only for this payload: the next call sets its own
         data = b""
         while (payload := self._first(data)) is None:
             data = await self.reader.read(1 << 18)
@@ -30,10 +30,10 @@ class Connection:
         finally:
             frames.close()
 
-    async def hear(self, limit: int) -> wire.Message:
-        """Return its next message."""
+    async def receive(self, limit: int) -> wire.Message:
+        """Return the next message."""
         return wire.unpack_message(await self.read(limit))
 
-    def say(self, message: wire.Message) -> None:
-        """Send it a message."""
+    def send(self, message: wire.Message) -> None:
+        """Send a message; it is buffered."""
         self.writer.write(wire.pack_message(message))

@@ -1,4 +1,4 @@
-"""The TCP port of a hub: who connects is counted before anything else, so that strangers cost little."""
+"""The TCP port of a hub. Connections are limited before their TLS handshake, so that strangers cost little."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,10 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Listening(NamedTuple):
-    """Where a hub listens for others, and how they are told to come."""
+    """Where a hub listens for other hubs, and the address that these are given."""
 
     bind: Address
-    told: Address
+    advertised: Address
     context: ssl.SSLContext | None
 
 
@@ -39,7 +39,7 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
     wide = not bind.is_local
     if wide and not tls and not settings.hub.trusted_network:
         raise SettingError(
-            f"{bind} can be reached from other machines, and without TLS anybody on the way could read the token:"
+            f"{bind} can be reached from other machines, and without TLS others on the network could read the token:"
             " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
         )
     context, fingerprint = addresses.serving(home) if wide and tls else (None, "")
@@ -47,27 +47,27 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
     port = bind.port
     if settings.hub.advertise:
         text = settings.hub.advertise
-        told = addresses.parse(text if ":" in text else f"{text}:{port}")
-        host, port = told.host, told.port or port
+        advertised = addresses.parse(text if ":" in text else f"{text}:{port}")
+        host, port = advertised.host, advertised.port or port
     return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
 
 
 class Listener:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, listening: Listening, own: str, talk: Talk, most: int, turned_away: Callable[[], None]) -> None:
-        """`most`: how many handshakes may go on at once; more are turned away unheard. `own`: the hub's own socket."""
+    def __init__(self, listening: Listening, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
+        """`most`: how many handshakes may go on at once; more are closed at once. `own`: the hub's Unix socket."""
         self._listening = listening
         self._own = own
-        self._turned_away = turned_away
+        self._refused = refused
         self._talk = talk
         self._most = most
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._shaking = 0
+        self._handshaking = 0
 
     def open(self) -> int:
-        """Begin to listen; return the port. Raise OSError when that cannot be done."""
+        """Begin to listen; return the port, 0 for a Unix socket. Raise OSError when that fails."""
         bind = self._listening.bind
         if bind.path:
             addresses.name_socket(bind.path, self._own)
@@ -94,17 +94,17 @@ class Listener:
         while True:
             try:
                 peer, _ = await loop.sock_accept(listener)
-            except OSError:  # too many open files, say
+            except OSError:  # too many open files, for example
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if self._shaking >= self._most:
+            if self._handshaking >= self._most:
                 peer.close()
-                self._turned_away()
+                self._refused()
                 continue
-            self._shaking += 1
-            self._start(self._shake_hands(peer))
+            self._handshaking += 1
+            self._start(self._handshake(peer))
 
-    async def _shake_hands(self, peer: socket.socket) -> None:
+    async def _handshake(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         context = self._listening.context
         patience = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _SHUTDOWN_S} if context else {}
@@ -116,7 +116,7 @@ class Listener:
                     lambda: asyncio.StreamReaderProtocol(reader, self._talk), peer, ssl=context, **patience
                 )
         finally:
-            self._shaking -= 1
+            self._handshaking -= 1
 
     def close(self) -> None:
         """Stop listening."""

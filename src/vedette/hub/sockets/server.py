@@ -1,6 +1,7 @@
-"""Who may come in, and what they may ask: the protocol of the hub's sockets, one connection at a time.
+"""The protocol of the hub's sockets: who may connect, and what they may ask.
 
-Over the Unix socket the peer's user is checked, over TCP the token. Until then a peer may send little, not for long.
+On the Unix socket the peer's user is checked, on TCP the token. Before that a peer may send only one small message,
+and must do so soon.
 """
 
 import asyncio
@@ -23,15 +24,15 @@ from vedette.model import PURGED
 from vedette.settings import Limits
 from vedette.version import __version__
 
-_MOST_BEHIND = 256  # changes that a slow follower may be behind before it is told to read everything again
+_MOST_BEHIND = 256  # changes that a slow follower may miss before it is told to read everything again
 _HELLO_S = 10.0
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
-NOTHING = "-"  # no run has this id
+NOTHING = "-"  # no run has this id: sealing it is a turn and nothing else
 
 
-def most_strangers(limits: Limits) -> int:
-    """Return how many may be connected, or on their way, who have not shown the token."""
+def most_unauthenticated(limits: Limits) -> int:
+    """Return how many connections there may be that have not sent the token yet."""
     return max(8, limits.connections // 8)
 
 
@@ -45,37 +46,37 @@ class Server:
         self._limits = limits
         self._token = token
         self._home_id = home_id
-        self._open = {True: 0, False: 0}  # connections of this machine, and of others
-        self._strangers = 0  # of others who have not shown the token yet
+        self._open = {True: 0, False: 0}  # connections of this machine (True), and of others
+        self._unauthenticated = 0  # connections that have not sent the token yet
         self._followers: dict[asyncio.Queue[bytes], str] = {}
         self._questions = Questions()
 
     async def unix(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Talk to a process of this machine."""
+        """Serve a connection of this machine."""
         await self._admit(reader, writer, local=True)
 
     async def tcp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Talk to whoever has the token."""
+        """Serve a connection over TCP, if it sends the token."""
         await self._admit(reader, writer, local=False)
 
-    def turn_away(self) -> None:
-        """Take note that somebody was not even heard."""
+    def refuse_connection(self) -> None:
+        """Count a connection that was refused because there are too many."""
         self.refused["limits.connections"] += 1
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
-        stranger = not local
+        unauthenticated = not local
         self._open[local] += 1
-        self._strangers += stranger
+        self._unauthenticated += unauthenticated
         try:
-            crowded = stranger and self._strangers > most_strangers(self._limits)
-            if crowded or self._open[local] > self._limits.connections:
-                self.turn_away()
+            too_many = unauthenticated and self._unauthenticated > most_unauthenticated(self._limits)
+            if too_many or self._open[local] > self._limits.connections:
+                self.refuse_connection()
                 raise HubError("too many connections are open already (limits.connections)")
             connection = Connection(reader, writer)
             if local:
                 addresses.check_peer(writer.get_extra_info("socket"))
                 writer.write(self._greeting())
-            hello = await asyncio.wait_for(connection.hear(wire.MAX_HELLO), _HELLO_S)
+            hello = await asyncio.wait_for(connection.receive(wire.MAX_HELLO), _HELLO_S)
             if not isinstance(hello, wire.Hello):
                 raise FormatError("a Hello must come first")
             wire.check_version(hello)
@@ -84,8 +85,8 @@ class Server:
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
                 writer.write(self._greeting())
-                self._strangers -= 1
-                stranger = False
+                self._unauthenticated -= 1
+                unauthenticated = False
             await self._serve(connection, local=local)
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
@@ -97,7 +98,7 @@ class Server:
             pass
         finally:
             self._open[local] -= 1
-            self._strangers -= stranger
+            self._unauthenticated -= unauthenticated
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 
@@ -106,7 +107,7 @@ class Server:
 
     async def _serve(self, connection: Connection, *, local: bool) -> None:
         while True:
-            message = await connection.hear(wire.MAX_PAYLOAD)
+            message = await connection.receive(wire.MAX_PAYLOAD)
             if isinstance(message, wire.Introduce):
                 await self.downstreams.serve(message, connection)
                 return
@@ -114,18 +115,18 @@ class Server:
                 await self._follow(message.run, connection)
                 return
             if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn | wire.Await):
-                raise HubError(f"a {type(message).__name__} is taken from this machine alone")
+                raise HubError(f"a {type(message).__name__} is accepted from this machine only")
             if isinstance(message, wire.TakeIn):
                 await self._take_in(message.path, connection)
                 continue
             if isinstance(message, wire.Await):
                 await self._wait_for_answer(message, connection)
                 return
-            connection.say(await self._answer(message))
+            connection.send(await self._answer(message))
             await connection.writer.drain()
 
     async def _take_in(self, path: str, connection: Connection) -> None:
-        """Have a path taken in, and say how far that is until it is over."""
+        """Have a path taken in, and send its progress until it is over."""
         ended = asyncio.Event()
         asked = self._hub.take_in(path, ended.set)
         try:
@@ -134,51 +135,51 @@ class Server:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), _NEWS_S)
                 over = asked.over
-                connection.say(asked.news())
+                connection.send(asked.news())
                 await connection.writer.drain()
         finally:
             asked.unwanted = True
 
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):
-            behind = await self.downstreams.seal_below(message)
+            behind = await self.downstreams.seal_downstreams(message)
             failure = await self._hub.seal(message.run)
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
         if isinstance(message, wire.Edit):
             await self._hub.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
-            failure = await self._hub.seal(NOTHING)  # a turn, so that it is kept when this is answered
+            failure = await self._hub.seal(NOTHING)  # a turn, so that the edit is committed before the answer
             if message.state == PURGED:
                 self._hub.purged()
             return wire.Refused(failure) if failure else wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
-            with contextlib.suppress(TimeoutError):  # what was written until now shall count, if that can be had
+            with contextlib.suppress(TimeoutError):  # a turn first, so that health includes what was written until now
                 await asyncio.wait_for(self._hub.seal(NOTHING), _TURN_PATIENCE_S)
             return self._hub.health()
         if isinstance(message, wire.AskLatest):
             return wire.Latest(await self._hub.in_keeper(lambda keeper: requests.newest(keeper, message.prefix)))
         if isinstance(message, wire.Order):
             count = await self.order(message)
-            return wire.Refused("this command was given before, or too late") if count is None else wire.Done(count)
-        raise FormatError(f"a {type(message).__name__} is not for the hub")
+            return wire.Refused("this command was given before, or has expired") if count is None else wire.Done(count)
+        raise FormatError(f"a {type(message).__name__} is not a message for a hub")
 
     async def _wait_for_answer(self, message: wire.Await, connection: Connection) -> None:
-        """Hand a process the answer to its question, unless it says anything or goes away first."""
+        """Send a process the answer to its question, unless it sends something or disconnects first."""
         answer = self._questions.wait(message)
         gone = asyncio.ensure_future(connection.reader.read(1))
         either: set[asyncio.Future[Any]] = {answer, gone}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if answer.done() and not answer.cancelled():
-                connection.say(answer.result())
+                connection.send(answer.result())
                 await connection.writer.drain()
         finally:
             gone.cancel()
             self._questions.leave(message, answer)
 
     async def order(self, order: wire.Order, upstream: str | None = None, *, below: bool = True) -> int | None:
-        """Have a command obeyed, here and by the hubs below; return by how many, None when it is old.
+        """Carry out a command, here and at downstreams; return for how many, None when it was given before or expired.
 
-        `upstream`: the hub that gives it; `below`: the hubs below are meant, too.
+        `upstream`: the hub that gives it. `below`: pass it on to downstreams, too.
         """
         left_s = order.left_s
         if left_s is None:  # it was given on this machine, by this clock
@@ -194,7 +195,7 @@ class Server:
             return done
         return done + self.downstreams.pass_on(order, left_s)
 
-    # Those who watch.
+    # Followers.
 
     def publish(self, change: wire.Change) -> None:
         """Tell the followers what was committed."""
@@ -211,12 +212,12 @@ class Server:
                     inbox.put_nowait(data)
 
     async def _follow(self, run: str, connection: Connection) -> None:
-        """Send changes until the follower says anything or goes away."""
+        """Send changes until the follower sends something or disconnects."""
         inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
         self._followers[inbox] = run
         gone = asyncio.ensure_future(connection.reader.read(1))
         try:
-            connection.say(wire.Done())
+            connection.send(wire.Done())
             while not gone.done():
                 news = asyncio.ensure_future(inbox.get())
                 await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -31,7 +31,7 @@ class Commits:
         """
         for upstream in {reader.upstream for reader, _ in batches} - {""}:
             group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
-            self._upstreams.offer(upstream, group)
+            self._upstreams.ship(upstream, group)
             for reader, batch in group:
                 reader.sent(batch, now)
                 _note(change, batch)

@@ -84,7 +84,7 @@ class Keeper:
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
-        self._hear_others()
+        self._poll_upstreams()
         self._discover()
         more = self.watcher.look(self.readers)
         self.gauges.look(self.readers, now, everything=bool(seal))
@@ -127,8 +127,8 @@ class Keeper:
         """Return the readers of all origins, of this host and of other hubs."""
         return [*self.readers.values(), *self.inboxes.origins.values()]
 
-    def _hear_others(self) -> None:
-        known, safe = self.upstreams.hear()
+    def _poll_upstreams(self) -> None:
+        known, safe = self.upstreams.poll()
         self._heartbeats.repeat(known)
         self.unsynced = self.unsynced or safe
 
@@ -168,7 +168,7 @@ class Keeper:
             if reader.origin is None and known != (none, none):  # no header is left, but the store knows the origin
                 reader.origin = self.store.origin(name)
             if reader.upstream:
-                self._enrol(reader)
+                self._register(reader)
 
     def _read(self, now: float, change: wire.Change) -> bool:
         batches: Batches = []
@@ -190,7 +190,7 @@ class Keeper:
                 self.forget(name)
                 continue
             if not known and reader.upstream:  # it has just begun to speak, and not to us
-                self._enrol(reader)
+                self._register(reader)
             elif batch is not None:
                 batches.append((reader, batch))
         if self.upstreams.may_read(self.inboxes.onward):
@@ -202,8 +202,8 @@ class Keeper:
             self._commit(batches, now, change)
         return more or bool(batches)
 
-    def _enrol(self, reader: SpoolReader) -> None:
-        self.upstreams.enrol(reader)
+    def _register(self, reader: SpoolReader) -> None:
+        self.upstreams.register(reader)
         if reader.name in self.set_aside:
             self.forget(reader.name)
 
@@ -244,7 +244,7 @@ class Keeper:
             if not reader.upstream:
                 self.store.tidy(reader.name)
             else:
-                self.upstreams.offer(reader.upstream, [(reader, reader.last())], over=True)
+                self.upstreams.ship(reader.upstream, [(reader, reader.last())], over=True)
         self.flush()  # all that they said must be on disk before their spools go
         for reader in finished:
             if reader.origin is not None:
@@ -281,7 +281,7 @@ class Keeper:
             if not remote.upstream:
                 self.store.tidy(remote.name)
             elif remote.ready:
-                self.upstreams.offer(remote.upstream, [(remote, remote.last())], over=True)
+                self.upstreams.ship(remote.upstream, [(remote, remote.last())], over=True)
 
     def start_over(self, error: Exception) -> None:
         """After a failed commit: go back to the marks, as a new hub would."""
