@@ -32,11 +32,11 @@ export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "";
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
   let at = 0;
-  while (Math.abs(value) >= 1000 && at < units.length - 1) {
+  while (Math.abs(value) >= 999.5 && at < units.length - 1) {
     value /= 1000;
     at += 1;
   }
-  return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
+  return `${at === 0 || Math.abs(value) >= 99.95 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
 /** Labels of an axis of bytes; none twice. */
@@ -54,8 +54,9 @@ export function byteLabels(splits: (number | null)[]): string[] {
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "";
   if (seconds < 0) seconds = 0;
-  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)}s`;
+  // Each unit ends where it would be rounded up to the next.
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 59.5) return `${seconds < 9.95 ? seconds.toFixed(1) : Math.round(seconds)}s`;
   const whole = Math.round(seconds);
   const two = (n: number): string => String(n).padStart(2, "0");
   if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;
@@ -121,5 +122,5 @@ export function value(of: unknown, digits = 12): string {
 }
 
 function minus(text: string): string {
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−");
 }

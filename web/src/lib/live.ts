@@ -65,16 +65,18 @@ export function throttled(act: () => void | Promise<void>, every_ms: number): { 
   let timer: ReturnType<typeof setTimeout> | undefined;
   let busy = false;
   let again = false;
+  let stopped = false; // also while `act` is not done yet
   const turn = async (): Promise<void> => {
     busy = true;
     again = false;
     try {
       await act();
     } finally {
-      timer = setTimeout(() => {
-        busy = false;
-        if (again) void turn();
-      }, every_ms);
+      if (!stopped)
+        timer = setTimeout(() => {
+          busy = false;
+          if (again) void turn();
+        }, every_ms);
     }
   };
   return {
@@ -84,7 +86,7 @@ export function throttled(act: () => void | Promise<void>, every_ms: number): { 
     },
     stop: () => {
       clearTimeout(timer);
-      busy = true;
+      busy = stopped = true;
     },
   };
 }

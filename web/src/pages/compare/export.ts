@@ -1,6 +1,7 @@
 /** What is shown, as a file: PNG, SVG, CSV, or one page of HTML that needs nothing else. */
 import { numeric } from "../../lib/api";
 import * as format from "../../lib/format";
+import { LIGHT } from "../../lib/palette";
 import { session } from "../../lib/session.svelte";
 import { colours } from "./colour";
 import { digitsOf, said, short, token, type Table } from "./data";
@@ -16,19 +17,6 @@ export type Picture = {
   legends: { title: string; entries: Entry[] }[];
   csv?: () => string;
 };
-
-const LIGHT = [
-  "#2a78b5",
-  "#d4691c",
-  "#2f8f5b",
-  "#b8417a",
-  "#7a5cc0",
-  "#8a6d1f",
-  "#1b8f98",
-  "#c0392b",
-  "#5d6b7a",
-  "#6f8f1a",
-];
 
 /** Hand a file to the user. */
 export function keep(name: string, media: string, content: string | Blob | null): void {

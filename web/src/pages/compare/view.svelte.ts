@@ -1,24 +1,11 @@
 /** What is shown, all of it in the address: a link is the view. */
 import { router } from "../../lib/router.svelte";
+import { joined, parted, toQuery } from "../../lib/routes";
 
 export type Tab = "charts" | "config" | "scatter" | "parallel";
 export const TABS: Tab[] = ["charts", "config", "scatter", "parallel"];
 
 const PLAIN: Record<string, string> = { view: "charts", x: "step", band: "std", alpha: "1" };
-
-/** Names with commas between them; commas within are escaped. */
-const joined = (names: string[]): string => names.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
-const parted = (text: string): string[] =>
-  text
-    .split(",")
-    .filter(Boolean)
-    .map((part) => {
-      try {
-        return decodeURIComponent(part);
-      } catch {
-        return part;
-      }
-    });
 
 class View {
   #read = (key: string): string => router.at.query.get(key) ?? PLAIN[key] ?? "";
@@ -54,9 +41,7 @@ class View {
       if (value === null || value === PLAIN[key] || (value === "" && !["rows", "cols", "hue"].includes(key)))
         query.delete(key);
       else query.set(key, value);
-    // Commas and the like are plain in a query; a link is easier to read so.
-    const text = query.toString().replace(/%2C/g, ",").replace(/%2F/g, "/").replace(/%7E/g, "~");
-    router.go(`${router.at.path}?${text}`, true);
+    router.go(toQuery(router.at.path, query), true);
   }
 
   list(key: string, names: string[]): void {
