@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette import settings, sinks
+from vedette import listeners, settings, sinks
 from vedette.cli import build_parser
 from vedette.client.run import Run
 from vedette.home import Home
@@ -230,6 +230,12 @@ def test_sinks(name):
     assert f"`{name}" in body
     for option in re.findall(r"\w+", taken):
         assert re.search(rf"\b{option}\b", body), option
+
+
+@pytest.mark.parametrize("name", listeners.LISTENERS)
+def test_listeners(name):
+    """Every listener has a heading, and below it how it is started."""
+    assert f"`--listen {name}=" in sections(REFERENCE, 3)[name]
 
 
 @pytest.mark.parametrize("name", SENSORS)

@@ -129,6 +129,14 @@ def check_bind(host: str, *, token: bool, tls: bool, advice: str) -> None:
     )
 
 
+def bind(text: str) -> tuple[str, int]:
+    """Read where to listen, `HOST:PORT`, `:PORT` or `PORT`, as host and port; without a host it is loopback."""
+    host, _, port = text.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port[:10]) >= 1 << 16:
+        raise SettingError(f"{text!r} is nowhere to listen: give HOST:PORT, :PORT or PORT, with a port up to 65535")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
 def same_token(said: str, token: str) -> bool:
     """Compare two tokens in a time that does not depend on where they differ; an empty token is nobody's."""
     return bool(token) and hmac.compare_digest(said.encode("utf-8", "replace"), token.encode())

@@ -36,8 +36,21 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
     onward: str = ""  # the hub that all which other hubs ship here is passed on to; empty: it is kept here
     reroute: str = ""  # where to relay all that is meant for other hubs instead, when one has moved
-    heflwr: str = ""  # where it listens for clients of heflwr: HOST:PORT or :PORT, of this machine; empty: nowhere
+    listen: str | list[str] = ""  # for clients of other programs: NAME=ADDRESS of listeners, with commas between
+    heflwr: str = ""  # a synonym: the address of the listener of that name
     trusted_network: bool = False  # nobody listens there: connections may go without TLS
+
+    def listeners(self) -> dict[str, str]:
+        """Return the addresses of listeners by name; raise SettingError when they are not said in that form."""
+        words = self.listen.split(",") if isinstance(self.listen, str) else self.listen
+        pairs = [word.strip().partition("=") for word in words if word.strip()]
+        for name, _, address in pairs:
+            if not name or not address:
+                raise SettingError(f"hub.listen has {name!r}, and takes NAME=ADDRESS, such as heflwr=:5000")
+        if len({name for name, _, _ in pairs}) < len(pairs):
+            raise SettingError("hub.listen has a name twice: each listener takes one address")
+        named = {"heflwr": self.heflwr} if self.heflwr else {}
+        return named | {name: address for name, _, address in pairs}
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):

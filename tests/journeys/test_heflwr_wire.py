@@ -19,7 +19,7 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from tests.moments import METRICS, moment
 from tests.rooms.conftest import call
-from vedette.sinks import form
+from vedette.compat.heflwr import form
 
 CASES = Path(__file__).parent / "heflwr_wire"
 TYPE = "application/x-www-form-urlencoded"
@@ -31,7 +31,7 @@ def begin(home):
     running = []
 
     def start(port=0, *more, **environ):
-        argv = [sys.executable, "-m", "vedette", "hub", "--heflwr", f":{port}", *more]
+        argv = [sys.executable, "-m", "vedette", "hub", "--listen", f"heflwr=:{port}", *more]
         surroundings = {**os.environ, "VEDETTE_HOME": home.asked, "PYTHONUNBUFFERED": "1", **environ}
         hub = subprocess.Popen(argv, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         running.append(hub)
@@ -184,7 +184,9 @@ def test_a_run_that_was_removed(home, begin):
 def test_a_run_that_goes_quiet(home, begin, tmp_path):
     """A run whose client has been silent for long is done, at its last word; the next word begins another."""
     quick = tmp_path / "sitecustomize.py"
-    quick.write_text("import vedette.hub.forms as forms\nforms.QUIET_S = forms._TEND_S = 0.3\n")
+    quick.write_text(
+        "from vedette.compat.heflwr import listener, receiver\nreceiver.QUIET_S = listener._TEND_S = 0.3\n"
+    )
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     post(port, identifier="a", message="Bytes Sent: 1, ")
     ended = eventually(lambda: next((run for run in read_runs(home) if run.state == "done"), None))
@@ -252,7 +254,7 @@ def test_garbage(home, begin):
 def test_those_who_come_to_stay(begin, tmp_path):
     """Connections that never finish a request are let go of, and then others are heard; one that is used may stay."""
     quick = tmp_path / "sitecustomize.py"
-    quick.write_text("import vedette.hub.forms as forms\nforms._HEAD_S, forms._MOST_CONNECTIONS = 0.5, 20\n")
+    quick.write_text("import vedette.listeners.http as http\nhttp._HEAD_S, http._MOST_CONNECTIONS = 0.5, 20\n")
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     used = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
@@ -272,23 +274,25 @@ def test_those_who_come_to_stay(begin, tmp_path):
 def test_many_identifiers(home, begin, tmp_path):
     """Beyond so many identifiers at once new ones are turned away, and counted; those that are known are heard."""
     few = tmp_path / "sitecustomize.py"
-    few.write_text("import vedette.hub.forms as forms\nforms._MOST_RUNS = 3\n")
+    few.write_text("import vedette.compat.heflwr.receiver as receiver\nreceiver._MOST_RUNS = 3\n")
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
 
     assert [post(port, identifier=f"i{n}", message="x")[0] for n in range(5)] == [200, 200, 200, 429, 429]
     assert post(port, identifier="i1", message="y")[0] == 200
     assert len(read_runs(home)) == 3
+    eventually(lambda: "2 by heflwr identifiers" in call("doctor", home=home.asked).stdout)
 
 
 @pytest.mark.parametrize("where", ["0.0.0.0:5000", "192.0.2.1:5000", "example.org:5000", "[::]:5000"])
 def test_a_wider_address(home, where):
-    """Beyond this machine it does not listen, and says the ways out."""
-    done = call("hub", "--heflwr", where, home=home.asked)
+    """Beyond this machine it does not listen, and says the ways out; by its own option or as any listener."""
+    for said in (["--heflwr", where], ["--listen", f"heflwr={where}"]):
+        done = call("hub", *said, home=home.asked)
 
-    assert done.returncode == 2
-    assert "ssh -L" in done.stderr
-    assert "VEDETTE_HUB" in done.stderr
-    assert done.stderr.count("\n") == 1
+        assert done.returncode == 2
+        assert "ssh -L" in done.stderr
+        assert "VEDETTE_HUB" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("where", ["x", "/tmp/x", ":70000", ":x"])
@@ -309,18 +313,23 @@ def test_a_port_that_is_taken(home):
     assert home.hub_pid() is None
 
 
-def test_a_hub_that_starts_by_itself(home):
+@pytest.mark.parametrize("form", [("VEDETTE_HUB_HEFLWR", ":{}"), ("VEDETTE_HUB_LISTEN", "heflwr=:{}")])
+def test_a_hub_that_starts_by_itself(home, form):
     """As a setting it holds for a hub that starts by itself; where the port is taken it goes on without, and tries."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        environ = {"VEDETTE_HUB_HEFLWR": f":{port}"}
+        environ = {form[0]: form[1].format(port)}
         code = "import vedette; vedette.init(name='job').finish()"
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "VEDETTE_HOME": home.asked, **environ}, check=True
         )
         eventually(home.hub_pid)
-        found = json.loads(call("doctor", "--json", home=home.asked, environ=environ).stdout)
-        assert "cannot be listened on" in json.dumps(found)
+
+        def told():
+            found = json.loads(call("doctor", "--json", home=home.asked, environ=environ).stdout)
+            return "cannot be listened on" in json.dumps(found)
+
+        eventually(told)
     eventually(lambda: heard(port))
     end_hub(home)
 

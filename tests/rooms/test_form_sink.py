@@ -12,10 +12,10 @@ import pytest
 
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
+from vedette.compat.heflwr import form
+from vedette.compat.heflwr.form import Config
 from vedette.model import Sample
 from vedette.monitor import Monitor
-from vedette.sinks import form
-from vedette.sinks.form import Config
 
 CASES = Path(__file__).parent.parent / "journeys" / "heflwr_wire"
 

@@ -5,7 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import SettingError
-from vedette.guard import Asked, Rules, check_bind, host_name, in_scope, is_loopback, judge, lower, port, same_token
+from vedette.guard import (
+    Asked,
+    Rules,
+    bind,
+    check_bind,
+    host_name,
+    in_scope,
+    is_loopback,
+    judge,
+    lower,
+    port,
+    same_token,
+)
 
 OWNER = Rules(who=lambda said: "owner" if same_token(said, "secret") else "")
 
@@ -112,3 +124,20 @@ def test_a_wide_bind():
             check_bind("", token=token, tls=tls, advice="use a tunnel")
     check_bind("", token=True, tls=True, advice="")
     check_bind("localhost", token=False, tls=False, advice="")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("5000", ("127.0.0.1", 5000)), (":5000", ("127.0.0.1", 5000)), ("0", ("127.0.0.1", 0)),
+     ("box:1", ("box", 1)), ("[::1]:65535", ("::1", 65535)), ("0.0.0.0:1", ("0.0.0.0", 1))],
+)  # fmt: skip
+def test_where_to_listen(text, expected):
+    """Without a host it is loopback."""
+    assert bind(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", ":x", "box", "box:", ":65536", ":-1", ":\u0663", "/tmp/x", "1" * 5000])
+def test_nowhere_to_listen(text):
+    """What has no port is refused in a sentence."""
+    with pytest.raises(SettingError, match="nowhere to listen"):
+        bind(text)

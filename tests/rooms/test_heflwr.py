@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.soak import times
+from vedette.compat.heflwr import wire as heflwr
 from vedette.errors import FormatError
-from vedette.sources import heflwr
 
 CASES = Path(__file__).parent.parent / "journeys" / "heflwr_wire"
 NOW = 1_794_810_000 * 10**9

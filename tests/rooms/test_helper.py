@@ -37,6 +37,18 @@ with open(sys.argv[1], "a") as file:
     file.write(f"{child.pid}\\n")
 time.sleep(600)
 """
+REPORTS = """
+import sys, time
+sys.stdout.write("one\\ntwo\\nthr")
+sys.stdout.flush()
+sys.stdin.readline()
+sys.stdout.write("ee\\n")
+"""
+TALKS = """
+import sys
+while True:
+    sys.stdout.write("x" * 1000)
+"""
 FAILS = "import sys\nsys.exit(3)"
 HUB = """
 import sys, time
@@ -66,12 +78,19 @@ def said(tmp_path):
 def begin(tmp_path, monkeypatch):
     """Make a helper of a program that is handed the file to write to; close it at the end."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    for name, program in (("listens", LISTENS), ("never_reads", NEVER_READS), ("fails", FAILS)):
+    for name, program in (
+        ("listens", LISTENS),
+        ("never_reads", NEVER_READS),
+        ("fails", FAILS),
+        ("reports", REPORTS),
+        ("talks", TALKS),
+    ):
         (tmp_path / f"{name}.py").write_text(program)
     begun = []
 
-    def make(module, *words):
-        helper = Helper("listener", module, [str(tmp_path / "said")], lambda: [Word(word) for word in words])
+    def make(module, *words, reports=False):
+        told = [Word(word) for word in words]
+        helper = Helper("listener", module, [str(tmp_path / "said")], lambda: told, reports=reports)
         begun.append(helper)
         return helper
 
@@ -245,3 +264,32 @@ def test_one_that_cannot_be_started_is_trouble(begin, monkeypatch):
     helper.tend()
     assert helper.pid is None
     assert helper.trouble == "the listener cannot be started: No such file or directory"
+
+
+def test_it_reports(begin):
+    """What a helper writes comes line by line, its last words too; those of the next one come after them."""
+    helper = begin("reports", reports=True)
+    found = []
+
+    def read():
+        helper.tend()
+        found.extend(helper.read())
+        return len(found)
+
+    eventually(lambda: read() >= 2)
+    helper.tell(Word("go on"))
+    eventually(lambda: read() >= 5)
+    assert found == [b"one", b"two", b"three", b"one", b"two"]
+
+
+def test_one_that_reports_without_end_is_killed(begin):
+    """A report is a line, and a line is short: the hub gathers no more."""
+    helper = begin("talks", reports=True)
+
+    def killed():
+        helper.tend()
+        assert helper.read() == []
+        return helper.trouble
+
+    eventually(killed)
+    assert helper.trouble == "the listener reported too much, and was killed; it is started again"

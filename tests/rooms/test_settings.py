@@ -47,6 +47,7 @@ def test_names_are_all_there_is():
         "hub.advertise": "",
         "hub.onward": "",
         "hub.reroute": "",
+        "hub.listen": "",
         "hub.heflwr": "",
         "hub.trusted_network": False,
         "limits.connections": 1024,
@@ -302,3 +303,32 @@ def test_a_wrong_variable_leaves_the_others_in_force(home):
     done = python("import vedette; print(vedette.init()._journal.home.root)", environ={"VEDETTE_NONSENSE": "1"})
 
     assert done.stdout == f"{home.root}\n"
+
+
+@pytest.mark.parametrize(
+    ("hub", "expected"),
+    [
+        (settings.Hub(), {}),
+        (settings.Hub(listen="a=:1"), {"a": ":1"}),
+        (settings.Hub(listen=" a=:1, b=[::1]:2?x=y ,"), {"a": ":1", "b": "[::1]:2?x=y"}),
+        (settings.Hub(listen=["a=:1", "b=:2"]), {"a": ":1", "b": ":2"}),
+        (settings.Hub(heflwr=":5"), {"heflwr": ":5"}),
+        (settings.Hub(listen="heflwr=:6", heflwr=":5"), {"heflwr": ":6"}),
+    ],
+)
+def test_listeners(hub, expected):
+    """Listeners are named in one text or in a list; the older name of heflwr's is a synonym."""
+    assert hub.listeners() == expected
+
+
+@pytest.mark.parametrize("listen", ["a", "a=", "=:1", "a=:1,a=:2", ["a"]])
+def test_what_names_no_listener(listen):
+    """What is not NAME=ADDRESS, or is said twice, is refused."""
+    with pytest.raises(SettingError, match=r"hub\.listen"):
+        settings.Hub(listen=listen).listeners()
+
+
+def test_a_list_of_listeners_in_a_file(work):
+    """A file may have a list of them."""
+    (work / "vedette.toml").write_text('[hub]\nlisten = ["a=:1", "b=:2"]\n')
+    assert settings.load(environ={}).hub.listeners() == {"a": ":1", "b": ":2"}

@@ -3,7 +3,7 @@ examples:
   vedette hub
   vedette hub --address :7070          for jobs on other machines: prints what to put into VEDETTE_HUB there
   vedette hub --address :7070 --advertise login1.example.org
-  vedette hub --heflwr :5000           for heflwr's RemoteMonitor on this machine: each identifier becomes a run
+  vedette hub --listen heflwr=:5000    for heflwr's RemoteMonitor on this machine: each identifier becomes a run
   vedette hub --stop
 """
 
@@ -29,8 +29,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told to connect to")
     parser.add_argument(
-        "--heflwr", metavar="HOST:PORT", help="listen for clients of heflwr on this machine, too; :PORT is localhost's"
-    )
+        "--listen", metavar="NAME=ADDRESS", action="append", default=[],
+        help="listen for clients of another program, too: heflwr=:5000; again for another listener",
+    )  # fmt: skip
+    parser.add_argument("--heflwr", metavar="ADDRESS", help="the same as --listen heflwr=ADDRESS")
     parser.add_argument("--no-tls", action="store_true", help="without TLS beyond this machine, on a trusted network")
     parser.add_argument("--stop", action="store_true", help="end the hub that runs; nothing is lost by it")
     parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # whose pidfd was handed to us
@@ -43,16 +45,21 @@ def run(args: argparse.Namespace) -> int:
     if args.stop:
         return _stop(home, quiet=args.quiet)
     handed = _handed(args.born_of) if args.quiet else {}
-    from vedette.hub.forms import bind_address
+    from vedette.hub import listeners
     from vedette.hub.program import run as serve
     from vedette.hub.sockets.port import listening
 
-    settings = _with(args.settings, address=args.address, advertise=args.advertise, heflwr=args.heflwr)
+    listen = [*args.listen, *([f"heflwr={args.heflwr}"] if args.heflwr is not None else [])]
+    settings = _with(args.settings, address=args.address, advertise=args.advertise)
+    if listen:
+        said = _with(settings, listen=listen, heflwr="").hub.listeners()
+        both = {**settings.hub.listeners(), **said}
+        settings = _with(settings, listen=[f"{name}={address}" for name, address in both.items()], heflwr="")
+    wanted = settings.hub.listeners()
     try:
-        if (settings.hub.address or settings.hub.heflwr) and not args.quiet and home.hub_pid():
+        if (settings.hub.address or wanted) and not args.quiet and home.hub_pid():
             home.prepare()
-            if settings.hub.heflwr:
-                bind_address(settings.hub.heflwr)
+            listeners.check(wanted)
             listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
             _stop(home, quiet=False)
         return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=handed, reload=args.reload)
@@ -60,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 
 
-def _with(settings: Settings, **said: str | None) -> Settings:
+def _with(settings: Settings, **said: str | list[str] | None) -> Settings:
     given = {key: value for key, value in said.items() if value is not None}
     return msgspec.structs.replace(settings, hub=msgspec.structs.replace(settings.hub, **given))
 

@@ -1,6 +1,7 @@
 """How the hub is, as `vedette doctor` shows it: read by the event loop from what the keeper's thread replaces whole."""
 
 import os
+from collections import Counter
 
 from vedette import wire
 from vedette.hub.sockets.server import Server
@@ -10,12 +11,19 @@ from vedette.version import __version__
 
 
 def report(
-    keeper: Keeper, sweeper: Sweeper, server: Server, *, up_s: float, listens: str, not_listening: str
+    keeper: Keeper,
+    sweeper: Sweeper,
+    server: Server,
+    *,
+    up_s: float,
+    listens: str,
+    not_listening: str,
+    refused: Counter[str],
 ) -> wire.Health:
     """Return the hub's health.
 
     `listens` is the address that other hubs connect to; `not_listening` says why an address that was asked for cannot
-    be listened on.
+    be listened on; `refused` is what the listeners have refused.
     """
     return wire.Health(
         pid=os.getpid(),
@@ -32,7 +40,7 @@ def report(
             (str(relay.address), relay.trouble or relay.blob_refused)
             for relay in list(keeper.upstreams.relays.values())
         ],
-        refused=dict(server.refused),
+        refused=dict(server.refused + refused),
         keep=sweeper.keep,
         sweeping=sweeper.busy or keeper.blob_collector.busy,
         sweep_trouble=sweeper.trouble,

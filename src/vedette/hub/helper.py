@@ -2,7 +2,8 @@
 
 A helper is a Python module that runs in a process of its own, so that neither a slow reader nor a crash holds up the
 hub. The hub writes one JSON message a line to the helper's standard input. `Helper` is the hub's end of that pipe,
-`Inlet` is the helper's end. When the hub is gone, the helper reads the end of the file, and leaves.
+`Inlet` is the helper's end. When the hub is gone, the helper reads the end of the file, and leaves. A helper that
+`reports` answers by lines on its standard output.
 """
 
 import contextlib
@@ -18,10 +19,11 @@ import msgspec
 
 from vedette import detached
 
-_AGAIN_S = 5.0  # a helper that failed is started again after that
+_AGAIN_S = 5.0  # between two starts of a helper that fails
 _PATIENCE_S = 1.0
 _MOST_BYTES = 16 << 20  # of messages that a helper has not read yet
 _READ_BYTES = 1 << 16
+_MOST_LINE_BYTES = 1 << 16  # of what a helper reports
 T = TypeVar("T")
 
 
@@ -41,10 +43,13 @@ class Helper:
         module: str,
         arguments: Iterable[str] = (),
         first_messages: Callable[[], Iterable[object]] = _nothing,
+        *,
+        reports: bool = False,
     ) -> None:
         """Start nothing yet. `name` is what messages call it: `meter`, say.
 
         `first_messages` returns all that a new helper has to know; it is called for each process that is started.
+        `reports`: what it writes to its standard output is for the hub, which must `read` it.
         """
         self.name = name
         self.trouble = ""
@@ -52,6 +57,8 @@ class Helper:
         self._first_messages = first_messages
         self._process: subprocess.Popen[bytes] | None = None
         self._unsent = bytearray()
+        self._reports = reports
+        self._unread = b""
         self._started = self._again_at = 0.0
         self._why_killed = ""
         self._closed = False
@@ -69,13 +76,28 @@ class Helper:
     def tend(self, *, wanted: bool = True) -> None:
         """Note the helper's end, start one if it is `wanted`, send what it has room for. To be called often.
 
-        After a failure the next one is started after 5 s. A helper that ended by itself, with the exit code 0, is
-        replaced as soon as one is wanted. One that is no longer wanted is not ended: it is told so by a message.
+        After a failure the next one is started 5 s after the last, or at once if that had lived longer. A helper that
+        ended by itself, with the exit code 0, is replaced by the next call for which one is wanted. One that is no
+        longer wanted is not ended: it is told so by a message.
         """
-        self._note_end()
+        if self._note_end():
+            return
         if wanted and self._process is None and not self._closed and time.monotonic() >= self._again_at:
             self._start()
         self._send()
+
+    def read(self) -> list[bytes]:
+        """Return the lines that the helper has reported since the last call; all are of the process `pid`, or of the
+        last one while there is none. One that reports too much without a line's end is killed.
+        """
+        self._receive()
+        *lines, self._unread = self._unread.split(b"\n")
+        if len(self._unread) > _MOST_LINE_BYTES:
+            self._unread = b""
+            self._why_killed = "reported too much, and was killed"
+            if self._process is not None:
+                self._kill()
+        return lines
 
     def leave(self) -> None:
         """Ask the helper to leave, for good, and wait for nothing; `close` it later."""
@@ -95,6 +117,8 @@ class Helper:
         except subprocess.TimeoutExpired:  # a driver that hangs, say
             self._kill()
             self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._process = None
 
     @property
@@ -107,7 +131,8 @@ class Helper:
         messages = [msgspec.json.encode(message) + b"\n" for message in self._first_messages()]
         try:
             self._process = subprocess.Popen(
-                self._command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
+                self._command, bufsize=0, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE if self._reports else subprocess.DEVNULL, start_new_session=True,
                 cwd="/", env=detached.environment(),
             )  # fmt: skip
         except OSError as error:
@@ -115,26 +140,40 @@ class Helper:
             self.trouble = f"the {self.name} cannot be started: {error.strerror}"
             return
         os.set_blocking(self._pipe.fileno(), False)
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)
+        self._unread = b""
         self._started = time.monotonic()
         self._unsent = bytearray(b"".join(messages))
 
-    def _note_end(self) -> None:
+    def _note_end(self) -> bool:
+        """Tell whether it has ended."""
         if self._process is None:
-            return
+            return False
         code = self._process.poll()
         if code is None:
             if self.trouble and time.monotonic() - self._started > _AGAIN_S:
                 self.trouble = ""
-            return
+            return False
         with contextlib.suppress(OSError):
             self._pipe.close()
+        if self._process.stdout is not None:
+            self._receive()  # its last words
+            self._process.stdout.close()
         self._process = None
         self._unsent.clear()
-        self._again_at = time.monotonic() + _AGAIN_S if code else 0.0
+        self._again_at = self._started + _AGAIN_S if code else 0.0
         if code:
             how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
             self.trouble = f"the {self.name} {self._why_killed or how}; it is started again"
         self._why_killed = ""
+        return True
+
+    def _receive(self) -> None:
+        if self._process is None or self._process.stdout is None:
+            return
+        with contextlib.suppress(OSError):
+            self._unread += os.read(self._process.stdout.fileno(), _READ_BYTES)
 
     def _send(self) -> None:
         """Write what fits; a helper that does not read must not hold up the hub."""

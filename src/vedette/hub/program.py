@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from vedette.errors import VedetteError
 from vedette.home import Home
-from vedette.hub.forms import bind_address
+from vedette.hub import listeners
 from vedette.hub.log import Log
 from vedette.hub.peers import address as addresses
 from vedette.hub.service import Service
@@ -40,8 +40,9 @@ def run(
     home.prepare()
     # A wrong setting is an error before anything is locked or opened.
     listen = listening(home, settings, tls=tls)
-    if settings.hub.heflwr:
-        bind_address(settings.hub.heflwr)
+    wanted = settings.hub.listeners()
+    if wanted and not quiet:  # a hub that no user waits for goes on without, and `doctor` says why
+        listeners.check(wanted)
     for upstream in (settings.hub.onward, settings.hub.reroute):
         if upstream:
             addresses.parse(upstream)

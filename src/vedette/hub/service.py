@@ -14,8 +14,8 @@ from vedette.errors import HubError, SettingError
 from vedette.fileio import write_private
 from vedette.home import Home
 from vedette.hub import health
-from vedette.hub.forms import Forms, FormServer, bind_address
 from vedette.hub.keeper_thread import KeeperThread
+from vedette.hub.listeners import Listeners
 from vedette.hub.log import Log
 from vedette.hub.peers import address as addresses
 from vedette.hub.peers.address import Address
@@ -66,11 +66,7 @@ class Service:
             self, settings.limits, listen.advertised.token if listen is not None else "", self._home_id
         )
         self.keeper.on_safe = self._acknowledge
-        self._forms: FormServer | None = None
-        if settings.hub.heflwr:
-            self._forms = FormServer(
-                bind_address(settings.hub.heflwr), Forms(home, self.in_keeper, self._server.refused)
-            )
+        self._listeners = Listeners(home, settings.hub.listeners(), self._read_own_spools, log)
 
     async def serve(self, *, quiet: bool) -> None:
         """Answer on the sockets until the keeper's thread ends."""
@@ -89,16 +85,16 @@ class Service:
             most = most_unauthenticated(self._settings.limits)
             listener = Listener(self._listen, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
             await self._open(listener, self._listen, quiet=quiet)
-        if self._forms is not None:
-            self._open_forms(self._forms, quiet=quiet)
+        if not quiet:
+            await self._open_listeners()
+        self._spawn(self._listeners.tend())
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
             print(text, flush=True)  # noqa: T201 - the user asked
-        self._thread.start(self._server.publish, ended.set, stays=self._listen is not None or self._forms is not None)
+        self._thread.start(self._server.publish, ended.set, stays=self._listen is not None or bool(self._listeners))
         await ended.wait()
         server.close()
-        if self._forms is not None:
-            await self._forms.close()
+        self._listeners.close()
         if listener is not None:
             listener.close()
         for task in self._relaying:
@@ -129,18 +125,28 @@ class Service:
         if not quiet and not told.path:
             print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
 
-    def _open_forms(self, forms: FormServer, *, quiet: bool) -> None:
-        """Listen for heflwr's clients. A hub that no user waits for tries again if that fails."""
+    async def _open_listeners(self) -> None:
+        """Start the listeners for a user who waits, and say where their clients send to."""
         try:
-            where = forms.open()
-        except OSError as error:
-            self._cannot_listen(self._settings.hub.heflwr, error, quiet=quiet)
-            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._open_forms(forms, quiet=quiet))
-            return
-        self._not_listening = ""
-        self._spawn(forms.start())
-        if not quiet:
-            print(f"heflwr's clients send to {where}", flush=True)  # noqa: T201 - the user asked
+            found = await self._listeners.open()
+        except HubError:
+            self._listeners.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._home.socket)
+            raise
+        for name, where in found:
+            print(f"{name}'s clients send to {where}", flush=True)  # noqa: T201 - the user asked
+
+    async def _read_own_spools(self) -> None:
+        """Return when all that this hub and its helpers have said until now is in the store."""
+
+        def is_read(keeper: Keeper) -> bool:
+            own = [reader for reader in keeper.readers.values() if reader.of_hub and not reader.upstream]
+            return not any(reader.has_more for reader in own)
+
+        await self.in_keeper(lambda _keeper: None)  # a whole turn comes after it
+        while not await self.in_keeper(is_read):
+            pass
 
     def _cannot_listen(self, where: str, error: Exception, *, quiet: bool) -> None:
         """Say in the log and to `doctor` that an address cannot be listened on; where a user waits, end with that."""
@@ -184,7 +190,8 @@ class Service:
             self._server,
             up_s=time.monotonic() - self._born,
             listens=self._listens,
-            not_listening=self._not_listening,
+            not_listening=self._not_listening or self._listeners.trouble,
+            refused=self._listeners.refused,
         )
 
     # Other hubs. `_dial` and `_acknowledge` are called in the keeper's thread.

@@ -21,7 +21,7 @@ SINKS: dict[str, str] = {
     "csv": "vedette.sinks.csv",
     "prometheus": "vedette.sinks.prometheus",
     "hub": "vedette.sinks.hub",
-    "form": "vedette.sinks.form",
+    "form": "vedette.compat.heflwr.form",
 }
 _SUFFIXES = {".txt": "text", ".log": "text", ".jsonl": "jsonl", ".csv": "csv"}
 

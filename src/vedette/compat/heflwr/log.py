@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 
-from vedette.sinks import form
+from vedette.compat.heflwr import form
 
 _FORMAT = "%(levelname)s %(name)s %(asctime)s | %(filename)s:%(lineno)d | %(message)s"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from vedette import kernel
+from vedette import guard, kernel
 from vedette.errors import MissingError, SettingError
 from vedette.model import Sample
 from vedette.sensing.sensor import Metric
@@ -58,16 +58,13 @@ class Config(Struct, frozen=True):
 def parse(text: str) -> Config:
     """Read `[HOST:]PORT[?names=plain&wanted=cpu,power&token_file=PATH&cert=PATH&key=PATH&hostnames=A,B]`."""
     where, chosen = options(text, ("names", "wanted", "token_file", "cert", "key", "hostnames"))
-    host, _, port = where.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or Config().host
-    if not (port or "0").isascii() or not (port or "0").isdigit() or int(port or 0) >= 1 << 16:
-        raise SettingError(f"{where!r} is nowhere to listen: prometheus:PORT or prometheus:HOST:PORT, up to 65535")
+    host, port = guard.bind(where or "0")
     names = chosen.get("names", "own")
     if names not in ("own", "plain"):
         raise SettingError(f"prometheus has names=own and names=plain, not names={names}")
     token = _token(chosen["token_file"]) if "token_file" in chosen else ""
     return Config(
-        host, int(port or 0), "plain" if names == "plain" else "own",
+        host, port, "plain" if names == "plain" else "own",
         token=token, cert=chosen.get("cert", ""), key=chosen.get("key", ""), wanted=wanted(chosen, Config().wanted),
         hostnames=tuple(filter(None, chosen.get("hostnames", "").split(","))),
     )  # fmt: skip

@@ -10,10 +10,11 @@ from typing import Any, ClassVar, Literal
 from msgspec import structs
 
 from vedette.client.guard import say_once
+from vedette.compat.heflwr import form
 from vedette.compat.heflwr.monitor.numbers import Account, Wanted
 from vedette.errors import VedetteError
 from vedette.monitor import Monitor
-from vedette.sinks import form, prometheus, text
+from vedette.sinks import prometheus, text
 from vedette.sinks.plain import SENSORS
 
 _SHORTEST_S, _LONGEST_S = 0.01, 86_400.0  # the original takes 0, and then does nothing else

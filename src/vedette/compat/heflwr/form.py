@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from vedette import kernel
+from vedette.compat.heflwr.wire import LABELS
 from vedette.errors import SettingError
 from vedette.model import Sample, new_id
 from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
-from vedette.sinks.plain import KEYS, Plain, line
+from vedette.sinks.plain import Plain, line
 
 MOST_WAITING = 10_000  # moments
 _HEADER = "Vedette-Moment"
@@ -34,13 +35,6 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between tries, the last one 
 _MOST_REFUSALS = 3  # by a server in trouble, of one message
 _CLOSING_S = 0.5  # less than a monitor waits for its sinks
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-_LABELS = dict(
-    zip(
-        KEYS,
-        ("Cpu Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD cpu_gpu_cv", "VDD soc"),
-        strict=True,
-    )
-)
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
@@ -92,7 +86,7 @@ class Form:
         numbers = self._plain.of(samples)
         if not numbers:
             return
-        message = line(numbers, _LABELS)
+        message = line(numbers, LABELS)
         t = samples[0].t
         self.post({"message": message} if self._simple else _record(message, t).__dict__, t)
 

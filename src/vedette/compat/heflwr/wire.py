@@ -19,13 +19,14 @@ _MOST_IDENTIFIER, _MOST_MESSAGE, _MOST_WORD = 200, 32_000, 200
 _YEAR_NS = 366 * 24 * 3600 * 10**9
 _HOUR_NS = 3600 * 10**9
 
-_LABELS = dict(
+LABELS = dict(  # what a message calls the plain numbers
     zip(
-        ("cpu usage", "memory usage", "bytes sent", "bytes recv", "vdd in", "vdd cpu_gpu_cv", "vdd soc"),
         KEYS,
+        ("Cpu Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD cpu_gpu_cv", "VDD soc"),
         strict=True,
     )
 )
+_KEYS = {label.lower(): key for key, label in LABELS.items()}
 _ITEM = re.compile(r"([A-Za-z_ ]{1,20}): ([-+]?[0-9.]{1,30}(?:e[-+]?[0-9]{1,3})?|nan|inf)%?(?:, |,?$)", re.ASCII)
 _NAMES = {KEYS[0]: "cpu_percent", KEYS[1]: "memory_share_percent"}  # what we call the same number
 _MOMENT = re.compile(r"([0-9a-z]{1,32}) ([0-9]{1,18}) ([0-9]{1,19})", re.ASCII)
@@ -101,7 +102,7 @@ def numbers_in(message: str) -> dict[str, float]:
         item = _ITEM.match(message, at)
         if item is None or item.end() == at:
             return {}
-        key = _LABELS.get(item[1].lower())
+        key = _KEYS.get(item[1].lower())
         try:
             value = float(item[2])
         except ValueError:

@@ -1,0 +1,109 @@
+"""Where heflwr's clients send to, `vedette hub --listen heflwr=ADDRESS`: each identifier becomes a run (decisions/012).
+
+The clients have no token, so this listens on this machine alone, and the guard refuses browsers.
+"""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+from msgspec import Struct
+
+from vedette import guard
+from vedette.compat.heflwr import wire
+from vedette.compat.heflwr.receiver import Receiver
+from vedette.errors import FormatError
+from vedette.listeners import http
+from vedette.listeners.http import App, HttpServer, Refusal, Scope
+from vedette.listeners.intake import Intake
+
+_TEND_S = 5.0
+
+
+class Config(Struct, frozen=True):
+    """Where to listen."""
+
+    host: str
+    port: int
+
+
+def parse(address: str) -> Config:
+    """Read HOST:PORT, :PORT or PORT; raise SettingError when other machines could reach it."""
+    host, port = guard.bind(address)
+    advice = (
+        "heflwr's clients have neither. Send through a tunnel (ssh -L 5000:127.0.0.1:5000 THIS-HOST), or by the sink"
+        " `hub` with VEDETTE_HUB, which has both"
+    )
+    guard.check_bind(host, token=False, tls=False, advice=advice)
+    return Config(host, port)
+
+
+class Listener:
+    """The port, and what stands behind it."""
+
+    def __init__(self, taken: socket.socket, intake: Intake) -> None:
+        """Answer nobody yet."""
+        self.where = http.where(taken)
+        self._receiver = Receiver(intake)
+        self._server = HttpServer(taken, _app(self._receiver, intake), guard.Rules())
+
+    async def serve(self) -> None:
+        """Answer, once it is known which runs are open."""
+        await self._receiver.begin()
+        tending = asyncio.ensure_future(self._tend())
+        try:
+            await self._server.serve()
+        finally:
+            tending.cancel()
+
+    async def _tend(self) -> None:
+        while True:
+            await asyncio.sleep(_TEND_S)
+            await self._receiver.tend()
+
+    async def close(self) -> None:
+        """Stop listening; who is being answered is answered."""
+        await self._server.close()
+
+
+def open(config: Config, intake: Intake) -> Listener:  # noqa: A001 - the name that every listener has
+    """Take the port."""
+    return Listener(http.take(config.host, config.port), intake)
+
+
+def _app(receiver: Receiver, intake: Intake) -> App:
+    async def answer(request: Any) -> tuple[int, str]:
+        from starlette.requests import ClientDisconnect  # noqa: PLC0415 - with the server
+
+        try:
+            if request.url.path not in wire.PATHS:
+                raise Refusal(404, f"there are {' and '.join(wire.PATHS)}, by POST")
+            if request.method != "POST":
+                raise Refusal(405, f"{request.url.path} takes POST alone")
+            receiver.hear(await http.read_body(request, wire.MOST_BYTES), request.headers.get("vedette-moment", ""))
+        except Refusal as refusal:
+            return refusal.status, str(refusal)
+        except FormatError as error:
+            intake.refuse("malformed")
+            return 400, str(error)
+        except OSError as error:
+            return 503, f"it cannot be kept now: {error}"
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # the listener goes on; who sent it still has it
+            return 500, f"it could not be kept: {type(error).__name__}"
+        return 200, "kept"
+
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        from starlette.requests import ClientDisconnect, Request  # noqa: PLC0415 - with the server
+        from starlette.responses import PlainTextResponse  # noqa: PLC0415
+
+        with contextlib.suppress(ClientDisconnect):
+            status, text = await answer(Request(scope, receive))
+            headers = {"Allow": "POST"} if status == 405 else {}
+            if status == 413:
+                headers["Connection"] = "close"
+            await PlainTextResponse(text + "\n", status, headers)(scope, receive, send)
+
+    return app

@@ -1,0 +1,114 @@
+"""What heflwr's clients say, put on record: each identifier that speaks is a run (decisions/012).
+
+The wire knows no beginning and no end of a run: the first message begins one, ten minutes of silence end it.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections import OrderedDict
+
+from vedette.compat.heflwr import wire
+from vedette.errors import VedetteError
+from vedette.listeners.http import Refusal
+from vedette.listeners.intake import Intake
+from vedette.model import HUB, Event, Fact, Sample, Span, new_id
+from vedette.store import Both, Compare, Either, Not, Reader, SpanQuery
+
+_SOURCE = "heflwr"
+QUIET_S = 600.0  # a run whose client has said nothing for so long is over
+_MOST_RUNS = 1000  # that are open at once
+_MOST_SENDERS = 10_000
+
+
+class _Open:
+    """A run that is still heard of."""
+
+    def __init__(self, run: str, heard_s: float, t: int) -> None:
+        self.run = run
+        self.heard_s = heard_s
+        self.t = t  # the newest that was said of it
+
+
+class Receiver:
+    """Keeps what clients say."""
+
+    def __init__(self, intake: Intake) -> None:
+        """Know no run yet: `begin` finds those that are open."""
+        self._intake = intake
+        self._open: dict[str, _Open] = {}  # by identifier
+        self._senders: OrderedDict[str, int] = OrderedDict()  # the newest message of each
+
+    async def begin(self) -> None:
+        """Find the runs that an earlier process had open, so that they go on."""
+        now = time.monotonic()
+        for identifier, run, t in await asyncio.to_thread(self._intake.ask, _running):
+            self._open.setdefault(identifier, _Open(run, now, t))
+
+    def hear(self, body: bytes, named: str) -> None:
+        """Keep a message; raise FormatError, a Refusal, or OSError when there is no room."""
+        now = time.time_ns()
+        form = wire.parse(body, now)
+        moment = wire.moment(named)
+        if moment is not None and moment.n <= self._senders.get(moment.sender, 0):
+            return  # it was kept before, and only the answer was lost
+        t = form.t or (moment.t if moment is not None else now)
+        facts, known = self._run_of(form, now)
+        if form.numbers:
+            self._intake.keep(facts, [Sample(t, t // 10**6, wire.values_of(form.numbers), known.run)])
+        else:
+            attrs = {"identifier": form.identifier, **form.where}
+            self._intake.keep([*facts, Event(known.run, t, "log", form.level, form.message, attrs)])
+        known.heard_s, known.t = time.monotonic(), max(t, now)
+        self._open[form.identifier] = known
+        if moment is not None:
+            self._senders[moment.sender] = moment.n
+            self._senders.move_to_end(moment.sender)
+            while len(self._senders) > _MOST_SENDERS:
+                self._senders.popitem(last=False)
+
+    def _run_of(self, form: wire.Form, now: int) -> tuple[list[Fact], _Open]:
+        """Return the run of an identifier, with what is to be said when it is a new one."""
+        known = self._open.get(form.identifier)
+        if known is not None:
+            return [], known
+        if len(self._open) >= _MOST_RUNS:
+            self._intake.refuse("heflwr identifiers")
+            raise Refusal(429, f"{_MOST_RUNS} identifiers are open already: no other one is taken")
+        known = _Open(new_id(), time.monotonic(), now)
+        attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": form.identifier}
+        span = Span(known.run, now, "running", "", HUB, "run", form.identifier, attrs=attrs)
+        return [span], known
+
+    async def tend(self) -> None:
+        """End the runs that have gone quiet, and forget those that were removed."""
+        now = time.monotonic()
+        for identifier, known in list(self._open.items()):
+            if now - known.heard_s > QUIET_S:
+                with contextlib.suppress(OSError):  # it is tried again
+                    self._intake.keep([Span(known.run, known.t, "done", "", HUB)])
+                    del self._open[identifier]
+        if self._open:
+            runs = tuple(known.run for known in self._open.values())
+            try:
+                gone = await asyncio.to_thread(self._intake.ask, lambda store: _gone(store, runs))
+            except (VedetteError, sqlite3.Error, OSError):
+                return  # it is tried again
+            self._open = {name: known for name, known in self._open.items() if known.run not in gone}
+
+
+def _running(store: Reader) -> list[tuple[str, str, int]]:
+    where = Both((Compare("state", "=", "running"), Not(Compare("removed", "=", True))))
+    rows = store.spans(SpanQuery(kind="run", where=where, only=("source", "identifier")))
+    return [
+        (str(row.attrs["identifier"]), row.id, row.start_t or 0)
+        for row in rows
+        if row.attrs.get("source") == _SOURCE and row.attrs.get("identifier")
+    ]
+
+
+def _gone(store: Reader, runs: tuple[str, ...]) -> set[str]:
+    where = Either((Compare("removed", "=", True), Not(Compare("state", "=", "running"))))
+    rows = store.spans(SpanQuery(kind="run", where=Both((Compare("id", "in", runs), where)), only=()))
+    return {row.id for row in rows}

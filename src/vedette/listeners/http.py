@@ -1,0 +1,149 @@
+"""The HTTP server of a listener: a port, the one guard before its app, and connections that cannot stay for ever.
+
+starlette and uvicorn are loaded when it begins to serve.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from vedette import guard
+
+if TYPE_CHECKING:
+    import uvicorn
+
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Any, Any], Awaitable[None]]
+
+_MOST_CONNECTIONS = 256
+_BODY_S = 10.0
+_HEAD_S = 30.0  # as long as one that has been answered may stay
+_GRACE_S = 1
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """Answered with a status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def take(host: str, port: int) -> socket.socket:
+    """Take a port, so that whoever comes waits; raise OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=128)
+    # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def where(listener: socket.socket) -> str:
+    """Return HOST:PORT of a port that was taken."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class HttpServer:
+    """Serves an ASGI app at a port, behind the guard."""
+
+    def __init__(self, listener: socket.socket, app: App, rules: guard.Rules) -> None:
+        """Answer nobody yet."""
+        self._listener = listener
+        self._app = guarded(app, rules)
+        self._server: uvicorn.Server | None = None
+        self._ended = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Answer until it is closed."""
+        import uvicorn  # noqa: PLC0415 - a web server, only where one is asked for
+
+        config = uvicorn.Config(
+            self._app, http=_protocol(), ws="none", lifespan="off", loop="none", log_config=None,
+            access_log=False, log_level="critical", server_header=False, proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
+        )  # fmt: skip
+        self._server = _server(config)
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            self._ended.set()
+
+    async def close(self) -> None:
+        """Let go of the port; who is being answered is answered."""
+        if self._server is not None:
+            self._server.should_exit = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), 2 * _GRACE_S)
+        self._listener.close()
+
+
+def guarded(app: App, rules: guard.Rules) -> App:
+    """Return an app that is asked only what the guard lets in."""
+
+    async def check(scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        verdict = guard.judge(guard.in_scope(scope), rules)
+        if verdict.status == 200:
+            await app(scope, receive, send)
+            return
+        headers = [(name.lower().encode(), value.encode()) for name, value in verdict.headers.items()]
+        headers.append((b"content-type", b"text/plain; charset=utf-8"))
+        await send({"type": "http.response.start", "status": verdict.status, "headers": headers})
+        await send({"type": "http.response.body", "body": verdict.sentence.encode() + b"\n"})
+
+    return check
+
+
+async def read_body(request: Any, most_bytes: int) -> bytes:
+    """Return the body of a starlette Request; raise a Refusal when it is too long, or does not come."""
+    length = request.headers.get("content-length", "0")
+    too_long = Refusal(413, f"a body has {most_bytes} bytes at most")
+    if length.isascii() and length.isdigit() and int(length[:20]) > most_bytes:
+        raise too_long
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most_bytes:
+                    raise too_long
+    except TimeoutError:
+        raise Refusal(408, "the body did not come in time") from None
+    return body
+
+
+def _protocol() -> type[asyncio.Protocol]:
+    from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - with the server
+
+    class Protocol(H11Protocol):
+        """One connection, which is closed when it is silent, or in the middle of its headers, for too long."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(_HEAD_S, self._look, None)
+
+        def _look(self, before: Any) -> None:
+            if self.transport.is_closing():
+                return
+            if self.cycle is before and (before is None or before.response_complete):
+                self.transport.close()
+            else:
+                self.loop.call_later(_HEAD_S, self._look, self.cycle)
+
+    return Protocol
+
+
+def _server(config: "uvicorn.Config") -> "uvicorn.Server":
+    import uvicorn  # noqa: PLC0415 - with the server
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Leave signals alone: the hub tells when it is over."""
+            yield
+
+    return Server(config)
