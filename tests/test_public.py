@@ -226,7 +226,7 @@ NOT_IN_A_HUB = (
 
 def test_a_hub_begins_light():
     """A hub loads no server of the page, no screen and no certificate's library, and numpy with the first points."""
-    assert loaded("import vedette.hub.program, vedette.hub.forms", NOT_IN_A_HUB) == set()
+    assert loaded("import vedette.hub.program, vedette.hub.listeners", NOT_IN_A_HUB) == set()
 
 
 def test_numpy_comes_with_the_first_points(home):

@@ -1,5 +1,6 @@
 """The process of a listener: what it tells the hub, when it answers, and how it leaves."""
 
+import runpy
 import socket
 import time
 
@@ -115,6 +116,14 @@ def test_the_check(capsys):
     assert capsys.readouterr().out == ""
     assert program.main(["check", "heflwr", ":5000", "fish", ":1"]) == 2
     assert capsys.readouterr().out == "there is no listener 'fish'; did you mean 'heflwr'? There are heflwr\n"
+
+
+def test_the_program_by_its_name(monkeypatch):
+    """`python -m vedette.listeners` is that program."""
+    monkeypatch.setattr("sys.argv", ["listeners", "check", "heflwr", ":5000"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_module("vedette.listeners", run_name="__main__")
+    assert left.value.code == 0
 
 
 def test_a_listener_that_breaks_at_its_address(monkeypatch):

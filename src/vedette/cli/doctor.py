@@ -154,13 +154,8 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
     if health.listens:
         checks.append(("listens", f"at {health.listens}; how to connect is in hub.connect", ""))
     if health.deaf:
-        checks.append(
-            (
-                "listens",
-                health.deaf,
-                "give another address (hub.address, hub.listen), or end who has it; it tries again",
-            )
-        )
+        advice = "give another address (hub.address, hub.listen), or end who has it; it tries again"
+        checks.append(("listens", health.deaf, advice))
     for host, skew_s in health.links:
         known = "" if skew_s is None else f", its clock is {abs(skew_s):.3f} s {'ahead' if skew_s > 0 else 'behind'}"
         off = skew_s is not None and abs(skew_s) > _SKEWED_S
