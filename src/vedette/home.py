@@ -1,7 +1,7 @@
-"""A home: where store, spools, socket and lock lie, and whether a hub keeps it.
+"""A home: the paths of its store, spools, socket and lock; whether a hub runs there, and how to start one.
 
-The lock is an flock on `hub.lock`, held by the hub for as long as it lives; who can take it knows that there
-is no hub. Starting one is never waited for.
+The lock is an flock on `hub.lock`, which the hub holds while it lives: whoever can take it knows that there is no hub.
+Nobody waits for a hub that is started.
 """
 
 import fcntl
@@ -13,17 +13,17 @@ from vedette import detached, kernel
 from vedette.errors import HubError, StrangerError
 from vedette.settings import Settings
 
-_PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - what we make there is checked to be ours
+_PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - directories that we use there are checked to be ours
 _SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
 _WITH_TOKENS = ("onward", "reroute")  # settings that may hold one
-_WAKE_PAUSE_S = 3.0  # a hub that was started just now may still be on its way to the lock
+_WAKE_PAUSE_S = 3.0  # a hub that was just started may not have the lock yet
 
 
 class Home:
     """The paths of one home, and the lock on it."""
 
     def __init__(self, root: str) -> None:
-        """Work out the paths; touch nothing."""
+        """Work out the paths; touch no file."""
         self.asked = os.path.abspath(os.path.expanduser(root))
         self.hub_settings: tuple[str, ...] = ()
         self.hub_environ: dict[str, str] = {}
@@ -34,7 +34,7 @@ class Home:
         self.spool = os.path.join(self.root, "spool")
         self.inbox = os.path.join(self.root, "inbox")  # what other hubs have sent
         self.lock = os.path.join(self.root, "hub.lock")
-        self.waking = os.path.join(self.root, "hub.waking")  # when a hub was last asked for that is not yet here
+        self.waking = os.path.join(self.root, "hub.waking")  # its time is when a hub was last started
         self.log = os.path.join(self.root, "hub.log")
         self.connect = os.path.join(self.root, "hub.connect")  # how other machines reach the hub, while it listens
         self.socket = os.path.join(self.root, "hub.sock")
@@ -60,7 +60,7 @@ class Home:
         """Make the directories, for their owner alone."""
         for path in (self.root, self.spool, os.path.dirname(self.socket)):
             if not os.path.isdir(path):
-                os.makedirs(path, mode=0o700, exist_ok=True)  # the mode is the last one's alone: hence one by one
+                os.makedirs(path, mode=0o700, exist_ok=True)  # makedirs applies the mode to the last one only
             if os.path.dirname(path) in _PUBLIC:
                 _refuse_stranger(path)
 
@@ -83,7 +83,7 @@ class Home:
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)
         try:
-            os.unlink(self.waking)  # here it is: should it die, the next one need not wait
+            os.unlink(self.waking)  # it is here: if it dies, the next one can be started at once
         except OSError:
             pass
         return fd
@@ -97,7 +97,7 @@ class Home:
         return (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
 
     def hub_pid(self) -> int | None:
-        """Return the pid of the living hub, 0 when it has not said it yet, None when there is none."""
+        """Return the pid of the hub, 0 when it has not written it yet, None when there is no hub."""
         try:
             fd = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -112,7 +112,7 @@ class Home:
             os.close(fd)
 
     def wake_hub(self) -> None:
-        """Make sure that a hub lives or is on its way. Costs a lock probe, at most once a while a spawn."""
+        """Make sure that a hub lives or is being started. It probes the lock, and at most every few seconds spawns."""
         if self.hub_pid() is not None:
             return
         self.prepare()
@@ -154,7 +154,7 @@ def _own_directory(parent: str, root: str) -> str:
 
 
 def _refuse_stranger(path: str) -> None:
-    """Refuse a directory in a public place that somebody else has made ready for us."""
+    """Refuse a directory in /tmp that another user has made."""
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise StrangerError(f"{path} belongs to somebody else: set VEDETTE_HOME to a local directory of your own")

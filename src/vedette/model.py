@@ -1,7 +1,7 @@
 """The four facts that everything is said in, and the kinds and states of what lives.
 
-Nothing here does I/O. A fact says what happened; who said it, and its offset in what that one said,
-is (origin, lane, n): `n` is the offset just behind the record in its lane, so "all up to n" is a mark.
+Nothing here does I/O. A fact says what happened. A record is identified by (origin, lane, n): who said it, in which
+lane, and at which offset. `n` is the offset just behind the record, so a mark of n means that all up to it is here.
 """
 
 import os
@@ -17,11 +17,11 @@ Text = Annotated[str, Meta(max_length=256)]
 Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
-LANE_FACTS = "f"  # Span, Event, Blob: few and dear
+LANE_FACTS = "f"  # Span, Event, Blob: few and important
 LANE_SAMPLES = "s"  # Sample: many
 
 OWNER, HUB, LAUNCHER, USER = "owner", "hub", "launcher", "user"
-VOICES = (OWNER, HUB, LAUNCHER, USER)  # whose word on an end is trusted, the most trusted first
+VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may speak of an end, the most trusted first
 
 
 class Span(Struct, frozen=True, array_like=True, tag="span"):
@@ -114,7 +114,7 @@ class Origin(Struct, frozen=True):
         ""  # the hub that this origin is meant for; empty: the one on this host
     )
     main: bool = False  # the end of this process is the end of the try
-    voice: Text = OWNER  # a hub's own spool says HUB: it may speak for others, a process for itself alone
+    voice: Text = OWNER  # who speaks: HUB in a hub's own spool, which may speak for others; a process only for itself
 
 
 class Command(Struct, frozen=True, array_like=True, tag="command"):

@@ -1,7 +1,7 @@
 """One file of a spool: its name, its header, and the two ways to write it.
 
-A segment is a header and then frames as in `wire`; length 0 means nothing yet, END go to the next segment, CLOSED
-nothing will follow. Its name is the lane and the offset at which it starts.
+A segment is a header, then frames as in `wire`. In place of a frame's length, 0 means that nothing is written yet, END
+that the next segment follows, CLOSED that nothing will follow. Its name is the lane and the offset where it starts.
 """
 
 import mmap
@@ -45,7 +45,7 @@ def list_segments(directory: str, lane: str) -> list[int]:
     prefix = lane + "."
     try:
         names = os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):  # any other error does not mean that there are none
+    except (FileNotFoundError, NotADirectoryError):  # after any other error there may be some
         return []
     offsets = [name[len(prefix) :] for name in names if name.startswith(prefix)]
     return sorted(int(offset) for offset in offsets if offset.isascii() and offset.isdigit() and len(offset) < 19)
@@ -82,7 +82,7 @@ def read_header(fd: int) -> tuple[Header, int]:
 
 
 def origin_of(directory: str) -> Origin | None:
-    """Return who writes a spool, as its first readable segment says; None while there is none."""
+    """Return the origin of a spool, from its first readable segment; None while there is none."""
     for lane in (LANE_FACTS, LANE_SAMPLES):
         for offset in list_segments(directory, lane):
             path = os.path.join(directory, segment_name(lane, offset))
@@ -100,17 +100,17 @@ def origin_of(directory: str) -> Origin | None:
 
 
 class Segment(Protocol):
-    """A file of fixed capacity: `write` appends, whole or with ValueError; `finish` marks its end for good."""
+    """A file of fixed capacity, to which records are appended until it is finished."""
 
     def write(self, data: bytes, /) -> object:
-        """Append, whole or with ValueError."""
+        """Append all of it; raise ValueError when it does not fit."""
 
-    def finish(self, mark: bytes) -> None:
-        """Mark the end for good."""
+    def finish(self, ending: bytes) -> None:
+        """Write END or CLOSED as the last bytes; nothing can be appended after that."""
 
 
 class Mapped(mmap.mmap):
-    """A segment in memory that the kernel keeps whatever happens to this process."""
+    """A segment that is mapped into memory: the kernel keeps what is written even if this process is killed."""
 
     @classmethod
     def make(cls, path: str, size: int) -> "Mapped":
@@ -124,7 +124,7 @@ class Mapped(mmap.mmap):
 
     @classmethod
     def adopt(cls, path: str) -> "Mapped":
-        """Go on with a segment that has a header and no records."""
+        """Map a segment that has a header and no records."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             header, begin = read_header(fd)
@@ -136,17 +136,17 @@ class Mapped(mmap.mmap):
         segment.seek(begin)
         return segment
 
-    def finish(self, mark: bytes) -> None:
+    def finish(self, ending: bytes) -> None:
         """Fill all the rest in one write, so that a late thread's write fails and is tried again."""
         while (rest := len(self) - self.tell()) > 0:
             try:
-                self.write((mark + bytes(rest))[:rest])
+                self.write((ending + bytes(rest))[:rest])
             except ValueError:
                 continue  # another thread has just written: the rest is less now
 
 
 class Plain:
-    """A segment written by os.write, for file systems on which a mapping is not to be trusted."""
+    """A segment that is written by os.write, for file systems where mapped files are not reliable."""
 
     def __init__(self, path: str, size: int, *, adopted: bool = False) -> None:
         self._fd = -1
@@ -157,24 +157,24 @@ class Plain:
         self._fd = os.open(path, flags, 0o600)
 
     def write(self, data: bytes) -> None:
-        """Append, whole or with ValueError."""
+        """Append all of it; raise ValueError when it does not fit."""
         with self._lock:
-            # The file itself knows how far it is: an interrupt cannot come between writing and counting.
+            # Its size is asked of the file: an interrupt between writing and counting cannot make it wrong.
             if self._over or os.lseek(self._fd, 0, os.SEEK_END) + len(data) > self._size:
                 raise ValueError
             try:
                 written = os.write(self._fd, data)
             except OSError:
                 written = 0
-            if written != len(data):  # the disk is full: this segment is at its end
+            if written != len(data):  # the disk is full: nothing more is written to this segment
                 self._over = True
                 raise ValueError
 
-    def finish(self, mark: bytes) -> None:
-        """Write the mark, and nothing after it."""
+    def finish(self, ending: bytes) -> None:
+        """Write END or CLOSED, and nothing after it."""
         with self._lock:
             try:
-                self.write(mark + bytes(4))
+                self.write(ending + bytes(4))
             except ValueError:
                 pass
             self._over = True

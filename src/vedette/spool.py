@@ -1,10 +1,10 @@
 """The append-only files that a process writes; `tail.py` reads them.
 
-A spool is a directory `<origin>/` of segments `<lane>.<offset>`, where offset counts the bytes of the lane: a
-segment of size S that starts at offset P is followed by P + S (decisions/003).
+A spool is a directory `<origin>/` of segments `<lane>.<offset>`. The offset counts the bytes of the lane: a segment of
+size S that starts at offset P is followed by the one at P + S (decisions/003).
 
-The writer appends with one memory copy and takes no lock; only the change to the next segment does. Nobody
-ever truncates a segment.
+The writer appends with one memory copy and takes no lock. Only the roll to the next segment takes one. Nobody ever
+truncates a segment.
 """
 
 import errno
@@ -57,9 +57,9 @@ class Lane:
         self.renew()
 
     def renew(self) -> None:
-        """Forget every segment and begin anew: at the start, and in a fork child."""
+        """Begin without segments: at the start, and in a fork child."""
         self.write: Callable[[bytes], object] = _shut
-        self.lost = 0  # records that could not be kept
+        self.lost = 0  # records that could not be written
         self._segment: Segment | None = None
         self._offset = 0  # where the next segment will start
         self._rolls = 0
@@ -70,17 +70,17 @@ class Lane:
         self._ended: list[Segment] = []
 
     def append(self, record: bytes) -> None:
-        """Keep a framed record. When this has returned, only a lost disk loses it, or `lost` counts it."""
+        """Write a framed record. After this has returned, only a lost disk can lose it, or `lost` counts it."""
         try:
             self.write(record)
         except ValueError:
             self.roll(record)
 
     def roll(self, record: bytes) -> None:
-        """Keep a record that did not fit, in the next segment."""
+        """Write a record that did not fit to the next segment."""
         with self._lock:
             self._pending.append(record)
-            if self._rolling:  # called from inside a roll of this very thread, which will see to it
+            if self._rolling:  # a signal handler interrupted a roll of this thread, which will write it
                 return
             self._rolling = True
             try:
@@ -117,7 +117,7 @@ class Lane:
         if self._segment is not None:
             self._ended.append(self._segment)
         self._segment, self._offset, self.write = segment, self._offset + size, segment.write
-        self._finish_ended()  # last, so that an interrupted roll is made good by the next
+        self._finish_ended()  # last, so that the next roll completes one that was interrupted
         self._spool.on_roll()
         return True
 
@@ -127,7 +127,7 @@ class Lane:
             self._ended.pop()
 
     def close(self) -> None:
-        """Say that nothing will follow; what is appended after all begins a new segment."""
+        """Write that nothing will follow. A later append begins a new segment."""
         with self._lock:
             self._finish_ended()
             if self._segment is not None:
@@ -136,7 +136,7 @@ class Lane:
 
 
 class Spool:
-    """What one process has to say: a directory with two lanes. `on_roll` is called when a segment was begun."""
+    """The directory of one origin, with two lanes. `on_roll` is called after a segment was begun."""
 
     def __init__(
         self,
@@ -146,9 +146,10 @@ class Spool:
         cap_share: float,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        """Touch nothing yet: the directory, and who speaks there, are made with the first record.
+        """Touch no file yet: directory and origin are made with the first record.
 
-        `prepare` makes what the root lies in, or raises OSError.
+        `cap_bytes`, `cap_share`: how much it may take, in bytes and as a share of the free disk. `prepare` makes the
+        root directory, or raises OSError.
         """
         self.root = root
         self._prepare = prepare
@@ -156,17 +157,17 @@ class Spool:
         self._origin: Origin | None = None
         self.trouble = ""
         self.on_roll: Callable[[], None] = lambda: None
-        self.dropped = 0  # records in segments that were given up at the cap
+        self.dropped = 0  # records in segments that were dropped at the cap
         self._cap_bytes = cap_bytes
         self._cap_share = cap_share
-        self._room = threading.RLock()  # what concerns both lanes is done by one at a time
+        self._room = threading.RLock()  # for what concerns both lanes
         self._mapped = kernel.file_system(root) in kernel.MAPPABLE_FILE_SYSTEMS
         self.facts = Lane(self, LANE_FACTS)
         self.samples = Lane(self, LANE_SAMPLES)
 
     @property
     def origin(self) -> Origin:
-        """Who speaks here."""
+        """Whose spool it is."""
         if self._origin is None:
             with self._room:  # both lanes may begin at once
                 self._origin = self._origin or self._make_origin()
@@ -174,7 +175,7 @@ class Spool:
 
     @property
     def directory(self) -> str:
-        """Where the segments lie."""
+        """The directory of the segments."""
         return os.path.join(self.root, self.origin.name)
 
     @property
@@ -184,11 +185,11 @@ class Spool:
 
     @property
     def lost(self) -> int:
-        """How many records could not be kept."""
+        """How many records could not be written, or were dropped."""
         return self.facts.lost + self.samples.lost + self.dropped
 
     def renew(self) -> None:
-        """Begin anew under another origin: in a fork child, whose parent goes on with the old one."""
+        """Begin again with a new origin: in a fork child. The parent goes on with the old one."""
         self._origin = None
         self._room = threading.RLock()
         self.dropped = 0
@@ -200,7 +201,7 @@ class Spool:
         """Make the file of a segment, whole or not at all."""
         path = os.path.join(self.directory, segment_name(header.lane, header.offset))
         make = Mapped.make if self._mapped else Plain
-        if os.path.exists(path):  # an interrupt came just after it was made: nobody has written to it yet
+        if os.path.exists(path):  # an interrupt came just after it was made: it has no records yet
             return Mapped.adopt(path) if self._mapped else Plain(path, header.size, adopted=True)
         try:
             try:
@@ -221,10 +222,10 @@ class Spool:
         return segment
 
     def make_room(self, wanted: int, least: int, lane: str) -> int:
-        """Keep to the cap: return the size that a segment may have, giving up the oldest samples for it if need be.
+        """Return the size that the next segment may have under the cap; drop the oldest samples if need be.
 
-        Raise OSError when there is no room even so. A lane of samples is always let through once its older
-        segments are gone, and so is the first segment of any lane: that is what the quarter in reserve is for.
+        Raise OSError when there is no room even so. A quarter of the cap is a reserve: the first segment of a lane,
+        and one of samples when all older ones are dropped, always get their size.
         """
         with self._room:
             used = {
@@ -247,7 +248,7 @@ class Spool:
             while total + size > soft and older:
                 oldest = older.pop(0)
                 self.dropped += count_records(self._path(*oldest))
-                self.trouble = "the spool was at its cap, so the oldest samples were given up"
+                self.trouble = "the spool was at its cap, so the oldest samples were dropped"
                 unlink(self._path(*oldest))
                 total -= used[oldest]
             return size
@@ -256,6 +257,6 @@ class Spool:
         return os.path.join(self.directory, segment_name(lane, offset))
 
     def close(self) -> None:
-        """Say that nothing will follow."""
+        """Write that nothing will follow."""
         self.samples.close()
         self.facts.close()

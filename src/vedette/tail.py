@@ -17,10 +17,10 @@ _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 
 
 class Tail:
-    """Reads one lane of a spool from an offset on.
+    """Reads one lane of a spool, from an offset on.
 
-    A torn record at the end of a living writer's lane is waited for; what is damaged is skipped and counted.
-    `offset` is always such that all before it has been handed out or counted.
+    A torn record at the end of a living writer's lane may still be completed: it waits for that. A damaged record is
+    skipped and counted. All records before `offset` were returned or counted.
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class Tail:
         patience_s: float = 0.2,
         shape: tuple[frozenset[bytes], int] = RECORD,
     ) -> None:
-        """Begin at an offset; `patience_s`: how long a record of a living writer may look damaged.
+        """Begin at an offset. A record of a living writer counts as damaged after `patience_s`.
 
-        `shape`: the first bytes that a payload can have, and its greatest size, to find one again behind damage.
+        `shape`: the first bytes that a payload can have, and its greatest size. It serves to find the next record
+        after a damaged one.
         """
         self._shape = shape
         self.offset = offset
@@ -46,25 +47,25 @@ class Tail:
         self._passed: list[int] = []  # segments read to their end, not yet flushed
         self._synced = -1
         self._window = _LEAST_WINDOW  # how much to read at once: little from a quiet lane
-        self._doubted = (-1, 0.0, -1)  # an offset that looks damaged, since when, and how much was searched in vain
+        self._doubted = (-1, 0.0, -1)  # an offset that looks damaged, since when, how many bytes were searched in vain
         self._patience_s = patience_s
 
     def read(self, *, gone: bool = False, limit: int = 4 << 20) -> list[tuple[int, bytes]]:
-        """Return records as (offset behind, payload), none only when there are no more for now.
+        """Return records as (offset behind it, payload); none only when there are no more for now.
 
-        `gone`: the writer is dead, so nothing is on its way.
-
-        Raise VersionError when the lane was written by a newer vedette.
+        `gone`: the writer is dead, so nothing will be completed. Raise VersionError when a newer vedette wrote it.
         """
         records: list[tuple[int, bytes]] = []
         start = self.offset
-        while (self.offset - start < limit or not records) and self._open(gone):  # a gap alone is not an answer
+        while (self.offset - start < limit or not records) and self._open(
+            gone
+        ):  # after a gap, read on until there is a record
             if not self._read_some(records, gone):
                 break
         return records
 
     def sync(self) -> None:
-        """Flush what has been read to disk: any descriptor of a file flushes all its pages."""
+        """Flush what was read to disk. Its writer need not do it: any descriptor of a file flushes all its pages."""
         for fd in self._passed:
             os.fdatasync(fd)
             os.close(fd)
@@ -74,21 +75,21 @@ class Tail:
             self._synced = self.offset
 
     def shut(self) -> None:
-        """Let go of the open segments."""
+        """Close the open segments."""
         for fd in (*self._passed, *(() if self._fd is None else (self._fd,))):
             os.close(fd)
         self._passed.clear()
         self._fd = None
 
     def end(self) -> int:
-        """Return an offset that all which is written by now lies before."""
+        """Return an offset behind all that is written by now."""
         offsets = list_segments(self._directory, self._lane)
         if not offsets:
             return self.offset
         return offsets[-1] + file_size(os.path.join(self._directory, segment_name(self._lane, offsets[-1])))
 
     def _open(self, gone: bool) -> bool:
-        """Make sure that the segment holding `offset` is open; step over what is missing or has no header."""
+        """Open the segment that `offset` lies in; skip segments that are missing or have no header."""
         if self._fd is not None and self.header is not None:
             if self.offset < self.header.offset + self.header.size:
                 return True
@@ -100,10 +101,8 @@ class Tail:
         for offset in ([] if at is None else [at]) + later:
             path = os.path.join(self._directory, segment_name(self._lane, offset))
             try:
-                fd = os.open(
-                    path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-                )  # a pipe must not hold us
-            except FileNotFoundError:  # given up at the cap just now
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe must not block
+            except FileNotFoundError:  # its writer has just dropped it at the cap
                 continue
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -118,7 +117,7 @@ class Tail:
                 if newest and not gone:
                     return False
                 behind = offset + max(1, file_size(path)) if newest else offsets[offsets.index(offset) + 1]
-                if self.offset < behind:  # else it was passed over before
+                if self.offset < behind:  # otherwise it was skipped before
                     self.damaged += 1
                     self.offset = behind
                 continue
@@ -174,27 +173,27 @@ class Tail:
         return self._pass_over(gone)
 
     def _is_end(self) -> bool:
-        """Tell whether the mark at this offset really fills the rest of the segment, and is not damage."""
+        """Tell whether END or CLOSED at this offset is followed by zeros only, and is not damage."""
         assert self._fd is not None
         assert self.header is not None
         done = self.offset - self.header.offset
         return _sound_at(os.pread(self._fd, self.header.size - done, done), 0, self._shape[1])
 
     def _rolled_past(self) -> bool:
-        """Tell whether the writer has rolled twice since this segment, and so is done with it."""
+        """Tell whether the writer has begun two segments since, and so has finished this one."""
         assert self.header is not None
         return sum(offset > self.header.offset for offset in list_segments(self._directory, self._lane)) > 1
 
     def _pass_over(self, gone: bool) -> bool:
-        """Step over a hole or a damaged record, if something sound follows or nothing can follow any more.
+        """Skip a hole or a damaged record, if a sound record follows or nothing can follow any more.
 
-        While the writer lives, what looks damaged may be on its way: it must look so for a while, and be followed
-        by something sound, before it counts as damaged.
+        While the writer lives, the record may still be completed. It counts as damaged only after a while, and when a
+        sound record follows.
         """
         assert self._fd is not None
         assert self.header is not None
         base, segment_end = self.header.offset, self.header.offset + self.header.size
-        gone = gone or self._rolled_past()  # asked before reading, so that what is read then is all there will be
+        gone = gone or self._rolled_past()  # asked before the read: if it is gone, the read gets all that there will be
         data = os.pread(self._fd, segment_end - self.offset, self.offset - base)
         if _sound_at(data, 0, self._shape[1]):
             return True
@@ -220,7 +219,7 @@ class Tail:
 
 
 def _find_sound(data: bytes, filled: int, shape: tuple[frozenset[bytes], int]) -> int | None:
-    """Return how far ahead something sound begins, looking into a bounded number of bytes."""
+    """Return how far ahead the next sound record begins; only so many bytes are searched."""
     budget = _SEARCH_BYTES
     firsts, most = shape
     for at in range(1, min(filled, len(data) - wire.HEAD.size + 1)):
@@ -238,7 +237,7 @@ def _find_sound(data: bytes, filled: int, shape: tuple[frozenset[bytes], int]) -
 
 
 def _sound_at(data: bytes, at: int, most: int) -> bool:
-    """Tell whether a whole record, or the mark that fills the rest of a segment, begins here."""
+    """Tell whether a whole record, or END or CLOSED followed by zeros, begins here."""
     if at + wire.HEAD.size > len(data):
         return False
     size, crc = wire.unpack_head(data, at)

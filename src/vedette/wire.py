@@ -20,11 +20,11 @@ from vedette.settings import Keep
 VERSION = 1
 MAX_PAYLOAD = 1 << 20
 MAX_SHIPMENT = 16 << 20
-MAX_HELLO = 4 << 10  # what a stranger may send before it has said who it is
+MAX_HELLO = 4 << 10  # what may be sent before Hello is accepted
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
 
-# All that msgspec raises on bytes that are not what they should be (text that is no UTF-8 is a plain ValueError).
+# All that msgspec raises on malformed bytes (for text that is not UTF-8 it is a plain ValueError).
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 
 HEAD = struct.Struct("<II")
@@ -44,9 +44,9 @@ def frame(payload: bytes) -> bytes:
 
 
 def rescue_sample(payload: bytes) -> tuple[Sample | None, int]:
-    """Read a sample whose shape is not quite right; return what could be saved, and how many values not.
+    """Read a sample whose keys or steps have wrong types; return what could be saved, and how many values were lost.
 
-    The client writes what it is given without looking at keys and steps, to be fast: they are put right here.
+    To be fast, the client writes what it is given without checking it. It is corrected here.
     """
     try:
         t, step, values, *rest = _decode_any(payload)
@@ -82,7 +82,7 @@ class Unframer:
                     break
                 payload = bytes(self._buffer[at + HEAD.size : stop])
                 if crc32(payload, size) != crc:
-                    raise FormatError("a frame's checksum does not fit its bytes")
+                    raise FormatError("a frame's checksum is wrong")
                 at = stop
                 yield payload
         finally:
@@ -93,34 +93,34 @@ class Unframer:
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """Who is there, and which version of the wire it speaks; over TCP, with the token of the hub."""
+    """The name of the sender, and its version of the wire; over TCP also the token of the hub."""
 
     version: int = VERSION
     name: str = ""
     token: str = ""
     home: str = ""  # of a hub: the lasting id of its home
-    takes: list[str] = []  # of a hub: what it takes beyond what all of this version do
+    takes: list[str] = []  # of a hub: optional kinds of messages that it accepts
 
 
 class Seal(Struct, frozen=True, tag="seal"):
-    """Asks that all which this run (or every run) has logged until now be in the store."""
+    """Asks the hub to put into the store all that this run has logged until now; without a run, all of every run."""
 
     run: str = ""
-    id: str = ""  # between hubs: who has seen it does not pass it on again
+    id: str = ""  # between hubs: a hub that has seen it does not pass it on again
 
 
 class Follow(Struct, frozen=True, tag="follow"):
-    """Asks for a Change each time something of this run (or of any run) is committed."""
+    """Asks for a Change each time something of this run is committed; without a run, of any run."""
 
     run: str = ""
 
 
 class Edit(Struct, frozen=True, tag="edit"):
-    """Asks that a user's word on spans be kept: attributes, or the end that removes them for good."""
+    """Asks the hub to keep a user's edit of spans: attributes, or the end that removes them for good."""
 
     spans: list[Id]
     attrs: dict[str, Value] = {}
-    state: Literal["", "purged"] = ""  # no other state is a user's to say
+    state: Literal["", "purged"] = ""  # a user may set no other state
 
 
 class AskHealth(Struct, frozen=True, tag="ask_health"):
@@ -136,19 +136,19 @@ class Health(Struct, frozen=True, tag="health"):
     living: int  # origins whose process is alive
     waiting_bytes: int  # read from spools, not yet sealed
     set_aside: dict[str, str] = {}  # origins that cannot be read, and why
-    trouble: str = ""  # what keeps the hub from committing, if anything
-    listens: str = ""  # where it listens for other hubs
-    deaf: str = ""  # why it does not, though it should
-    links: list[tuple[str, float | None]] = []  # hosts that relay to this one: how far their clock is ahead, if known
-    relays: list[tuple[str, str]] = []  # hubs that this one relays to, and what is wrong there, if anything
-    refused: dict[str, int] = {}  # what was turned away, by the limit that it was over
-    keep: Keep = Keep()  # which runs it removes by itself
-    sweeping: bool = False  # it is deleting what was removed for good, or giving space back
-    sweep_trouble: str = ""  # what keeps it from that, if anything
+    trouble: str = ""  # why the hub cannot commit; empty when it can
+    listens: str = ""  # the address that other hubs connect to
+    deaf: str = ""  # why an address that it should listen on cannot be had
+    links: list[tuple[str, float | None]] = []  # hosts of downstreams: how far their clock is ahead, if known
+    relays: list[tuple[str, str]] = []  # addresses of upstreams, and what is wrong there, if anything
+    refused: dict[str, int] = {}  # what was refused, by reason or limit
+    keep: Keep = Keep()  # the rules by which it removes runs
+    sweeping: bool = False  # it is deleting purged data
+    sweep_trouble: str = ""  # why it cannot; empty when it can
 
 
 class AskLatest(Struct, frozen=True, tag="ask_latest"):
-    """Asks for the newest point of every series that waits to be sealed, of spans whose ids begin so."""
+    """Asks for the newest point of every series that waits to be sealed, of spans whose ids begin with `prefix`."""
 
     prefix: str = ""
 
@@ -164,7 +164,7 @@ class Newest(Struct, frozen=True, array_like=True):
 
 
 class Latest(Struct, frozen=True, tag="latest"):
-    """What AskLatest asks for; of very many series, some."""
+    """The answer to AskLatest; if there are very many series, only some of them."""
 
     points: list[Newest] = []
 
@@ -174,27 +174,27 @@ class Done(Struct, frozen=True, tag="done"):
 
     count: int = 0
     id: str = ""  # of the Seal that is answered, between hubs
-    behind: list[str] = []  # hosts whose hubs did not answer in time: what is known of them may be old
+    behind: list[str] = []  # hosts of downstreams that did not answer in time: their data may be old
 
 
 class TakeIn(Struct, frozen=True, tag="take_in"):
-    """Asks that what lies at this path of the hub's machine, a home, spool or archive, be taken into the store."""
+    """Asks the hub to take a home, spool or archive at a path of its machine into its store."""
 
     path: str
 
 
 class TakenIn(Struct, frozen=True, tag="taken_in"):
-    """How much of it was new: said now and then, and at last with `over`."""
+    """How much of it was new until now; the last one has `over`."""
 
     spans: int
     events: int
     points: int
-    notes: list[str] = []  # what could not be taken in, where the rest was
+    notes: list[str] = []  # what could not be taken in, though the rest was
     over: bool = False
 
 
 class Change(Struct, tag="change"):
-    """What was committed just now: spans by id, and in which of them there are new events or points."""
+    """What was committed just now: the ids of spans that changed, or that have new events or points."""
 
     spans: list[str] = []
     events: list[str] = []
@@ -203,16 +203,16 @@ class Change(Struct, tag="change"):
 
 
 class Refused(Struct, frozen=True, tag="refused"):
-    """Why a request was not done."""
+    """Why a request was refused."""
 
     why: str
 
 
-# Messages between hubs. One relays what it has, the other keeps it (decisions/008).
+# Messages between hubs. A relay ships what it has, its upstream keeps it (decisions/008).
 
 
 class Introduce(Struct, frozen=True, tag="introduce"):
-    """The relay names origins that it speaks for; the answer is Marks."""
+    """The relay names the origins that it will ship; the answer is Marks."""
 
     relay: Id  # the home of the relay, by its lasting id
     host: str
@@ -220,13 +220,13 @@ class Introduce(Struct, frozen=True, tag="introduce"):
 
 
 class Marks(Struct, frozen=True, tag="marks"):
-    """How far each origin is here: the offsets in lanes f and s up to which nothing need be sent."""
+    """How far the upstream has each origin: the offsets in lanes f and s up to which nothing need be sent."""
 
     marks: dict[str, tuple[int, int]]
 
 
 class Packed(Struct, frozen=True, array_like=True):
-    """Samples with span, tags and names in common; a column of numbers each, as `store.chunks` packs them."""
+    """Samples of one span, with the same tags and names, as columns that `store.chunks` has packed."""
 
     span: str
     tags: dict[str, str]
@@ -258,30 +258,30 @@ class Parcel(Struct, frozen=True, array_like=True):
 
 
 class Shipment(Struct, frozen=True, tag="shipment"):
-    """Parcels, to be acknowledged by Kept once a power cut could not take them any more."""
+    """Parcels that are acknowledged together, by Kept, when a power cut can no longer lose them."""
 
     seq: int
     parcels: list[Parcel]
 
 
 class Kept(Struct, frozen=True, tag="kept"):
-    """All shipments up to this one are safe."""
+    """The acknowledgement: all shipments up to this one are safe."""
 
     seq: int
 
 
 class Alive(Struct, frozen=True, tag="alive"):
-    """The relay lives, and so do these origins, last heard so many seconds ago; answered by Clock."""
+    """The heartbeat of a relay, with the seconds since each origin was last known alive; answered by Clock."""
 
     t: int  # by the clock of the relay
     ages: dict[str, float] = {}
-    skew_s: float | None = None  # how far its clock is ahead, as measured by the last Clock
-    skews: dict[str, float] = {}  # how far those of origins are ahead of it, which it relays for other hubs
-    through: list[str] = []  # the homes of the hubs that it relays for
+    skew_s: float | None = None  # how far its clock is ahead of the upstream's, as measured by the last Clock
+    skews: dict[str, float] = {}  # how far the clocks of remote origins are ahead of the relay's
+    through: list[str] = []  # the homes of the hubs that relay through it
 
 
 class Clock(Struct, frozen=True, tag="clock"):
-    """What the time is here; `t` is that of the Alive which asked."""
+    """The time of the upstream; `t` is copied from the Alive that it answers."""
 
     t: int
     here_t: int
@@ -289,12 +289,12 @@ class Clock(Struct, frozen=True, tag="clock"):
 
 Digest = Annotated[str, Meta(min_length=64, max_length=64, pattern="^[0-9a-f]{64}$")]
 Size = Annotated[int, Meta(ge=0, le=1 << 60)]
-BLOBS = "blobs"  # what a hub says that takes them
+BLOBS = "blobs"  # in Hello.takes: the hub accepts messages about blobs
 MAX_PIECE = (1 << 20) - 1024  # of a blob in one message
 
 
 class AskBlobs(Struct, frozen=True, tag="ask_blobs"):
-    """Asks how much of these blobs, so large, is there already."""
+    """Asks how much of these blobs the upstream has; with the size of each."""
 
     sizes: Annotated[dict[Digest, Size], Meta(max_length=1000)]
 
@@ -309,14 +309,14 @@ class Piece(Struct, frozen=True, tag="piece"):
 
 
 class HasBlobs(Struct, frozen=True, tag="has_blobs"):
-    """How much of blobs is there; all of one only once its digest was found to be right."""
+    """How many bytes of each blob the upstream has; all of them only when the digest was right."""
 
     offsets: dict[Digest, Size] = field(default_factory=dict, name="places")
-    refused: dict[Digest, str] = {}  # those that are not taken at all, and why
+    refused: dict[Digest, str] = {}  # blobs that it does not accept, and why
 
 
 class Order(Struct, frozen=True, tag="order"):
-    """A command on its way down; `to` may be a run, a try or a process."""
+    """A command for processes, passed down from hub to hub; its `to` is a run, a try or a process."""
 
     command: Command
     left_s: float | None = None  # until it expires, between hubs: their clocks may differ
@@ -330,7 +330,7 @@ class Await(Struct, frozen=True, tag="await"):
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """What was answered; nobody keeps it."""
+    """The answer; it is never stored."""
 
     ask: Id
     text: str
@@ -351,7 +351,7 @@ def pack_message(message: Message) -> bytes:
 
 
 def unpack_message(payload: bytes) -> Message:
-    """Read a message; raise FormatError when it is none of ours."""
+    """Read a message; raise FormatError when it is malformed."""
     try:
         return _decode_message(payload)
     except UNREADABLE as error:

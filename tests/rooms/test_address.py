@@ -113,7 +113,7 @@ def test_a_name_is_taken_from_nobody(tmp_path):
         server.listen()
         address.name_socket(name, old)
         address.name_socket(name, old)
-        with pytest.raises(SettingError, match="which lives"):
+        with pytest.raises(SettingError, match="that is running"):
             address.name_socket(name, new)
     with pytest.raises(SettingError, match="no name of a hub"):
         address.name_socket(other, new)

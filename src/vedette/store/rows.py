@@ -97,7 +97,7 @@ class ChunkRow(Struct, frozen=True, gc=False):
     last_t: int
     min: float | None
     max: float | None
-    series: int = 0  # with it, a piece is never taken for another: ids alone come again after a purge
+    series: int = 0  # id alone does not identify a chunk: after a purge ids are used again
 
 
 class Taken(Struct):

@@ -279,7 +279,7 @@ def _clusters(axes: list[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 
 def _recut(parts: Iterable[tuple[NDArray[Any], ...]]) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Cut columns that come in pieces of any length into pieces of one length, and a rest."""
+    """Join columns that come in parts of any length, and cut them into parts of one length, and a rest."""
     held: list[tuple[NDArray[Any], ...]] = []
     length = 0
     for part in parts:

@@ -24,8 +24,10 @@ _TOMBSTONE = ("kind", "parent", "n")  # the attributes that it keeps: what it wa
 def is_gone(connection: sqlite3.Connection, span: str) -> bool:
     """Tell whether a span, or one that it is a part of, was removed for good."""
     ids = above(span)
-    marks = ", ".join("?" * len(ids))
-    return connection.execute(f"SELECT 1 FROM purges WHERE span IN ({marks}) LIMIT 1", ids).fetchone() is not None
+    placeholders = ", ".join("?" * len(ids))
+    return (
+        connection.execute(f"SELECT 1 FROM purges WHERE span IN ({placeholders}) LIMIT 1", ids).fetchone() is not None
+    )
 
 
 def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool) -> None:
@@ -35,8 +37,8 @@ def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool
             "INSERT INTO purges (span) VALUES (?) ON CONFLICT DO UPDATE SET left = 1 WHERE NOT left", (span,)
         )
     ids = [*above(span), *above(parent)]
-    marks = ", ".join("?" * len(ids))
-    connection.execute(f"UPDATE purges SET left = 1 WHERE span IN ({marks}) AND NOT left", ids)
+    placeholders = ", ".join("?" * len(ids))
+    connection.execute(f"UPDATE purges SET left = 1 WHERE span IN ({placeholders}) AND NOT left", ids)
 
 
 class Reclaimer:

@@ -41,11 +41,11 @@ class Address(Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether nobody on the network can come between."""
+        """Whether the connection stays on this machine."""
         return bool(self.path) or is_loopback(self.host)
 
     def __str__(self) -> str:
-        """Return it as people may see it: without the token."""
+        """Return it without the token, as it may be shown."""
         return self.path or _join(self.host, self.port)
 
     def connect_string(self) -> str:
@@ -57,7 +57,7 @@ class Address(Struct, frozen=True):
 
 
 def parse(text: str, *, listening: bool = False) -> Address:
-    """Read an address, host:port, Unix path, name or connect string; raise SettingError when it is none.
+    """Read an address: HOST:PORT, the path or name of a Unix socket, or a connect string; raise SettingError if not.
 
     A name is that of a Unix socket in a directory of the user's own.
     """
@@ -73,11 +73,15 @@ def parse(text: str, *, listening: bool = False) -> Address:
         return Address(Home(path).socket if os.path.isdir(path) else path)
     if text.isdigit():
         meant = f":{text}" if listening else f"localhost:{text}"
-        raise SettingError(f"{text!r} is no address of a hub: a port is written {meant}, a name has a letter in it")
+        raise SettingError(
+            f"{text!r} is not the address of a hub: a port is written {meant}, a name has a letter in it"
+        )
     if _NAME.fullmatch(text):
         return Address(os.path.join(names_directory(), text))
     if ":" not in text:
-        raise SettingError(f"{text!r} is no address of a hub: it is HOST:PORT, the path of a socket, or a name for one")
+        raise SettingError(
+            f"{text!r} is not the address of a hub: give HOST:PORT, the path of a socket, or a name for one"
+        )
     host, port = _split(text)
     if not host and not listening:
         raise SettingError(f"{text!r} does not say which host: HOST:PORT")
@@ -85,8 +89,8 @@ def parse(text: str, *, listening: bool = False) -> Address:
 
 
 def names_directory() -> str:
-    """Return where the sockets lie that have but a name."""
-    return f"/tmp/vedette-{os.getuid()}"  # noqa: S108 - who is behind a socket is asked of the kernel
+    """Return the directory of the sockets that are known by a name."""
+    return f"/tmp/vedette-{os.getuid()}"  # noqa: S108 - the kernel tells which user a socket belongs to
 
 
 def name_socket(path: str, socket_path: str) -> None:
@@ -96,9 +100,9 @@ def name_socket(path: str, socket_path: str) -> None:
     if directory == names_directory() and os.stat(directory).st_uid != os.getuid():
         raise SettingError(f"{directory} belongs to somebody else: give the path of a socket, with a /")
     if (os.path.lexists(path) and not os.path.islink(path)) or (os.path.exists(path) and not _is_socket(path)):
-        raise SettingError(f"{path} is there already, and is no name of a hub's socket: give another")
+        raise SettingError(f"{path} exists, and is not the name of a hub's socket: give another")
     if os.path.realpath(path) != os.path.realpath(socket_path) and _is_answered(path):
-        raise SettingError(f"{path} is the name of another hub, which lives: give another")
+        raise SettingError(f"{path} is the name of another hub that is running: give another")
     if path != socket_path:
         os.symlink(socket_path, f"{path}.{os.getpid()}")
         os.replace(f"{path}.{os.getpid()}", path)
@@ -118,11 +122,11 @@ def _is_answered(path: str) -> bool:
 
 
 def check_peer(peer: socket.socket) -> None:
-    """Refuse other users at the other end of a Unix socket, whatever its mode says."""
+    """Raise FormatError when another user is at the other end of a Unix socket, whatever the mode of its file."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     uid = struct.unpack("3i", credentials)[1]
     if uid != os.getuid():
-        raise FormatError(f"this end belongs to user {os.getuid()}, and the other to {uid}")
+        raise FormatError(f"this end belongs to user {os.getuid()}, and the other end to user {uid}")
 
 
 def _split(text: str) -> tuple[str, int]:
@@ -143,7 +147,7 @@ def guess_host() -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: it only asks which way packets would go
             return str(probe.getsockname()[0])
-    except OSError:  # no way out of this network: then by what the interfaces are called in it
+    except OSError:  # there is no route to other networks: use an address of an interface
         return next(iter(kernel.addresses()), socket.gethostname())
 
 
@@ -153,7 +157,7 @@ def token_of(home: Home) -> str:
 
 
 def ui_token_of(home: Home) -> str:
-    """Return the token of the home's page in the browser: another than the hub's, which may write."""
+    """Return the token of the home's page in the browser. It is not the hub's: that one may write."""
     return _made_once(os.path.join(home.root, "ui.token"), lambda: secrets.token_urlsafe(24))
 
 
@@ -168,7 +172,7 @@ def home_id(home: Home) -> str:
 
 
 def _made_once(path: str, make: Callable[[], str]) -> str:
-    """Return what is in a file; made when first asked for, for its owner alone."""
+    """Return the content of a file; if it does not exist, make it, readable by its owner only."""
     try:
         with open(path) as file:
             if text := file.read().strip():
@@ -181,12 +185,12 @@ def _made_once(path: str, make: Callable[[], str]) -> str:
 
 
 def certificate_of(home: Home) -> str:
-    """Return where the home's key and certificate lie, once `serving` has made them."""
+    """Return the path of the home's key and certificate; `serving` makes them."""
     return os.path.join(home.root, "hub.pem")
 
 
 def serving(home: Home) -> tuple[ssl.SSLContext, str]:
-    """Return the TLS of a hub that listens, and its fingerprint; the certificate is made when first asked for."""
+    """Return the TLS context of a hub that listens, and its fingerprint; make the certificate if there is none."""
     path = certificate_of(home)
     if not os.path.exists(path):
         write_private(path, _make_certificate())
@@ -206,7 +210,7 @@ def serving(home: Home) -> tuple[ssl.SSLContext, str]:
 
 
 def _make_certificate() -> bytes:
-    """Return a key and a certificate that it has signed itself: its fingerprint is what others trust."""
+    """Return a key and a self-signed certificate: other hubs trust it by its fingerprint."""
     from cryptography import x509  # noqa: PLC0415 - only when a hub first listens beyond its machine
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
@@ -231,7 +235,7 @@ def _make_certificate() -> bytes:
 
 
 def calling() -> ssl.SSLContext:
-    """Return the TLS of one who calls a hub; who it is, `is_the_one` tells after the handshake."""
+    """Return the TLS context of a client. `is_the_one` checks the fingerprint after the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False

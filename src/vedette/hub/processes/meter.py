@@ -1,8 +1,8 @@
-"""Measures the processes of this host for its hub, in a process of its own: `python -m vedette.hub.processes.meter`.
+"""The meter measures the processes of this host for the hub, as a helper process: `vedette.hub.processes.meter`.
 
-Were it a thread of the hub, each of its many small reads would wait for the interpreter while points are taken in;
-and a GPU driver that hangs would hang the hub. What it finds goes into a spool of its own, as the hub's word. It hears
-by its standard input whom to measure, and leaves when nobody is left, or when the hub is gone.
+As a thread of the hub it would be late, because its many small reads would wait for the interpreter during ingest; and
+a GPU driver that hangs would hang the hub. The meter writes what it measures to a spool of its own, as the hub. It
+reads on its standard input which processes to measure. It ends when there are none, or when the hub is gone.
 """
 
 import os
@@ -25,14 +25,14 @@ from vedette.sensing.schedule import Schedule
 from vedette.sources.gpu import Gpus
 from vedette.sources.process import Process, look, rates
 
-_LINGER_S = 1.0  # somebody else may come
-_HOST_EVERY_S = 1.0  # at most
-_LEAST_S = 0.05  # a CPU time in ticks of 10 ms says nothing of less
+_LINGER_S = 1.0  # it waits this long for another process before it ends
+_HOST_EVERY_S = 1.0  # the host is measured this often at most
+_LEAST_S = 0.05  # CPU times are in ticks of 10 ms: over a shorter time a rate means nothing
 _MOST_ID = 128
 _MOST_WORDS, _MOST_CHARS = 32, 200  # of a command line
 
 _decode_wish = msgspec.json.Decoder(Wish).decode
-_Key = tuple[int, int]  # pid and start: what a process is known by
+_Key = tuple[int, int]  # pid and start time, which identify a process
 
 
 class _Known:
@@ -47,17 +47,17 @@ class _Known:
 
 
 class Meter:
-    """Knows whom to measure, and measures them."""
+    """Measures the processes that it was asked to measure, and their descendants."""
 
     def __init__(self, home: Home, apart: set[int], *, gpus: Gpus | None = None, proc: str = "/proc") -> None:
-        """Measure nobody yet; never those in `apart`. `proc`: where the kernel shows its processes."""
+        """Measure nothing yet. Pids in `apart` are never measured. `proc` is the kernel's view of processes."""
         self.schedule: Schedule[str] = Schedule()
         self.voice = Own(home)
         self._apart = apart
         self._gpus = gpus
         self._proc = proc
         self._targets: dict[str, Measure] = {}
-        self._by_pid: dict[int, str] = {}  # of several that one process speaks as, the newest
+        self._by_pid: dict[int, str] = {}  # a process may have several origins: the newest
         self._known: dict[_Key, _Known] = {}
         self._unsaid: list[tuple[Fact, str]] = []
         self._machine = Machine(proc)
@@ -65,7 +65,7 @@ class Meter:
         self._t = 0
 
     def hear(self, wish: Wish) -> None:
-        """Take a wish; whoever is new is measured for the first time at once."""
+        """Carry out a wish; a new process is measured at once."""
         if isinstance(wish, Leave):
             self._leave(wish.name)
             return
@@ -80,7 +80,7 @@ class Meter:
         self._by_pid = {target.pid: name for name, target in sorted(self._targets.items())}
 
     def _adopt(self, target: Measure) -> None:
-        """Take over what is known of a process that speaks now, and of those that another meter was watching."""
+        """Take over a known process that now has a spool, and the spans that an earlier meter has opened."""
         key = target.pid, target.started
         known = self._known.get(key)
         if known is not None and known.span != target.process:
@@ -118,8 +118,8 @@ class Meter:
         if not wanted:
             return
         self._t = t = self.voice.now()
-        # Those that are known are roots, too: a parent may be gone. Trees are last, for these are walked first, and
-        # whoever is met in one is then known to be a part of it.
+        # Known processes are roots, too: their parent may be gone. The targets come last, because the last roots are
+        # walked first: a process that is found below a target belongs to it.
         roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
         roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
@@ -150,11 +150,11 @@ class Meter:
         return owners.get(process.ppid) or (known.owner if known is not None else "")
 
     def _meet(self, process: Process, target: Measure) -> _Known | None:
-        """Return what is known of a process; one that is new and does not speak gets a span, as does a new name."""
+        """Return what is known of a process. One that has no spool gets a span when it is new, or has a new name."""
         key = process.pid, process.started
         known, last, at_s = self._known.get(key), None, 0.0
         if known is not None and _is_silent(known.span) and known.span.rpartition("/")[0] != _try(target):
-            last, at_s = known.last, known.at_s  # somebody between it and the root speaks now, for another run
+            last, at_s = known.last, known.at_s  # a process above it now has a spool, and belongs to another run
             self._end(known)
             known = None
         if known is None:
@@ -184,7 +184,7 @@ class Meter:
         values: dict[str, float | int | bool] = {"memory_bytes": process.memory_bytes, "threads": process.threads}
         before, since_s = known.last, at_s - known.at_s
         if before is None:
-            # What it has done since its birth, if that is not long ago: a short life is seen only once.
+            # If it has just started, count from its start: a short-lived process is seen only once.
             since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
             if since_s <= 2 * interval_s:
                 moved = (None if process.read_bytes is None else 0, None if process.written_bytes is None else 0)
@@ -192,7 +192,7 @@ class Meter:
         if before is not None and since_s >= min(_LEAST_S, interval_s / 2):
             values |= rates(before, process, since_s)
         elif known.last is not None:
-            return values  # too soon after the last look: the next one counts from there
+            return values  # too soon after the last measurement: the next one counts from there
         known.last, known.at_s = process, at_s
         return values
 
@@ -208,7 +208,7 @@ class Meter:
                 self._end(known)
 
     def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
-        """Say that a process is gone; how it ended, its parent alone knows."""
+        """Write that a process is gone; only its parent knows how it ended."""
         self._t = self.voice.now()
         if upstream is None:
             upstream = self._targets[known.owner].upstream
@@ -240,7 +240,7 @@ class Meter:
                     samples[upstream].append(Sample(t, step, {"gpu_memory_bytes": memory}, span, {"gpu": str(index)}))
 
     def close(self) -> None:
-        """Let go of all that is open."""
+        """Close everything."""
         self.voice.close()
         self._machine.close()
 
@@ -249,7 +249,7 @@ class Meter:
         self._keep({})
 
     def _keep(self, samples: dict[str, list[Sample]]) -> None:
-        """Put on record what there is to say; when the disk is full, facts wait, and samples are lost."""
+        """Write facts that wait, and samples. When the disk is full, facts wait and samples are lost."""
         try:
             while self._unsaid:
                 fact, upstream = self._unsaid[0]
@@ -276,10 +276,10 @@ def _key_of(span: str) -> _Key:
 
 
 def serve(meter: Meter, inlet: Inlet[Wish]) -> None:
-    """Measure whom the hub names, until the hub is gone or nobody has been left for a while."""
+    """Measure what the hub asks for, until the hub is gone or there has been nothing to measure for a while."""
     poll = select.poll()
     poll.register(inlet.fd, select.POLLIN)
-    left_at = time.monotonic() + 10 * _LINGER_S  # the first wish is on its way
+    left_at = time.monotonic() + 10 * _LINGER_S  # the first wish will come soon
     while True:
         now = time.monotonic()
         wait_s = meter.schedule.wait_s(now)
@@ -299,7 +299,7 @@ def serve(meter: Meter, inlet: Inlet[Wish]) -> None:
 
 def main() -> None:
     """Be the meter of the hub that has started this."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the hub tells when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the hub ends it
     os.umask(0o077)
     home, gpu = sys.argv[1:3]
     gpus = Gpus() if gpu == "gpu" else None

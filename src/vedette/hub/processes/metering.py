@@ -1,4 +1,4 @@
-"""Who is to be measured, as the processes wish it themselves; the meter, another process, does it."""
+"""Tells the meter, a helper process, which processes to measure and how often: each process says that itself."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _ENDS = KINDS["process"].ends
 
 
 class Usage:
-    """Keeps a meter as long as somebody is to be measured, and tells it whom."""
+    """Runs a meter while there are processes to measure."""
 
     def __init__(self, home: Home, store: Reader, settings: Settings) -> None:
         """Measure nobody yet."""
@@ -28,7 +28,7 @@ class Usage:
         self._told: dict[str, Measure] = {}
 
     def tend(self, readers: Mapping[str, SpoolReader], watches: Mapping[str, Watch]) -> None:
-        """Look who has come, gone, or ended; pass it on."""
+        """Tell the meter which processes are new, and which have ended."""
         self._here = {name: reader for name, reader in readers.items() if self._is_here(reader, watches)}
         for name in self._told.keys() - self._here.keys():
             self._meter.tell(Leave(name))
@@ -38,11 +38,11 @@ class Usage:
             if wish is not None:
                 self._told[name] = wish
                 self._meter.tell(wish)
-        # Who wishes not to be measured needs no meter.
+        # Processes that asked not to be measured need no meter.
         self._meter.tend(wanted=any(wish.interval_s > 0 for wish in self._told.values()))
 
     def _all_wishes(self) -> list[Measure]:
-        """Return the wishes of all that are here, as of now: the last meter may have opened spans since they came."""
+        """Return the wishes of all processes, made again: the last meter may have opened spans since."""
         wishes = {name: self._wish(self._here[name]) for name in self._told}
         self._told = {name: wish for name, wish in wishes.items() if wish is not None}
         return list(self._told.values())
@@ -56,7 +56,7 @@ class Usage:
         return watch is not None and not watch.unknown
 
     def _wish(self, reader: SpoolReader) -> Measure | None:
-        """Return what a process wishes; None while it has not said so."""
+        """Return the wish of a process; None while it has not written it."""
         origin, interval_s = reader.origin, reader.usage_s
         assert origin is not None
         if interval_s is None:
@@ -69,18 +69,18 @@ class Usage:
         return Measure(reader.name, origin.pid, origin.started, origin.process, interval_s, origin.upstream, open_ones)
 
     def _recall(self, origin: Origin) -> float:
-        """Return what a process wished when an earlier hub heard it; its word may be with another hub by now."""
+        """Return what a process asked of an earlier hub; the default if its records went to another hub."""
         for row in self._store.spans(SpanQuery(where=Compare("id", "=", origin.process), only=("usage_s",))):
             if (wished := wished_s(row.attrs)) is not None:
                 return wished
         return self._default_s
 
     def close(self) -> None:
-        """Have the meter leave, for good."""
+        """End the meter for good."""
         self._meter.close()
 
 
 def _is_ours(span: str) -> bool:
-    """Tell whether a span is one that a meter has named."""
+    """Tell whether a meter has made this span: it is then named after pid and start time."""
     _, *numbers = span.rpartition("/")[2].split("-")
     return len(numbers) == 2 and all(word.isascii() and word.isdigit() for word in numbers)

@@ -1,6 +1,6 @@
-"""What the hub says of the progress of others: it looks at the gauges in their spools, and tells what has changed.
+"""The progress of other processes: the hub reads the gauges in their spools, and writes down what has changed.
 
-A process that is killed says nothing any more; its gauges are looked at once more before its spool is removed.
+The gauges of a dead process are read once more before its spool is removed.
 """
 
 import time
@@ -11,16 +11,16 @@ from vedette.gauges import Reading, read
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Span
 
-_EACH_S = 0.2  # between two words on one tracker
-_WORDS_PER_S = 100.0  # on all of them
+_EACH_S = 0.2  # between two updates of one bar
+_UPDATES_PER_S = 100.0  # of all bars
 _MOST_AT_ONCE = 20.0
 
 Gauge = tuple[float | None, float | None]
 Say = Callable[[list[Fact], str], None]
 
 
-class _Word(NamedTuple):
-    """A word that is due; the one that has waited longest comes first."""
+class _Update(NamedTuple):
+    """A bar that has changed; they are sorted by the time of the last update, the oldest first."""
 
     since: float
     name: str
@@ -29,72 +29,72 @@ class _Word(NamedTuple):
 
 
 class Gauges:
-    """Looks at the gauges of readers, and says how far they are."""
+    """Reads the gauges of spools, and writes their progress as facts."""
 
     def __init__(self, say: Say) -> None:
-        """`say` puts facts on record as the hub's."""
+        """`say` writes facts as the hub's."""
         self.trouble = ""
         self._say = say
         self._readings: dict[str, Reading] = {}
-        self._said: dict[str, dict[str, tuple[Gauge, float]]] = {}  # what was said of each, and when
-        self._words = _MOST_AT_ONCE  # how many there may be now
+        self._said: dict[str, dict[str, tuple[Gauge, float]]] = {}  # by origin and bar: the last update, and when
+        self._budget = _MOST_AT_ONCE  # how many updates there may be now
         self._looked = 0.0
 
     def look(self, readers: Mapping[str, SpoolReader], now: float, *, everything: bool = False) -> None:
-        """Say what has changed; of the dead, and when `everything` is wanted, all of it at once."""
+        """Write what has changed. Dead processes, and `everything`, are not subject to the limits of rate."""
         due = everything or now - self._looked >= _EACH_S
         dead = [s for s in readers.values() if s.gone and not s.gauged and s.origin is not None]
         seen = list(readers.values()) if due else dead
         if not seen:
             return
-        t = time.time_ns()  # before looking: what is seen was so then, or is later
-        words = [word for reader in seen for word in self._changes(reader)]
+        t = time.time_ns()  # before the read, so that it is never later than what was read
+        updates = [update for reader in seen for update in self._changes(reader)]
         if due:
-            self._words = min(_MOST_AT_ONCE, self._words + (now - self._looked) * _WORDS_PER_S)
+            self._budget = min(_MOST_AT_ONCE, self._budget + (now - self._looked) * _UPDATES_PER_S)
             self._looked = now
         if not everything:
             urgent = {reader.name for reader in dead}
-            rest = sorted(word for word in words if word.name not in urgent and now - word.since >= _EACH_S)
-            words = [word for word in words if word.name in urgent] + rest[: int(self._words)]
+            rest = sorted(update for update in updates if update.name not in urgent and now - update.since >= _EACH_S)
+            updates = [update for update in updates if update.name in urgent] + rest[: int(self._budget)]
         try:
-            self._tell(words, readers, t, now)
-        except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
+            self._tell(updates, readers, t, now)
+        except OSError as error:  # the disk is full, for example: it is tried again, and until then the spool stays
             self.trouble = str(error)
             return
         for reader in dead:
             reader.gauged = True
 
     def forget(self, name: str) -> None:
-        """Let go of an origin."""
+        """Forget an origin."""
         self._readings.pop(name, None)
         self._said.pop(name, None)
 
-    def _changes(self, reader: SpoolReader) -> list[_Word]:
+    def _changes(self, reader: SpoolReader) -> list[_Update]:
         if reader.origin is None or not reader.has_gauges or reader.gauged:
             return []
         name = reader.name
         reading = self._readings[name] = read(reader.directory, self._readings.get(name, Reading()))
         said = self._said.setdefault(name, {})
-        for id_ in said.keys() - reading.gauges.keys():  # it has ended, and its process has said how far it was
+        for id_ in said.keys() - reading.gauges.keys():  # the bar has ended, and its process has written how far it was
             del said[id_]
         never: tuple[Gauge, float] = ((None, None), 0.0)
         return [
-            _Word(said.get(id_, never)[1], name, id_, gauge)
+            _Update(said.get(id_, never)[1], name, id_, gauge)
             for id_, gauge in reading.gauges.items()
             if gauge != said.get(id_, never)[0] and gauge != (None, None)
         ]
 
-    def _tell(self, words: list[_Word], readers: Mapping[str, SpoolReader], t: int, now: float) -> None:
-        for upstream in {readers[word.name].upstream for word in words}:
-            some = [word for word in words if readers[word.name].upstream == upstream]
-            self._say([_span(word.id, word.gauge, t, word.name) for word in some], upstream)
-            for word in some:
-                self._said[word.name][word.id] = word.gauge, now
-            self._words -= len(some)
+    def _tell(self, updates: list[_Update], readers: Mapping[str, SpoolReader], t: int, now: float) -> None:
+        for upstream in {readers[update.name].upstream for update in updates}:
+            some = [update for update in updates if readers[update.name].upstream == upstream]
+            self._say([_span(update.id, update.gauge, t, update.name) for update in some], upstream)
+            for update in some:
+                self._said[update.name][update.id] = update.gauge, now
+            self._budget -= len(some)
 
 
-def words_of(directory: str, origin: str, t: int) -> list[Fact]:
-    """Return what can be said of the progress of one whose spool lies somewhere else."""
+def progress_of(directory: str, origin: str, t: int) -> list[Fact]:
+    """Return the progress in the gauges of a spool that lies outside of this home, as facts."""
     return [_span(id_, gauge, t, origin) for id_, gauge in read(directory, Reading()).gauges.items()]
 
 

@@ -1,10 +1,10 @@
-"""What the hub tells its meter: whom to measure. The hub imports this much of it, and none of its sensors."""
+"""The messages from the hub to its meter: which processes to measure. The hub imports these, but not the sensors."""
 
 from msgspec import Struct
 
 
 class Measure(Struct, frozen=True, tag="measure"):
-    """Asks that a process that speaks, and all that descend from it, be measured; every 0 s is never."""
+    """Asks the meter to measure a process that has a spool, and all its descendants; an interval of 0 is never."""
 
     name: str  # of its origin
     pid: int
@@ -12,11 +12,11 @@ class Measure(Struct, frozen=True, tag="measure"):
     process: str  # its span
     interval_s: float
     upstream: str = ""
-    open: list[str] = []  # spans of processes of the same try that another meter had opened, and not ended
+    open: list[str] = []  # spans of processes of the same try that an earlier meter has opened and not ended
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Asks that a process be measured no longer."""
+    """Asks the meter to stop measuring a process."""
 
     name: str
 

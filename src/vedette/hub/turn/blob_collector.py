@@ -1,7 +1,7 @@
-"""The hub's care for the blobs of its home: made safe from a power cut, counted, and removed when nothing names them.
+"""Flushes the blobs of a home, counts them, and removes those that nothing names any more.
 
-`step` is a moment of that, between two turns of the keeper. What is removed is what neither the store, nor a manifest,
-nor the list of what is on its way to other hubs names, and nobody has saved for a while.
+`step` does a few milliseconds of that between two turns. A blob stays while a fact in the store, a manifest or the
+queue of blobs to send names it, and for a while after it was last saved.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from vedette.model import Blob, Fact
 from vedette.store import Store
 
 _EVERY_S = 3600.0
-_AGAIN_S = YOUNG_S + 10.0  # when there were some that are too young to go
+_AGAIN_S = YOUNG_S + 10.0  # the next sweep, when some blobs were too young to be removed
 _SLICE_S = 0.005
-_ROWS = 2000  # of the store, read at once
+_ROWS = 2000  # that are read from the store at once
 
 
 class BlobCollector:
-    """Keeps the blobs of a home in order. All but the flushing is done in the keeper's thread."""
+    """Flushes, counts and removes blobs. Flushing is done in a thread, all else in the keeper's."""
 
     def __init__(self, blobs: Blobs, store: Store, blob_queue: BlobQueue) -> None:
         self.busy = False  # a sweep is going on
@@ -36,7 +36,7 @@ class BlobCollector:
         self._flusher: threading.Thread | None = None
 
     def note(self, facts: list[tuple[int, Fact]]) -> None:
-        """Have the blobs that facts name made safe; a thread does it, since the disk may take its time."""
+        """Flush the blobs that facts name; a thread does it, because the disk may be slow."""
         for _, fact in facts:
             if isinstance(fact, Blob):
                 self._unsafe.put(fact.digest)
@@ -46,20 +46,20 @@ class BlobCollector:
 
     def _flush(self) -> None:
         while True:
-            with contextlib.suppress(Exception):  # a digest that is none, a disk that is gone
+            with contextlib.suppress(Exception):  # a malformed digest, a disk that fails
                 self._blobs.flush(self._unsafe.get())
 
     def ask(self) -> None:
-        """Have it swept soon: something that named blobs is gone, or may be."""
+        """Sweep soon: facts that named blobs were deleted."""
         self._due_at = 0.0
 
     def step(self, all_read: Callable[[], bool]) -> None:
-        """Go on with a sweep, or begin one that is due; only while nobody's words wait, which may name a blob."""
+        """Go on with a sweep, or begin one that is due. Stop while records wait unread: they may name a blob."""
         if not self.busy and time.monotonic() < self._due_at:
             return
         if not all_read():
             if self.busy:
-                self.ask()  # from the beginning, then
+                self.ask()  # begin again later
             self.busy = False
             return
         if not self.busy:
@@ -101,7 +101,7 @@ class BlobCollector:
             self._due_at = min(self._due_at, time.monotonic() + _AGAIN_S)
 
     def _named(self) -> Iterator[str]:
-        """Yield every digest that must stay, some more than once; raise OSError where that cannot be known now."""
+        """Yield every digest that must stay, some more than once; raise OSError when a manifest cannot be read."""
         manifests = set()
         after = None
         while rows := self._store.blobs(after=after, limit=_ROWS):

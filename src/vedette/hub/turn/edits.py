@@ -1,4 +1,4 @@
-"""A user's word on spans, from the page or the command line, as facts."""
+"""Turns an edit of spans, by the page or the command line, into facts."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from vedette.store import Reader
 
 
 def facts_of(store: Reader, edit: wire.Edit) -> list[Fact]:
-    """Return what to keep for an edit: at a later time than all that its user can have read."""
+    """Return the facts of an edit. Their time is later than all that the user can have read, so the edit wins."""
     now, who = time.time_ns(), _who()
     written = store.written(edit.spans)
     cause = f"removed by {who}" if edit.state else ""
@@ -21,7 +21,7 @@ def facts_of(store: Reader, edit: wire.Edit) -> list[Fact]:
 
 
 def _who() -> str:
-    """Return the name of the user that we serve: the socket lets nobody else in."""
+    """Return the name of our user: the socket accepts nobody else."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""When each process was last known alive, put on record: silence means something only where it would be noticed."""
+"""Heartbeats: the hub notes when each process was last known alive, so that a silent one can be called lost."""
 
 from collections.abc import Mapping
 

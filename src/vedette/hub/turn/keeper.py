@@ -1,6 +1,6 @@
-"""The hub's work: read the spools and inboxes, keep and seal or pass on, flush and free, and bury the dead.
+"""The hub's turn: read spools and inboxes, commit or ship, seal, flush, and remove what is no longer needed.
 
-`turn` is one pass over everything. It knows no threads and no sockets; what was committed comes out as a Change.
+`Keeper.turn` is one pass over everything. It knows no threads and no sockets; it returns what was committed.
 """
 
 import os
@@ -30,11 +30,11 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, above
 from vedette.settings import Settings
 from vedette.store import Mark, Store
 
-_MOST_UNSAFE_BYTES = 4 << 20  # of shipments: others wait for them to be acknowledged
+_MOST_UNSAFE_BYTES = 4 << 20  # of shipments, before a flush: their senders wait for the acknowledgement
 
 
 class Keeper:
-    """Keeps one home. All that it knows can be found again from the store's marks, the spools and the inboxes."""
+    """Keeps one home. A new keeper finds all that this one knows in the store's marks, the spools and the inboxes."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class Keeper:
     ) -> None:
         """Keep this store.
 
-        `handed`: pidfds by (pid, start time) that this hub was given at its birth. `dial` makes the way to another
-        hub out of its address; without it, what is meant for others waits. `measure`: have processes measured.
+        `handed`: pidfds by (pid, start time) that the process which started this hub has passed on. `dial` begins a
+        relay to an address; without it, records that are meant for other hubs wait. `measure`: start the meter.
         """
-        kernel.boot()  # asked while there are descriptors to ask with
+        kernel.boot()  # read it now, while files can still be opened
         self.home = home
         self.pace = settings.hub
         self.store = store
@@ -70,7 +70,7 @@ class Keeper:
         self.usage = Usage(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
-        self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # shipments, by inbox, to be acknowledged
+        self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # called with shipments to acknowledge
         self._limits = settings.limits
         self._synced = time.monotonic()
         self.unsynced = False  # something was committed since the last flush
@@ -80,7 +80,7 @@ class Keeper:
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
         """Do one pass; return what was committed, and whether there is more to read at once.
 
-        `seal`: the runs whose samples must be in the store when this returns ("" for all of them).
+        `seal`: the runs whose samples must be in the store when this returns; "" is all of them.
         """
         now = time.monotonic()
         change = wire.Change([], [], [])
@@ -88,11 +88,11 @@ class Keeper:
         self._discover()
         more = self.watcher.look(self.readers)
         self.gauges.look(self.readers, now, everything=bool(seal))
-        if self.own.names - self.readers.keys():  # what it has just said belongs to this turn
+        if self.own.names - self.readers.keys():  # the hub's own spool is new: read it in this turn
             self._discover()
         ends = {name: reader.ends() for name, reader in self.readers.items()} if seal else {}
         more = self._read(now, change) or more
-        if len(self.watcher.watches) < len(self.readers):  # by now it is known who they are
+        if len(self.watcher.watches) < len(self.readers):  # the first read of a spool tells its process
             more = self.watcher.look(self.readers) or more
         while more and any(
             name in ends and self._may_read(s) and not s.has_reached(ends[name]) for name, s in self.readers.items()
@@ -100,7 +100,7 @@ class Keeper:
             self._seal(now, change, set())
             more = self._read(now, change)
         self._seal(now, change, seal or set())
-        self._bury()
+        self._remove_finished()
         self.orders.tend(self.watcher.watches)
         if self.usage is not None:
             self.usage.tend(self.readers, self.watcher.watches)
@@ -112,15 +112,15 @@ class Keeper:
 
     @property
     def flush_in_s(self) -> float:
-        """When the next flush is due: a turn before what was read last is as old as a power cut may cost."""
+        """Seconds until the next flush: it must be done before the oldest unflushed record is `sync_s` old."""
         return self._synced + self.pace.sync_s - self.pace.turn_s - time.monotonic()
 
     def living(self) -> list[str]:
-        """Return the origins whose processes live, or may."""
+        """Return the origins whose processes are not known to be dead."""
         return [name for name, reader in list(self.readers.items()) if not (reader.gone or reader.of_hub)]
 
     def origins_here(self) -> Container[str]:
-        """Return the origins that are being heard, from a spool or from another hub."""
+        """Return the origins that are being read, from a spool or from another hub."""
         return ChainMap[str, object](self.readers, self.inboxes.origins)  # type: ignore[arg-type]
 
     def origin_readers(self) -> list[OriginReader]:
@@ -134,16 +134,16 @@ class Keeper:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is known to live, and all that was said is sealed and flushed."""
-        strangers = all(
+        """Whether no process is known to live, and all records are sealed and flushed."""
+        all_done = all(
             (reader.of_hub or self.watcher.is_stranger(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
-        return strangers and not self.unsynced and self.inboxes.idle and self.blob_queue.idle
+        return all_done and not self.unsynced and self.inboxes.idle and self.blob_queue.idle
 
     @property
     def has_read_all(self) -> bool:
-        """Whether nothing that anybody has said is known to wait unread."""
+        """Whether no record is known to wait unread."""
         all_read = all(self._may_read(reader) and not reader.has_more for reader in self.readers.values())
         return (
             all_read
@@ -181,7 +181,7 @@ class Keeper:
                 batch = reader.read_facts()
                 reader.read_samples(now)
                 more = more or reader.has_more
-            except FormatError as error:  # of a newer version: leave it alone, whole
+            except FormatError as error:  # a newer version wrote it: leave it as it is
                 self.set_aside[name] = str(error)
                 self.forget(name)
                 continue
@@ -189,7 +189,7 @@ class Keeper:
                 self.trouble = f"{reader.directory}: {error}"
                 self.forget(name)
                 continue
-            if not known and reader.upstream:  # it has just begun to speak, and not to us
+            if not known and reader.upstream:  # the first read tells that it is meant for another hub
                 self._register(reader)
             elif batch is not None:
                 batches.append((reader, batch))
@@ -231,8 +231,8 @@ class Keeper:
             self.set_aside[name] = why
             self.forget(name)
 
-    def _bury(self) -> None:
-        """Remove the spools of those who are dead, and all of whose words are kept."""
+    def _remove_finished(self) -> None:
+        """Remove the spools of dead processes whose records are all committed."""
         finished = [s for s in self.readers.values() if s.finished and (s.origin is None or (s.named and s.gauged))]
         if not finished:
             return
@@ -245,18 +245,18 @@ class Keeper:
                 self.store.tidy(reader.name)
             else:
                 self.upstreams.ship(reader.upstream, [(reader, reader.last())], over=True)
-        self.flush()  # all that they said must be on disk before their spools go
+        self.flush()  # their records must be on disk before the spools are removed
         for reader in finished:
             if reader.origin is not None:
                 try:
                     reader.remove()
-                except OSError as error:  # somebody has put something there
-                    self.set_aside[reader.name] = f"all of it is kept, but it cannot be removed: {error}"
+                except OSError as error:  # there is a file in it that is not ours, for example
+                    self.set_aside[reader.name] = f"all of it is in the store, but it cannot be removed: {error}"
             self.forget(reader.name)
             self.watcher.bury(reader.name)
 
     def forget(self, name: str) -> None:
-        """Let go of an origin; if its spool is still there, it is found again."""
+        """Forget an origin; if its spool is still there, the next turn finds it again."""
         self.watcher.forget(name)
         self.gauges.forget(name)
         if (reader := self.readers.pop(name, None)) is not None:
@@ -265,7 +265,7 @@ class Keeper:
         self._heartbeats.forget(name)
 
     def flush(self) -> None:
-        """Make the last second safe against a power cut; only then free what the store has."""
+        """Flush everything to disk; only then remove what is committed, and acknowledge shipments."""
         for reader in self.readers.values():
             reader.sync()
         self.own.sync()
@@ -284,14 +284,14 @@ class Keeper:
                 self.upstreams.ship(remote.upstream, [(remote, remote.last())], over=True)
 
     def start_over(self, error: Exception) -> None:
-        """After a failed commit: go back to the marks, as a new hub would."""
+        """After a failed turn: forget everything and read again from the marks, as a new hub would."""
         self.trouble = f"{type(error).__name__}: {error}"
         for name in list(self.readers):
             self.forget(name)
         self.inboxes.start_over()
 
     def let_go(self) -> None:
-        """Let go of everything, touching nothing on disk."""
+        """Close everything, without a change on disk."""
         if self.usage is not None:
             self.usage.close()
         for name in list(self.readers):
@@ -300,7 +300,7 @@ class Keeper:
         self.store.close()
 
     def close(self) -> None:
-        """Seal everything and let go."""
+        """Seal everything, and close."""
         try:
             if self.usage is not None:
                 self.usage.close()

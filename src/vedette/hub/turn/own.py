@@ -1,6 +1,6 @@
-"""The hub's own voice: what it says goes through a spool like everybody's, one for each hub that is to hear it.
+"""What the hub itself says: facts and samples are written to spools of its own, one for each hub they are meant for.
 
-So its word is kept, relayed and found again after a kill -9 just as a process's is.
+So they are committed, relayed, and found again after a kill -9 like the records of every process.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from vedette.voice import Clock, Voice, origin_here
 
 
 class Own:
-    """Says facts as this hub."""
+    """Writes facts and samples as this hub."""
 
     def __init__(self, home: Home) -> None:
         """Say nothing yet."""
@@ -27,11 +27,11 @@ class Own:
 
     @property
     def names(self) -> set[str]:
-        """The origins under which this hub speaks."""
+        """The origins of this hub's own spools."""
         return {voice.origin.name for voice in list(self._voices.values())}
 
     def say(self, facts: list[Fact], upstream: str = "") -> None:
-        """Say facts to the hub that is meant; raise OSError when there is no room for them."""
+        """Write facts for a hub; raise OSError when there is no room for them."""
         voice = self._voices.get(upstream)
         if voice is None:
             voice = self._voices[upstream] = self._begin(upstream)
@@ -39,20 +39,20 @@ class Own:
         for fact in facts:
             voice.say(fact)
         if voice.lost:
-            self.sync()  # what it has said before counts
-            del self._voices[upstream]  # with a new one it may go better
-            with contextlib.suppress(OSError):  # else each try would leave an empty one behind
+            self.sync()  # what was written before must be safe
+            del self._voices[upstream]  # the next try begins a new spool
+            with contextlib.suppress(OSError):  # so that failed tries leave no empty directories
                 os.rmdir(voice.spool.directory)
             raise OSError(f"the hub's own spool cannot be written to: {voice.spool.trouble}")
         self._unsynced.add(upstream)
 
     @property
     def lost(self) -> int:
-        """How many numbers there was no room for, in the spools that are being written to."""
+        """How many samples there was no room for, in the open spools."""
         return sum(voice.spool.samples.lost for voice in self._voices.values())
 
     def sample(self, samples: list[Sample], upstream: str = "") -> None:
-        """Say numbers to a hub; what there is no room for is lost, and counted in the spool."""
+        """Write samples for a hub; those that there is no room for are lost, and counted in the spool."""
         if upstream not in self._voices:
             self.say([], upstream)
         for sample in samples:
@@ -63,7 +63,7 @@ class Own:
         return Voice(self._home, lambda: origin, clock=self._clock)
 
     def sync(self) -> None:
-        """Return when all that was said would survive a power cut."""
+        """Flush all that was written to disk."""
         for upstream in self._unsynced:
             directory = self._voices[upstream].spool.directory
             for offset in list_segments(directory, LANE_FACTS)[-2:]:
@@ -78,7 +78,7 @@ class Own:
         self._unsynced.clear()
 
     def close(self) -> set[str]:
-        """Say that nothing will follow; return the origins that were spoken under."""
+        """Write that nothing will follow; return the origins of the spools."""
         names = self.names
         for voice in self._voices.values():
             voice.close()

@@ -1,4 +1,4 @@
-"""Answers on their way to the process that waits for one: in memory alone, handed over once, never on any disk."""
+"""Hands answers to the processes that asked: each is handed over once, and kept in memory only."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ _EARLY_S = 30.0
 
 
 class Questions:
-    """Who waits for an answer, and answers that came before their process did; all in the event loop."""
+    """The processes that wait, and answers that came before their process waited. Used in the event loop."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], asyncio.Future[wire.Answer]] = {}  # by process and question
@@ -20,7 +20,7 @@ class Questions:
         self._answered: dict[tuple[str, str], None] = {}
 
     def wait(self, message: wire.Await) -> "asyncio.Future[wire.Answer]":
-        """Begin to wait; one that waits again has not got the answer that was handed to it."""
+        """Begin to wait. A process that waits again did not get its answer: it may be given once more."""
         key = message.process, message.ask
         self._answered.pop(key, None)
         if (before := self._waiting.pop(key, None)) is not None:
@@ -39,10 +39,10 @@ class Questions:
             del self._waiting[message.process, message.ask]
 
     def give(self, command: Command) -> str:
-        """Hand an answer over, now or as soon as its process asks for it; return why it cannot be, if so."""
+        """Hand an answer over, now or when its process waits for it; return why that is not possible, if so."""
         ask, text = command.args.get("ask"), command.args.get("text")
         if not isinstance(ask, str) or not isinstance(text, str) or not 0 < len(ask) <= 128:
-            return "an answer has a question and a text"
+            return "an answer needs a question and a text"
         key = command.to, ask
         answer = wire.Answer(ask, text, command.id)
         now = time.monotonic()

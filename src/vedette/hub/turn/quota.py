@@ -1,4 +1,4 @@
-"""What one origin may bring: names of a sane length, and so many points in a time. The rest is refused, and counted."""
+"""The limits of one origin: the length of names, and points per second. What exceeds them is refused and counted."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -15,17 +15,17 @@ V = TypeVar("V")
 
 
 class Quota:
-    """Counts against the limits by the times that the samples bear, so that whoever reads again decides the same."""
+    """Applies the limits. It counts by the times of the samples, so that reading again gives the same result."""
 
     def __init__(self, limits: Limits, *, by_hub: bool = False) -> None:
-        """`by_hub`: a hub speaks, for many processes: its rate is not that of one."""
-        self.refusals: dict[str, int] = {}  # since they were last taken
+        """`by_hub`: the origin is a hub, which writes for many processes: its rate is not limited."""
+        self.refusals: dict[str, int] = {}  # by limit, since `take_refusals`
         self._chars = limits.name_chars
-        self.most = 0 if by_hub else limits.points_per_s * (_WINDOW_NS // 10**9)  # in a window; 0: any number
-        self._counts: dict[int, int] = {}  # points by window; blocks may go through the same ones again
+        self.most = 0 if by_hub else limits.points_per_s * (_WINDOW_NS // 10**9)  # points in a window; 0: no limit
+        self._counts: dict[int, int] = {}  # points by window
 
     def take_refusals(self) -> dict[str, int]:
-        """Return what was refused, by limit, since this was last asked."""
+        """Return how many points were refused, by limit, since the last call."""
         refusals, self.refusals = self.refusals, {}
         return refusals
 
@@ -40,13 +40,13 @@ class Quota:
 
     def short(self, values: Mapping[str, V], tags: Mapping[str, str]) -> dict[str, V]:
         """Return the values whose names and tags are short enough; count the others."""
-        kept = {name: value for name, value in values.items() if self.admits((name,), tags)}
-        if len(kept) < len(values):
-            self.refuse(NAMES, len(values) - len(kept))
-        return kept
+        admitted = {name: value for name, value in values.items() if self.admits((name,), tags)}
+        if len(admitted) < len(values):
+            self.refuse(NAMES, len(values) - len(admitted))
+        return admitted
 
     def in_time(self, t: int, points: int) -> bool:
-        """Tell whether so many points more may come at this time; count them as come, or as refused."""
+        """Tell whether so many more points are within the rate at this time; count them either way."""
         window = t // _WINDOW_NS
         count = self._counts[window] = self._counts.get(window, 0) + points
         if len(self._counts) > _MOST_WINDOWS:
@@ -57,7 +57,7 @@ class Quota:
         return False
 
     def of_block(self, block: Block) -> Block | None:
-        """Return the part of a block that is within the limits, if any."""
+        """Return the part of a block that is within the limits; None when nothing is."""
         rows = len(block.n)
         if not self.admits(block.names, block.tags):
             values = self.short(dict(zip(block.names, block.values, strict=True)), block.tags)

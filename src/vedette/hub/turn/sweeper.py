@@ -1,7 +1,6 @@
-"""Removes by itself the runs that the settings `keep.*` say are due, and deletes what was removed for good.
+"""Removes runs by the rules of the settings `keep.*`, and deletes the data of purged ones.
 
-`sweep` is one small step, between two turns of the keeper. What goes wrong here holds up nobody: it is noted, and
-tried again a while later.
+`sweep` is one small step between two turns. A failure here does not stop ingest: it is noted, and tried again later.
 """
 
 import os
@@ -17,21 +16,21 @@ from vedette.settings import Keep, Settings
 from vedette.store import Store
 
 _EVERY_S = 3600.0
-_LOOK_EVERY_S = 1.0  # at the file of settings
+_LOOK_EVERY_S = 1.0  # whether the file of settings has changed
 _RETRY_S = 60.0
-_PAGES = 250  # of work in one step: some milliseconds
-_REST = 4.0  # times as long as a step took: at most a fifth of the keeper's time goes into this
-_MOST_AT_ONCE = 500  # runs
+_PAGES = 250  # that one step deletes: some milliseconds
+_REST = 4.0  # times as long as a step took: sweeping takes at most a fifth of the keeper's time
+_MOST_AT_ONCE = 500  # runs that are removed at once
 
 
 class Sweeper:
-    """Keeps a store within its rules."""
+    """Applies the rules of retention to a store."""
 
     def __init__(self, home: Home, store: Store, keep: Keep, reload: Callable[[], Settings] | None = None) -> None:
-        """Sweep this store; `reload` gathers the settings anew when their file in the home has changed."""
+        """Sweep this store; `reload` reads the settings again, when their file in the home has changed."""
         self.keep = keep
         self.trouble = ""
-        self.busy = True  # until the store has said that nothing is left
+        self.busy = True  # until the store says that nothing is left to delete
         self._store = store
         self._reload = reload
         self._file = os.path.join(home.asked, "vedette.toml")
@@ -42,7 +41,7 @@ class Sweeper:
         self._resume_at = 0.0
 
     def sweep(self, say: Callable[[list[Fact]], None], living: Callable[[], Collection[str]]) -> None:
-        """Do one step; `say` keeps facts of the hub, `living` names the runs whose processes live."""
+        """Do one step; `say` writes facts of the hub, `living` returns the runs whose processes live."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_EVERY_S:
             self._looked = now
@@ -53,13 +52,13 @@ class Sweeper:
             return
         try:
             self.busy = self._store.reclaim(_PAGES)
-            # While something is being deleted, nobody can tell how much space there will be.
+            # Rules about space wait until all is deleted: only then is it known how much there is.
             if not self.busy and now >= self._due_at:
                 self._due_at = now + _EVERY_S
                 self._apply(say, living())
             self.trouble = self._bad_rules
             self._resume_at = now + (1 + _REST) * (time.monotonic() - now)
-        except Exception as error:  # a full disk, a damaged page: ingest must go on
+        except Exception as error:  # a full disk, a damaged page: ingest must continue
             self.busy = False
             self._resume_at = now + _RETRY_S
             self._complain(f"{type(error).__name__}: {error}")
@@ -70,7 +69,7 @@ class Sweeper:
         if found:
             say([Span(run.id, t, PURGED, run.why, HUB) for run in found])
             self.busy = True
-            self._due_at = 0.0  # look again when they are gone: there may be more
+            self._due_at = 0.0  # look again when they are deleted: there may be more
 
     def _look(self) -> tuple[int, int]:
         try:
@@ -80,7 +79,7 @@ class Sweeper:
         return status.st_mtime_ns, status.st_size
 
     def _change_rules(self) -> None:
-        """Take the new rules; where they cannot be read, nothing is removed until they can."""
+        """Use the new rules; if they are invalid, remove nothing until they are corrected."""
         if self._reload is None:
             return
         try:
@@ -92,6 +91,6 @@ class Sweeper:
 
     def _complain(self, trouble: str) -> None:
         if trouble != self.trouble:
-            sys.stderr.write(f"vedette hub: cannot remove what is due: {trouble}\n")
+            sys.stderr.write(f"vedette hub: cannot remove runs by the rules keep.*: {trouble}\n")
             sys.stderr.flush()
         self.trouble = trouble

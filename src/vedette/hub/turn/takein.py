@@ -1,7 +1,7 @@
-"""What was logged elsewhere, taken into this home: archives, stores, spools and whole homes (`vedette sync`).
+"""Takes archives, stores, spools and whole homes of other machines into this home (`vedette sync`).
 
-Each is taken in by short steps, so that what is logged here meanwhile does not wait. Nothing is ever changed where
-it comes from. A hub that dies in the middle has kept a part; doing it again keeps the rest.
+It is done in short steps between two turns, so that ingest does not wait. The source is never changed. If the hub dies
+in the middle, a part is in the store; doing it again adds the rest.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from vedette import wire
 from vedette.blobs import NO_LIMITS, Blobs
 from vedette.errors import FormatError, NotFoundError, OldStoreError, StoreError, VedetteError
 from vedette.home import Home
-from vedette.hub.processes.progress import words_of
+from vedette.hub.processes.progress import progress_of
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
@@ -26,15 +26,15 @@ from vedette.store import Batch, Mark, Taken, archive
 
 SCRATCH = "taking-in-"
 _SLICE_S = 0.05  # of work between two turns of the keeper
-_PATIENCE_S = 0.3  # longer than a record may look damaged before it is passed over
+_PATIENCE_S = 0.3  # longer than `Tail` waits for a torn record
 _SEAL_S = 60.0
-_AT_ONCE = 50  # spools that are open together
+_AT_ONCE = 50  # spools that are open at the same time
 _BLOCK = 1 << 20
 _SQLITE = b"SQLite format 3\0"
 
 
 class Queue:
-    """The paths that wait to be taken in. `ask` is for any thread, all else for the keeper's."""
+    """The paths that wait to be taken in. `ask` may be called in any thread, all else in the keeper's."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -44,7 +44,7 @@ class Queue:
         remove_scratch(keeper.home)  # of a hub that died
 
     def ask(self, path: str, tell: Callable[[], object]) -> "TakeIn":
-        """Put a path into the queue; `tell` is called, in the keeper's thread, when it is over."""
+        """Queue a path; `tell` is called in the keeper's thread when it is over."""
         asked = TakeIn(self._keeper, path, tell)
         self._asked.put(asked)
         return asked
@@ -77,12 +77,12 @@ class Queue:
             self._end("")
         except VedetteError as error:
             self._end(str(error))
-        except BaseException as error:  # what comes from elsewhere must not end the hub, whatever it is
+        except BaseException as error:  # whatever a foreign file causes, it must not end the hub
             self._end(f"it cannot be taken in: {type(error).__name__}: {error}")
         return True
 
     def refuse(self, why: str) -> None:
-        """Answer all that wait, since the hub leaves."""
+        """Fail all that wait, because the hub is leaving."""
         if self._doing is not None:
             self._end(why)
         with contextlib.suppress(queue.Empty):
@@ -99,13 +99,13 @@ class Queue:
 
 
 class TakeIn:
-    """Takes in what lies at one path. `steps` does it; `spans`, `events`, `points` and `touched` tell what was new."""
+    """Takes in one path. `steps` does it; `spans`, `events`, `points` count what was new, `touched` are its spans."""
 
     def __init__(self, keeper: Keeper, path: str, tell: Callable[[], object] = lambda: None) -> None:
         self.over = self.unwanted = False
         self.failure = ""
         self._tell = tell
-        self.notes: list[str] = []  # what could not be taken in, where the rest was
+        self.notes: list[str] = []  # what could not be taken in, though the rest was
         self.spans = self.events = self.points = 0
         self.touched: set[str] = set()
         self._keeper = keeper
@@ -113,18 +113,18 @@ class TakeIn:
         self._scratch = os.path.join(keeper.home.root, f"{SCRATCH}{os.getpid()}")
 
     def end(self, failure: str) -> None:
-        """Say that it is over, and why if it failed."""
+        """Note that it is over, and why it failed, if it did."""
         self.failure, self.over = failure, True
         self._tell()
 
     def news(self) -> wire.Message:
-        """Return what whoever asked may know by now."""
+        """Return the progress as a message, or why it failed."""
         if self.failure:
             return wire.Refused(self.failure)
         return wire.TakenIn(self.spans, self.events, self.points, list(self.notes), self.over)
 
     def steps(self) -> Iterator[None]:
-        """Do it, a step at a time; raise VedetteError when it is nothing that can be taken in."""
+        """Do it, step by step; raise VedetteError when there is nothing that can be taken in."""
         try:
             yield from self._take()
         except OSError as error:
@@ -135,7 +135,7 @@ class TakeIn:
 
     def _take(self) -> Iterator[None]:
         if not os.path.isdir(self._path):
-            if not stat.S_ISREG(os.stat(self._path).st_mode):  # a pipe would hold up the hub
+            if not stat.S_ISREG(os.stat(self._path).st_mode):  # a pipe would block the hub
                 raise FormatError(f"{self._path} is neither a file nor a directory")
             with open(self._path, "rb") as file:
                 start = file.read(len(_SQLITE))
@@ -157,11 +157,11 @@ class TakeIn:
             yield from self._take_blobs(_home_of(self._path))
             yield from self._take_spools(spools)
         else:
-            raise NotFoundError(f"{self._path} is no home, spool or archive of vedette")
+            raise NotFoundError(f"{self._path} is not a home, spool or archive of vedette")
 
     def _take_home(self, home: Home) -> Iterator[None]:
-        """Take in store and spools; once more the store if its hub lives, which may have moved things into it."""
-        with _kept_still(home) as still:
+        """Take in store and spools. If its hub lives, take the store in twice: it may seal spools meanwhile."""
+        with _without_hub(home) as still:
             yield from self._take_blobs(home.root)
             if os.path.isfile(home.store):
                 yield from self._take_store(home.store, living=not still)
@@ -170,7 +170,7 @@ class TakeIn:
                 yield from self._take_store(home.store, living=True)
 
     def _take_blobs(self, root: str) -> Iterator[None]:
-        """Copy the blobs of another home, each when its bytes are those of its digest, and before anything names it."""
+        """Copy the blobs of another home, before the facts that name them; those that do not match are left out."""
         ours, theirs = self._keeper.blobs, Blobs(root, NO_LIMITS)
         if not root or not os.path.isdir(theirs.root):
             return
@@ -183,7 +183,7 @@ class TakeIn:
                 with theirs.open(found.digest) as source:
                     for _ in ours.take(source, found.size, found.digest):
                         yield
-            except (VedetteError, OSError) as error:  # the others are as good as if it were not there
+            except (VedetteError, OSError) as error:  # the others are taken in all the same
                 self.notes.append(f"the file {found.digest[:12]} is not taken in: {error}")
             yield
 
@@ -193,7 +193,7 @@ class TakeIn:
         yield from self._absorb(self._scratch, "mode=rw", trusted=False)
 
     def _take_store(self, path: str, *, living: bool = False) -> Iterator[None]:
-        """Take in a store; that of a dead hub is not opened where SQLite would have to put files beside it."""
+        """Take in a store. If it has a write-ahead log and no hub, copy it first: SQLite would write beside it."""
         if os.path.realpath(path) == os.path.realpath(self._keeper.home.store):
             raise FormatError(f"{path} is the store of this home itself")
         if living:
@@ -222,37 +222,37 @@ class TakeIn:
                 yield
 
     def _take_spools(self, directories: list[str]) -> Iterator[None]:
-        """Read spools as those of living processes, which may go on: what is torn at their end is left for then."""
+        """Read spools as if their processes lived: a torn record at the end may be completed before the next time."""
         for at in range(0, len(directories), _AT_ONCE):
             readers = []
             for directory in directories[at : at + _AT_ONCE]:
                 try:
-                    readers.append(self._speaker(directory))
-                except VedetteError as error:  # the others are as good as if it were not there
+                    readers.append(self._reader(directory))
+                except VedetteError as error:  # the others are taken in all the same
                     self.notes.append(str(error))
             try:
-                yield from self._listen(readers)
+                yield from self._read_all(readers)
             finally:
                 for reader in readers:
                     reader.shut()
         if len(directories) == 1 and self.notes:
             raise FormatError(self.notes.pop())
 
-    def _speaker(self, directory: str) -> SpoolReader:
+    def _reader(self, directory: str) -> SpoolReader:
         origin = _origin_of(directory)
         if origin.name in self._keeper.origins_here():
-            raise FormatError(f"{directory} is heard here already, as it is written")
+            raise FormatError(f"{directory} is already read by this hub, while it is written")
         here, none = self._keeper.store.marks([origin.name]), Mark()
         facts, samples = (here.get((origin.name, lane), none) for lane in (LANE_FACTS, LANE_SAMPLES))
         return SpoolReader(directory, facts, samples)
 
-    def _listen(self, readers: list[SpoolReader]) -> Iterator[None]:
-        """Read until none has had anything to say for longer than a damaged record is waited for."""
+    def _read_all(self, readers: list[SpoolReader]) -> Iterator[None]:
+        """Read until nothing new has come for longer than `Tail` waits for a torn record."""
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < _PATIENCE_S:
             for reader in list(readers):
                 try:
-                    if self._hear(reader):
+                    if self._read(reader):
                         quiet_since = time.monotonic()
                 except StoreError:
                     raise
@@ -265,13 +265,13 @@ class TakeIn:
         for reader in readers:
             self._keep(reader, reader.sealing(time.monotonic(), _SEAL_S, all_of_it=True))
             if reader.origin is not None:
-                if words := words_of(reader.directory, reader.origin.name, reader.heard_t):
-                    self._keeper.own.say(words)
+                if facts := progress_of(reader.directory, reader.origin.name, reader.heard_t):
+                    self._keeper.own.say(facts)
                 self._keeper.store.keep([], {reader.origin.name: reader.heard_t})
                 self._keeper.store.tidy(reader.origin.name)
             yield
 
-    def _hear(self, reader: SpoolReader) -> bool:
+    def _read(self, reader: SpoolReader) -> bool:
         now = time.monotonic()
         facts = reader.read_facts()
         self._keep(reader, facts)
@@ -286,7 +286,7 @@ class TakeIn:
         self._keeper.store.keep([batch])
         reader.sent(batch, time.monotonic())
         reader.committed(batch)
-        reader.sync()  # lets go of the segments that are read to their end
+        reader.sync()  # closes the segments that are read to their end
         for _, fact in batch.facts:
             self.spans += isinstance(fact, Span)
             self.events += isinstance(fact, Event)
@@ -297,7 +297,7 @@ class TakeIn:
 
 
 def remove_scratch(home: Home) -> None:
-    """Remove what a taking-in has put into the home to read it there."""
+    """Remove the copies that were made in the home."""
     for name in os.listdir(home.root):
         if name.startswith(SCRATCH):
             with contextlib.suppress(OSError):
@@ -314,7 +314,7 @@ def _spools(directory: str) -> list[str]:
 
 
 def _home_of(directory: str) -> str:
-    """Return the home that a directory of spools lies in, if it lies in one."""
+    """Return the home of a directory of spools; empty when it is in none."""
     return os.path.dirname(directory) if os.path.basename(directory) == "spool" else ""
 
 
@@ -323,15 +323,15 @@ def _is_spool(directory: str) -> bool:
 
 
 def _origin_of(directory: str) -> Origin:
-    """Return whose spool it is, by the first header that can be read."""
+    """Return the origin of a spool, from its first readable segment."""
     if (origin := origin_of(directory)) is None:
         raise FormatError(f"{directory} has no segment with a readable header")
     return origin
 
 
 @contextmanager
-def _kept_still(home: Home) -> Iterator[bool]:
-    """Keep a hub from starting in another home while it is read; tell whether there is none."""
+def _without_hub(home: Home) -> Iterator[bool]:
+    """Keep a hub from starting in another home while it is read; False when one is running there."""
     try:
         fd = os.open(home.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

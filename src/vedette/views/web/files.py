@@ -1,7 +1,7 @@
 """Files of runs: which there are, their bytes, and the code that was run.
 
 Bytes come by their digest alone, so no name of anybody's is ever a path. What a browser shows is judged by the bytes
-themselves; it may run nothing, and all else is handed over as a file to be kept.
+themselves; it may run nothing, and all else is handed over as a file to be saved.
 """
 
 import os
@@ -26,7 +26,7 @@ from vedette.views.web.shapes import FileShape
 from vedette.views.web.state import AppState
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PIECE = 1 << 18
+_BLOCK_BYTES = 1 << 18
 _SANDBOX = "sandbox; default-src 'none'"
 _MOST_DIFF = 4 << 20
 _MANIFEST, _DIFF = "code.manifest", "git.diff"
@@ -107,7 +107,7 @@ def blob(state: AppState, asked: Asked) -> Response:
         "Content-Length": str(size),
         "Cache-Control": "private, max-age=31536000, immutable",
     }
-    return StreamingResponse(_pieces(fd, state, size), 200, headers, kind)
+    return StreamingResponse(_blocks(fd, state, size), 200, headers, kind)
 
 
 def _file_name(name: str, digest: str) -> str:
@@ -116,14 +116,14 @@ def _file_name(name: str, digest: str) -> str:
     return quote(clean or digest[:12], safe="")
 
 
-async def _pieces(fd: int, state: AppState, size: int) -> AsyncIterator[bytes]:
+async def _blocks(fd: int, state: AppState, size: int) -> AsyncIterator[bytes]:
     try:
         at = 0
         while at < size:
-            piece = await state.pool.call(lambda at=at: os.pread(fd, min(_PIECE, size - at), at))  # type: ignore[misc]
-            if not piece:
+            block = await state.pool.call(lambda at=at: os.pread(fd, min(_BLOCK_BYTES, size - at), at))  # type: ignore[misc]
+            if not block:
                 return
-            at += len(piece)
-            yield piece
+            at += len(block)
+            yield block
     finally:
         os.close(fd)

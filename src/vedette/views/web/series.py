@@ -81,7 +81,7 @@ def series(state: AppState, store: Reader, asked: Asked) -> Response:
     rows = _rows(store, wish.of)
     asked_for = msgspec.json.encode([wish, [(row.id, row.count) for row in rows]])
     key = hashlib.sha256(asked_for).digest()  # a wish may be far longer than its answer, and keys are not counted
-    body = state.kept.get(key, lambda: _encode(state.curves, store, rows, wish))
+    body = state.cache.get(key, lambda: _encode(state.curves, store, rows, wish))
     return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
 
 

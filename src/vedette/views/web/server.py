@@ -191,8 +191,8 @@ async def _body(scope: Scope, receive: Any, most: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_S):
-            async for piece in _pieces(receive):
-                body += piece
+            async for block in _blocks(receive):
+                body += block
                 if len(body) > most:
                     raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
     except TimeoutError:
@@ -200,7 +200,7 @@ async def _body(scope: Scope, receive: Any, most: int) -> bytes:
     return bytes(body)
 
 
-async def _pieces(receive: Any) -> AsyncIterator[bytes]:
+async def _blocks(receive: Any) -> AsyncIterator[bytes]:
     more = True
     while more:
         message = await receive()

@@ -10,7 +10,7 @@ from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Asked
 from vedette.views.web.state import AppState
 
-_MARK = "share"
+_PREFIX = "share"
 _MOST_HOURS = 24.0 * 366
 
 
@@ -30,15 +30,15 @@ class Shared(Struct, frozen=True):
 
 def sign(token: str, end_s: int) -> str:
     """Return a token that may read until then."""
-    signed = hmac.new(token.encode(), f"{_MARK}.{end_s}".encode(), hashlib.sha256).hexdigest()
-    return f"{_MARK}.{end_s}.{signed}"
+    signed = hmac.new(token.encode(), f"{_PREFIX}.{end_s}".encode(), hashlib.sha256).hexdigest()
+    return f"{_PREFIX}.{end_s}.{signed}"
 
 
 def is_good(said: str, token: str, now_s: float) -> bool:
     """Tell whether this is a token of `sign` that has not ended."""
-    mark, _, rest = said.partition(".")
+    prefix, _, rest = said.partition(".")
     end, _, _ = rest.partition(".")
-    if mark != _MARK or not end.isascii() or not end.isdigit() or len(end) > 12:
+    if prefix != _PREFIX or not end.isascii() or not end.isdigit() or len(end) > 12:
         return False
     return hmac.compare_digest(said.encode("utf-8", "replace"), sign(token, int(end)).encode()) and now_s < int(end)
 

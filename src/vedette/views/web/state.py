@@ -25,7 +25,7 @@ class AppState:
         self.listing = Listing(home.lost_after_s)
         self.live = Live(home, self.listing)
         self.curves = Curves()
-        self.kept = Kept()
+        self.cache = Cache()
         self.described: Any = None  # what describes the routes
 
     def start(self) -> None:
@@ -38,8 +38,8 @@ class AppState:
         self.pool.close()
 
 
-class Kept:
-    """Answers that are asked for again and again, up to so many bytes; whoever asks while one is made waits for it."""
+class Cache:
+    """Answers that are asked for again and again, up to so many bytes. Who asks while one is made waits for it."""
 
     def __init__(self, most_bytes: int = 64 << 20) -> None:
         self._most_bytes = most_bytes
@@ -49,7 +49,7 @@ class Kept:
         self._making: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Return what was made for this key, made now if need be."""
+        """Return the answer for this key; make it if it is not here."""
         with self._lock:
             if key in self._answers:
                 self._answers.move_to_end(key)
