@@ -115,7 +115,7 @@ def test_a_name_is_taken_from_nobody(tmp_path):
         address.name_socket(name, old)
         with pytest.raises(SettingError, match="that is running"):
             address.name_socket(name, new)
-    with pytest.raises(SettingError, match="no name of a hub"):
+    with pytest.raises(SettingError, match="not the name of a hub"):
         address.name_socket(other, new)
     address.name_socket(name, new)
 
