@@ -219,6 +219,8 @@ NOT_IN_A_HUB = (
     "vedette.sources.process",
     "multiprocessing",
     "vedette.client",
+    "vedette.compat",
+    "vedette.listeners",
     "vedette.views",
     "vedette.sinks.prometheus",
 )
