@@ -63,8 +63,12 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 
 @pytest.fixture
-def hub(home: Home) -> int:
-    """A hub that keeps the home before anybody speaks, as one does for all but the first run of a day; its pid."""
+def hub(home: Home, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A hub that keeps the home before anybody speaks, as one does for all but the first run of a day; its pid.
+
+    Who is started meanwhile does not wish to be measured: that takes one process more.
+    """
+    monkeypatch.setenv("VEDETTE_USAGE_ENABLE", "false")
     return begin_hub(home)
 
 

@@ -82,7 +82,7 @@ def places_of(secret, *roots):
     return found
 
 
-def test_answered_from_another_process(home, start):
+def test_answered_from_another_process(home, hub, start):
     """A question is answered by `vedette answer`, from a pipe; the process gets the text, and no file has it."""
     asking = start(ASKING, "60")
     run = asking.stdout.readline().strip()
@@ -101,7 +101,7 @@ def test_answered_from_another_process(home, start):
     assert "no question that waits" in late.stderr
 
 
-def test_a_leak_would_be_found(home, finish):
+def test_a_leak_would_be_found(home, hub, finish):
     """The search for the secret finds it where a program prints it into its own record."""
     finish(f"import vedette\nrun = vedette.init()\nrun.mark({SECRET!r})")
     read_runs(home)
@@ -154,7 +154,7 @@ def test_the_first_answer_wins(home, start):
     assert asking.communicate(timeout=20)[0] == got(winner)
 
 
-def test_through_a_relay(home, start, tmp_path):
+def test_through_a_relay(home, hub, start, tmp_path):
     """The answer finds its way down to a process whose records go to another hub, and no hub on the way keeps it."""
     below = Home(str(tmp_path / "b"))
     os.mkdir(below.root, 0o700)
@@ -220,7 +220,7 @@ def test_an_answer_goes_to_no_other_hub(home, start, tmp_path):
         assert SECRET.encode() in idle.listen(), "what is for everybody would have been heard"
 
 
-def test_nothing_is_no_answer(home, start):
+def test_nothing_is_no_answer(home, hub, start):
     """A pipe that brings nothing at all answers nothing; an empty line is an empty answer."""
     asking = start(ASKING, "60")
     run = asking.stdout.readline().strip()
@@ -233,7 +233,7 @@ def test_nothing_is_no_answer(home, start):
     assert (empty.returncode, empty.stdout) == (0, "answered\n"), empty.stderr
 
 
-def test_a_worker_asks(home, start):
+def test_a_worker_asks(home, hub, start):
     """A worker that was forked, and any thread of it, can ask; the answer goes to the one that asked."""
     asking = start("""
         import multiprocessing, threading, vedette
@@ -257,7 +257,7 @@ def test_a_worker_asks(home, start):
     assert asking.communicate(timeout=20)[0] == "[(0, '0'), (1, '1')]\n"
 
 
-def test_ctrl_c_while_it_waits(home, start):
+def test_ctrl_c_while_it_waits(home, hub, start):
     """Ctrl-C ends the waiting as it ends anything else, and the question is closed."""
     asking = start("""
         import vedette

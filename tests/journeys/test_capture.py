@@ -69,7 +69,7 @@ def execute(folder, *args, **environ):
     return done.stdout
 
 
-def test_a_dirty_tree_gives_the_same_numbers_again(home, repo, tmp_path):
+def test_a_dirty_tree_gives_the_same_numbers_again(home, hub, repo, tmp_path):
     """The code and command of a working tree with changes, new and removed files give the same numbers again."""
     write(repo, {"pkg/model.py": "from pkg.more import SCALE\n", "pkg/more.py": "SCALE = 7\n", "data/in.txt": "11\n"})
     execute(repo, "train.py", "0.25", "a 'b' \"c\" $HOME `x`\n", CUDA_VISIBLE_DEVICES="3")
@@ -89,7 +89,7 @@ def test_a_dirty_tree_gives_the_same_numbers_again(home, repo, tmp_path):
     assert "+11" in (tmp_path / "again" / "git.diff").read_text()
 
 
-def test_what_is_on_record(home, repo):
+def test_what_is_on_record(home, hub, repo):
     """Command, directory, git, code, packages, Python and machine are on the run's record."""
     execute(repo, "train.py", "1", "x")
     [run] = captured(home)
@@ -115,7 +115,7 @@ def test_what_is_on_record(home, repo):
     assert json.loads(call("ls", "--json", "--where", "git.branch = main and not git.dirty").stdout)[0]["id"] == run.id
 
 
-def test_it_is_none_of_the_run_s_processes(home, repo):
+def test_it_is_none_of_the_run_s_processes(home, hub, repo):
     """Who takes it down is no process of the run, and its end is not the run's."""
     execute(repo, "train.py", "1", "x")
     [run] = captured(home)
@@ -124,7 +124,7 @@ def test_it_is_none_of_the_run_s_processes(home, repo):
     assert (run.state, run.cause) == ("done", "")
 
 
-def test_a_kill_right_after_init(home, repo):
+def test_a_kill_right_after_init(home, hub, repo):
     """A process, and its whole group, that is killed with -9 as soon as `init` has returned has its code on record."""
     write(repo, {"train.py": "import os, signal, vedette\nvedette.init()\nos.killpg(0, signal.SIGKILL)\n"})
     done = subprocess.run([sys.executable, "train.py"], cwd=repo, check=False, start_new_session=True)
@@ -134,7 +134,7 @@ def test_a_kill_right_after_init(home, repo):
     assert (run.attrs["capture"], run.attrs["code.files"]) == ("done", 3)
 
 
-def test_one_that_is_never_finished_says_so(home, repo, tmp_path):
+def test_one_that_is_never_finished_says_so(home, hub, repo, tmp_path):
     """Where the program that takes it down dies, the run says that this was begun, and `reproduce` so too."""
     broken = tmp_path / "broken" / "sitecustomize.py"
     write(
@@ -173,13 +173,13 @@ assert heard  # that of a child of its own does come
 """
 
 
-def test_nothing_of_it_shows_in_the_user_s_process(home, repo):
+def test_nothing_of_it_shows_in_the_user_s_process(home, hub, repo):
     """No child, no zombie, no thread, and no signal is there because of it, or of the hub that is started first."""
     assert execute(repo, "-c", INVISIBLE) == "no child"
     assert execute(repo, "-c", INVISIBLE) == "no child"
 
 
-def test_workers_do_not_take_it_down_again(home, repo):
+def test_workers_do_not_take_it_down_again(home, hub, repo):
     """A run is taken down once, whatever forks, spawns and joins it."""
     code = """
 import multiprocessing, os, subprocess, sys, vedette
@@ -218,7 +218,7 @@ def test_off_takes_nothing_down(home, repo, tmp_path):
     assert not (tmp_path / "again" / "run.sh").exists()
 
 
-def test_without_the_code(home, repo):
+def test_without_the_code(home, hub, repo):
     """With capture.code=false everything but the code is taken down."""
     execute(repo, "train.py", "1", "x", VEDETTE_CAPTURE_CODE="false")
     [run] = captured(home)
@@ -227,7 +227,7 @@ def test_without_the_code(home, repo):
     assert {"git.commit", "packages.digest"} <= run.attrs.keys()
 
 
-def test_a_command(home, repo, tmp_path):
+def test_a_command(home, hub, repo, tmp_path):
     """`vedette run` takes down the command's code and packages, and what joins the run does not do so again."""
     done = call("run", "--", sys.executable, "train.py", "1", "x", cwd=repo)
     assert done.returncode == 0, done.stderr
@@ -239,7 +239,7 @@ def test_a_command(home, repo, tmp_path):
     assert len(open_reader(home.store).blobs(run.id)) == len({file.name for file in run.files()})
 
 
-def test_a_command_by_a_path_from_here(home, repo):
+def test_a_command_by_a_path_from_here(home, hub, repo):
     """A command that is named by a path from where one is has its packages on record."""
     write(repo, {"job.py": f"#!{sys.executable}\n"})
     (repo / "job.py").chmod(0o755)
@@ -251,7 +251,7 @@ def test_a_command_by_a_path_from_here(home, repo):
     assert run.attrs["python"] == platform.python_version()
 
 
-def test_a_python_that_does_not_tell(home, repo):
+def test_a_python_that_does_not_tell(home, hub, repo):
     """Where the packages of a command cannot be known, that is said, and all else is on record."""
     write(repo, {"bin/python": "#!/bin/sh\nexit 1\n"})
     (repo / "bin" / "python").chmod(0o755)
@@ -263,7 +263,7 @@ def test_a_python_that_does_not_tell(home, repo):
     assert {"git.commit", "code.digest"} <= run.attrs.keys()
 
 
-def test_a_command_that_is_no_python(home, repo, tmp_path):
+def test_a_command_that_is_no_python(home, hub, repo, tmp_path):
     """A shell script has its code on record too, and no packages."""
     write(repo, {"job.sh": "#!/bin/sh\necho $(cat data/in.txt) $1\n"})
     (repo / "job.sh").chmod(0o755)
@@ -305,7 +305,7 @@ run.finish()
 """
 
 
-def test_no_secret_is_kept(home, repo):
+def test_no_secret_is_kept(home, hub, repo):
     """Secrets of config, command, environment, remote, code, diff and .env are in no file of the home; others stay."""
     call_git(repo, "remote", "add", "origin", "https://ada:tok-in-url-77@example.org/x.git")
     write(repo, {"train.py": LEAKY, ".env": "X=in-dot-env-99\n"})
@@ -323,7 +323,7 @@ def test_no_secret_is_kept(home, repo):
     assert leaked(home) == set()
 
 
-def test_the_check_of_secrets_finds_what_is_kept(home, repo, tmp_path):
+def test_the_check_of_secrets_finds_what_is_kept(home, hub, repo, tmp_path):
     """The positive control: where nothing is masked, all of them are found, so the check does look."""
     naked = (
         "import vedette.masks as m\nm.is_secret = lambda key: False\nm.forms = lambda text: text\n"
@@ -341,7 +341,7 @@ def test_the_check_of_secrets_finds_what_is_kept(home, repo, tmp_path):
     assert leaked(home) == set(SECRETS)
 
 
-def test_reproduce_writes_nowhere_else(home, repo, tmp_path):
+def test_reproduce_writes_nowhere_else(home, hub, repo, tmp_path):
     """A directory that is not empty is refused; with --force, links that lie in it lead nothing elsewhere."""
     execute(repo, "train.py", "1", "x")
     [run] = captured(home)
@@ -363,7 +363,7 @@ def test_reproduce_writes_nowhere_else(home, repo, tmp_path):
     assert not (target / "run.sh").is_symlink()
 
 
-def test_bytes_that_are_gone_or_damaged(home, repo, tmp_path):
+def test_bytes_that_are_gone_or_damaged(home, hub, repo, tmp_path):
     """A file whose bytes are gone, or are not what they were, is named as missing; the others are written."""
     execute(repo, "train.py", "1", "x")
     [run] = captured(home)
@@ -379,7 +379,7 @@ def test_bytes_that_are_gone_or_damaged(home, repo, tmp_path):
     assert not (tmp_path / "again" / "code" / "pkg" / "model.py").exists()
 
 
-def test_edit(home, repo):
+def test_edit(home, hub, repo):
     """A run's name, description, notes, star and tags can be said afterwards, changed, and searched for."""
     execute(repo, "train.py", "1", "x", VEDETTE_CAPTURE_ENABLE="false")
     [run] = read_runs(home)
@@ -406,7 +406,7 @@ def test_edit(home, repo):
     "args",
     [(), ("--name", ""), ("--name", "x" * 500), ("--tag", ""), ("--tag", "a", "--untag", "a"), ("nobody", "--star")],
 )
-def test_bad_edits(home, repo, args):
+def test_bad_edits(home, hub, repo, args):
     """An edit that says nothing, or nothing sound, is refused in a sentence."""
     execute(repo, "train.py", "1", "x", VEDETTE_CAPTURE_ENABLE="false")
     done = call("edit", *(() if args[:1] == ("nobody",) else ("train",)), *args)

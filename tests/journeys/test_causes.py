@@ -58,7 +58,7 @@ def last_line(process):
 
 
 @both
-def test_an_exception(home, job, launched):
+def test_an_exception(home, hub, job, launched):
     """An exception is the cause by its last line, and its traceback is on record."""
     process, _ = job("def inner():\n    raise ValueError('bad')\ninner()", launched=launched)
     said = last_line(process)
@@ -71,7 +71,7 @@ def test_an_exception(home, job, launched):
 
 
 @both
-def test_exit_3(home, job, launched):
+def test_exit_3(home, hub, job, launched):
     """An exit code is the cause."""
     process, _ = job("sys.exit(3)", launched=launched)
     process.communicate()
@@ -81,7 +81,7 @@ def test_exit_3(home, job, launched):
 
 
 @both
-def test_sigterm(home, job, launched):
+def test_sigterm(home, hub, job, launched):
     """SIGTERM cancels; one that came through the launcher is known by its sender."""
     process, pid = job("time.sleep(60)", launched=launched)
     eventually(lambda: home.hub_pid() and read_runs(home))
@@ -97,7 +97,7 @@ def test_sigterm(home, job, launched):
 
 
 @both
-def test_sigkill(home, job, launched):
+def test_sigkill(home, hub, job, launched):
     """SIGKILL is named, with who could have sent it; a want of memory is ruled out."""
     process, pid = job("time.sleep(60)", launched=launched)
     eventually(lambda: home.hub_pid() and read_runs(home))
@@ -112,7 +112,7 @@ def test_sigkill(home, job, launched):
 
 @pytest.mark.parametrize("below", [False, True], ids=["itself", "what it started"])
 @both
-def test_the_memory_limit(home, job, launched, below):
+def test_the_memory_limit(home, hub, job, launched, below):
     """A process that is killed as its cgroup hit its limit says so, with the limit."""
     if below and not launched:
         pytest.skip("there is no shell between")
@@ -130,7 +130,7 @@ def test_the_memory_limit(home, job, launched, below):
 
 
 @both
-def test_sigsegv(home, job, launched):
+def test_sigsegv(home, hub, job, launched):
     """A crash in C names the signal and where Python was, and leaves the stacks of Python."""
     process, _ = job(SEGFAULT, launched=launched)
     process.communicate()
@@ -142,7 +142,7 @@ def test_sigsegv(home, job, launched):
     assert "in inner" in stacks
 
 
-def test_the_time_limit(home, job):
+def test_the_time_limit(home, hub, job):
     """A command that is not done in time is told to stop, and the limit is the cause."""
     process, _ = job("time.sleep(60)", "--time-limit", "1.5s", launched=True)
     said = last_line(process)
@@ -153,7 +153,7 @@ def test_the_time_limit(home, job):
     assert process.returncode == 143
 
 
-def test_the_time_limit_of_who_does_not_stop(home, tmp_path):
+def test_the_time_limit_of_who_does_not_stop(home, hub, tmp_path):
     """Who ignores SIGTERM is killed after its grace, with all that it has started."""
     code = "trap '' TERM; (trap '' TERM; sleep 61) & (setsid sleep 61 &) ; echo $! ; sleep 61"
     done = call("run", "--time-limit", "1", "--grace", "0.5", "--", "sh", "-c", code)
@@ -172,7 +172,7 @@ def _belonging_to(run_id):
 
 
 @both
-def test_the_limit_of_cpu_time(home, job, launched):
+def test_the_limit_of_cpu_time(home, hub, job, launched):
     """A limit of CPU time is called that."""
     limited = "from resource import *\nsetrlimit(RLIMIT_CPU, (1, 10))\nsetrlimit(RLIMIT_CORE, (0, 0))"
     process, _ = job(f"{limited}\nwhile True: pass", launched=launched)
@@ -199,7 +199,7 @@ def test_the_hub_is_killed_with_it(home, job, launched):
 
 
 @both
-def test_a_full_disk(home, job, launched):
+def test_a_full_disk(home, hub, job, launched):
     """An exception for want of room on a disk is called that, with the file if it is named."""
     with small_disk("100k") as disk:
         code = f"raise OSError(28, 'No space left on device', '{disk}/model')"
@@ -210,14 +210,14 @@ def test_a_full_disk(home, job, launched):
     assert cause == f"disk full ({disk}/model): OSError: [Errno 28] No space left on device: '{disk}/model'"
 
 
-def test_a_full_disk_of_another_language(home):
+def test_a_full_disk_of_another_language(home, hub):
     """What a program prints last of a full disk is part of the cause."""
     with small_disk("100k") as disk:
         call("run", "--", "dd", "if=/dev/zero", f"of={disk}/model", "bs=1M", "count=1")
     assert re.match(r"exit code 1: disk full: .*No space left on device", ended(home).cause)
 
 
-def test_a_full_disk_below_its_output(home):
+def test_a_full_disk_below_its_output(home, hub):
     """A command whose output goes to a disk that is full ends, and that is the cause."""
     with small_disk("100k") as disk, open(f"{disk}/out", "w") as out:
         done = call("run", "--quiet", "--", "yes", capture_output=False, stderr=subprocess.DEVNULL, stdout=out)
@@ -225,7 +225,7 @@ def test_a_full_disk_below_its_output(home):
     assert ended(home).cause == "disk full: its output could not be written any more"
 
 
-def test_a_traceback_that_was_survived_is_no_cause(home):
+def test_a_traceback_that_was_survived_is_no_cause(home, hub):
     """A traceback that is printed on the way, long before the end, is not the cause."""
     code = (
         "import sys, traceback\ntry: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()\n"
@@ -235,7 +235,7 @@ def test_a_traceback_that_was_survived_is_no_cause(home):
     assert ended(home).cause == "exit code 4"
 
 
-def test_slurm(home):
+def test_slurm(home, hub):
     """A SIGTERM at the end of a Slurm job's time is that job's limit."""
     environ = {"SLURM_JOB_ID": "4711", "SLURM_JOB_END_TIME": str(int(time.time()))}
     call("run", "--", "sh", "-c", "kill -TERM $$", environ=environ)
@@ -265,7 +265,7 @@ def test_stop_ends_the_whole_tree(home, tmp_path):
     assert any("asked for by" in event.text for event in run.logs() if event.kind == "answer")
 
 
-def test_stop_of_a_stubborn_command(home):
+def test_stop_of_a_stubborn_command(home, hub):
     """A command that ignores SIGTERM is killed after the grace, with its launcher, and what it started with it."""
     code = "trap '' TERM; sleep 63 & echo up; sleep 63; sleep 63"
     job = subprocess.Popen(
@@ -299,7 +299,7 @@ def test_what_a_killed_launcher_leaves_behind(home):
     assert eventually(lambda: _belonging_to(run.id) == [])
 
 
-def test_show_tells_how_it_died(home, job):
+def test_show_tells_how_it_died(home, hub, job):
     """`vedette show` of a failed run has the cause, the traceback or stacks, and the last lines; --json too."""
     process, _ = job("for n in range(80): print('line', n)\nsys.stdout.flush()\nraise ValueError('bad')", launched=True)
     process.communicate()
@@ -324,7 +324,7 @@ def test_show_tells_how_it_died(home, job):
     assert "where it was when it died\n" in call("show", run.id).stdout
 
 
-def test_bad_limits(home):
+def test_bad_limits(home, hub):
     """A time limit that is none is a sentence, and nothing is run."""
     for words in (["--time-limit", "soon"], ["--time-limit", "0"], ["--time-limit", ""], ["--grace", "-1"]):
         done = call("run", *words, "--", "echo", "ran")

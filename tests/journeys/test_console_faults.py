@@ -82,7 +82,7 @@ def test_a_closed_terminal_is_not_closed_again(bystander, on_a_pty):
     assert bystander().fileno() == number
 
 
-def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
+def test_the_terminal_goes_away(on_a_pty, tmp_path, home, hub):
     """A terminal that is closed while a run is shown on it does not disturb the run."""
     process, terminal = on_a_pty("""
         for n in range(50):
@@ -101,7 +101,7 @@ def test_the_terminal_goes_away(on_a_pty, tmp_path, home):
     assert len(run.logs(kind="log")) == 50
 
 
-def test_the_terminal_is_stopped(on_a_pty, home):
+def test_the_terminal_is_stopped(on_a_pty, home, hub):
     """A terminal that takes nothing any more, as after Ctrl-S, holds up neither the work nor its end."""
     process, _ = on_a_pty("""
         for n in range(2000): say("a line that is long enough to fill whatever buffer there is " * 4)
@@ -131,7 +131,7 @@ def test_without_a_hub(on_a_pty, home, tmp_path):
     assert shown.index("hello") < shown.index("printed") < shown.index("exit code 3")
 
 
-def test_a_file_is_not_drawn_on(on_a_pty, home, tmp_path):
+def test_a_file_is_not_drawn_on(on_a_pty, home, hub, tmp_path):
     """A program that leads its stderr into a file finds there what it writes, and nothing of the console."""
     process, fd = on_a_pty("""
         bar = run.progress(10, "bar")
@@ -157,7 +157,7 @@ def test_a_file_is_not_drawn_on(on_a_pty, home, tmp_path):
     assert "\x1b" not in "".join(lines)
 
 
-def test_what_is_printed_elsewhere_is_flushed_as_ever(on_a_pty, home):
+def test_what_is_printed_elsewhere_is_flushed_as_ever(on_a_pty, home, hub):
     """Beside a console too, a full disk behind stdout is found out when the buffer is written, not by each print."""
     process, fd = on_a_pty(
         """
@@ -174,7 +174,7 @@ def test_what_is_printed_elsewhere_is_flushed_as_ever(on_a_pty, home):
     assert "worked" in shown
 
 
-def test_two_runs_in_one_process(on_a_pty, home):
+def test_two_runs_in_one_process(on_a_pty, home, hub):
     """A second run of a process has a console of its own, after the end of the first."""
     process, terminal = on_a_pty("""
         say("one")
@@ -189,7 +189,7 @@ def test_two_runs_in_one_process(on_a_pty, home):
     assert kept == ["x", "one", "x", "y", "two", "y"]
 
 
-def test_the_terminal_is_left_as_it_was(on_a_pty, home):
+def test_the_terminal_is_left_as_it_was(on_a_pty, home, hub):
     """A question that is open when the program ends leaves the terminal's modes as they were."""
     process, terminal = on_a_pty("""
         import threading
@@ -204,7 +204,7 @@ def test_the_terminal_is_left_as_it_was(on_a_pty, home):
 
 
 @pytest.mark.parametrize("environ", [{"VEDETTE_CAPTURED": "x"}, {"VEDETTE_CONSOLE_MODE": "off"}, {"TERM": "dumb"}])
-def test_where_none_is_wanted(on_a_pty, environ, home):
+def test_where_none_is_wanted(on_a_pty, environ, home, hub):
     """Under `vedette run`, when it is off, and on a dumb terminal there is no console."""
     process, terminal = on_a_pty("say('hello')", **environ)
 
@@ -212,7 +212,7 @@ def test_where_none_is_wanted(on_a_pty, environ, home):
     assert process.wait(30) == 0
 
 
-def test_nothing_heavy_without_a_console(home, finish):
+def test_nothing_heavy_without_a_console(home, hub, finish):
     """Without a terminal a run imports neither rich nor sqlite3 nor numpy."""
     code = "import sys, vedette\nvedette.init()\nprint([m for m in ('rich', 'sqlite3', 'numpy') if m in sys.modules])"
 

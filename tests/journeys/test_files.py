@@ -34,7 +34,7 @@ def torn(blobs):
 
 
 @pytest.mark.parametrize("size", [0, 4 << 20])
-def test_kill_in_the_middle_of_saving(home, start, tmp_path, size):
+def test_kill_in_the_middle_of_saving(home, hub, start, tmp_path, size):
     """When save() has returned a kill -9 loses nothing; what was being saved is not seen by halves."""
     os.makedirs(tmp_path / "work")
     process = start(SAVER, str(size), cwd=tmp_path / "work")
@@ -81,7 +81,7 @@ def test_saving_never_raises_and_is_counted(home, finish, tmp_path):
     assert {entry.name for entry in os.scandir(tmp_path) if "passwd" in entry.name} == set()
 
 
-def test_files_are_listed_and_written_out(home, finish, tmp_path):
+def test_files_are_listed_and_written_out(home, hub, finish, tmp_path):
     """`vedette files` lists the newest of each name and writes bytes out; no name of a file is ever a path."""
     work = tmp_path / "work"
     work.mkdir()
@@ -134,7 +134,7 @@ def age(blobs):
         os.utime(blobs.path(found.digest), (0, 0))
 
 
-def test_bytes_go_with_the_last_run_that_names_them(home, finish):
+def test_bytes_go_with_the_last_run_that_names_them(home, hub, finish):
     """`rm --now` deletes the bytes of a run that no other has, those that a manifest lists too, and no others."""
     script = """
         import json, sys, vedette
@@ -161,7 +161,7 @@ def test_bytes_go_with_the_last_run_that_names_them(home, finish):
     assert torn(blobs) == []
 
 
-def test_export_and_sync_carry_files(home, finish, tmp_path):
+def test_export_and_sync_carry_files(home, hub, finish, tmp_path):
     """An archive, a home and a store bring the bytes of their runs with them; a changed byte is refused."""
     work = tmp_path / "work"
     work.mkdir()

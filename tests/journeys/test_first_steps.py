@@ -52,7 +52,7 @@ def test_a_script_is_seen_from_the_shell(home, finish):
     assert cli("doctor")
 
 
-def test_python_reads_what_python_logged(home, finish):
+def test_python_reads_what_python_logged(home, hub, finish):
     """`vedette.runs` and `vedette.get` hand back config, state and points as numpy arrays."""
     _, out, _ = finish(SCRIPT)
 
@@ -65,7 +65,7 @@ def test_python_reads_what_python_logged(home, finish):
     assert vedette.runs("metric.loss > 0.01") == []
 
 
-def test_no_numbers_are_turned_away_and_the_rest_kept(home, finish):
+def test_no_numbers_are_turned_away_and_the_rest_kept(home, hub, finish):
     """NaN, infinities, nested dicts and numpy scalars are kept; anything else is refused once per name."""
     code, _, err = finish(
         """
@@ -100,7 +100,7 @@ def test_no_numbers_are_turned_away_and_the_rest_kept(home, finish):
     assert any("turned away" in event.text for event in run.logs(level="warning"))
 
 
-def test_verbs_without_init_open_a_run_named_after_the_script(home, finish):
+def test_verbs_without_init_open_a_run_named_after_the_script(home, hub, finish):
     """`vedette.log` alone is enough, and steps count up from the last explicit one."""
     finish(
         """
@@ -152,7 +152,7 @@ def test_a_second_init_finishes_the_first_run(home, finish):
     assert [(view.config["lr"], view.history("x").value.tolist()) for view in runs] == [(1, [1]), (2, [2]), (3, [3])]
 
 
-def test_logs_follow_until_the_run_ends(home, start):
+def test_logs_follow_until_the_run_ends(home, hub, start):
     """`vedette logs -f` prints what happens as it happens, and ends with the run."""
     job = start(
         """

@@ -42,7 +42,7 @@ WORKERS = """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_are_heard_without_a_line_in_them(finish, home, method):
+def test_workers_are_heard_without_a_line_in_them(finish, home, hub, method):
     """Workers of every start method, of pools and of workers join by themselves, each under its own name."""
     code, out, err = finish(WORKERS, method)
 
@@ -102,7 +102,7 @@ SAYINGS = """
 """
 
 
-def test_exceptions_and_warnings_of_all_kinds(finish, home):
+def test_exceptions_and_warnings_of_all_kinds(finish, home, hub):
     """Exceptions of threads, finalisers, tasks, forks and the program, and warnings, are events of their kind, once."""
     code, out, err = finish(SAYINGS)
 
@@ -168,7 +168,7 @@ def test_a_burst_outlives_the_hub(start, home, number):
     assert [event.text for event in run.logs(kind="log")] == [f"line {number}" for number in range(5000)]
 
 
-def test_the_check_of_a_burst_sees_what_is_lost(home, finish):
+def test_the_check_of_a_burst_sees_what_is_lost(home, hub, finish):
     """The positive control: a client that forgets a record now and then is found out."""
     forgetful = """
         import logging
@@ -184,7 +184,7 @@ def test_the_check_of_a_burst_sees_what_is_lost(home, finish):
     assert losses(read_runs(home)[0]) == 50
 
 
-def test_the_program_prints_as_without_us(finish, home):
+def test_the_program_prints_as_without_us(finish, home, hub):
     """What a program prints, byte for byte and stream by stream, is the same with us and without."""
     script = """
         import faulthandler, logging, subprocess, sys

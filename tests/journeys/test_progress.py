@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.conftest import end_hub
+from tests.conftest import begin_hub, end_hub
 from tests.journeys.conftest import eventually, read_runs, spools
 from tests.journeys.test_relay import VEDETTE, connect_string, listen, runs
 from vedette import wire
@@ -71,7 +71,7 @@ def test_what_was_advanced_is_there_after_a_kill(home, start, tmp_path, monkeypa
     assert read_runs(home)[0].progress() == [bar]
 
 
-def test_a_lossy_bar_is_caught(home, start, tmp_path):
+def test_a_lossy_bar_is_caught(home, hub, start, tmp_path):
     """The check above fails for a bar that is told at the end alone."""
     count = _kill_in_mid_advance(start, tmp_path, "lossy")
 
@@ -143,7 +143,7 @@ TEAM = """
 """
 
 
-def test_hubs_are_killed_while_eight_processes_advance_and_log(home, start, tmp_path):
+def test_hubs_are_killed_while_eight_processes_advance_and_log(home, hub, start, tmp_path):
     """However often the hub dies meanwhile, the total is exact, and so is the number of marks."""
     over = tmp_path / "over"
     process = start(TEAM, str(over))
@@ -151,7 +151,7 @@ def test_hubs_are_killed_while_eight_processes_advance_and_log(home, start, tmp_
         eventually(home.hub_pid)
         time.sleep(0.1)
         end_hub(home)
-        home.wake_hub()
+        begin_hub(home)
     over.touch()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
@@ -205,7 +205,7 @@ POOL = """
 
 @pytest.mark.parametrize("environment", ["there", "missing"])
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_pools(home, finish, method, environment):
+def test_pools(home, hub, finish, method, environment):
     """Workers of any pool, and callbacks, move the one bar of the run; only its maker ends it."""
     code, out, err = finish(POOL, method, environment)
     assert (code, err) == (0, "")
@@ -216,7 +216,7 @@ def test_pools(home, finish, method, environment):
     assert (bar.done, bar.state, bar.name) == (2020.0, "done", f"pool | {method}")
 
 
-def test_threads_and_signal_handlers(home, finish):
+def test_threads_and_signal_handlers(home, hub, finish):
     """Threads and a signal handler that interrupts them move one bar: each step counts once."""
     code, out, err = finish("""
         import signal, threading, vedette
@@ -245,7 +245,7 @@ def test_threads_and_signal_handlers(home, finish):
     assert view.progress()[0].done == 500_000 + int(out)
 
 
-def test_a_follower_sees_it_move(home, start, tmp_path):
+def test_a_follower_sees_it_move(home, hub, start, tmp_path):
     """While a process advances, those who follow its run hear of the bar, and the last value soon after it stops."""
     process = start("""
         import os, sys, time, vedette
@@ -271,7 +271,7 @@ def test_a_follower_sees_it_move(home, start, tmp_path):
     assert read_runs(home, fresh=False)[0].progress()[0].state == "running"
 
 
-def test_a_worker_that_dies_leaves_what_it_did(home, finish):
+def test_a_worker_that_dies_leaves_what_it_did(home, hub, finish):
     """What a killed worker had done stays in the total, and the bar goes on."""
     code, _, err = finish("""
         import os, vedette
@@ -321,7 +321,7 @@ def test_on_another_host(lan):
     eventually(lambda: not [n for n in os.listdir(os.path.join(far.home, "spool")) if not n.startswith("hub-")], 30)
 
 
-def test_a_spool_that_is_taken_in(home, start, tmp_path):
+def test_a_spool_that_is_taken_in(home, hub, start, tmp_path):
     """`vedette sync` of another home's spools brings how far its bars were."""
     other = Home(str(tmp_path / "other"))
     other.prepare()

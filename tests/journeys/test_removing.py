@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from tests.conftest import end_hub
+from tests.conftest import begin_hub, end_hub
 from tests.journeys.conftest import eventually, read_runs, spools
-from tests.journeys.test_first_steps import cli
+from tests.rooms.conftest import call
 from vedette import wire
 from vedette.access.hub_socket import ask
-from vedette.errors import HubError
 from vedette.home import Home
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Keep
@@ -24,7 +23,7 @@ from vedette.store.sqlite_file import open_reader
 LONG = """
 import sys, vedette, random
 run = vedette.init(name=sys.argv[1], project="p", tags=sys.argv[2:])
-for step in range(40_000):
+for step in range(15_000):
     run.log({name: random.random() for name in "abcde"}, step=step)
 for n in range(200):
     run.mark("line", n, random.random())
@@ -44,6 +43,12 @@ while os.path.exists(sys.argv[1]):
 run.finish()
 print(step)
 """
+
+
+def cli(*args):
+    done = call(*args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def swept(home):
@@ -78,7 +83,7 @@ def leftovers(home, run):
     return found | ({"orphans": orphans} if orphans else {})
 
 
-def test_removing_while_another_logs(home, start, finish, tmp_path):
+def test_removing_while_another_logs(home, hub, start, finish, tmp_path):
     """Runs are removed for good while another process logs: they are gone, their space too, and it has lost nothing."""
     going = tmp_path / "going"
     going.touch()
@@ -88,7 +93,7 @@ def test_removing_while_another_logs(home, start, finish, tmp_path):
     eventually(lambda: all(view.state == "done" for view in read_runs(home) if view.id in gone))
     ask(home, wire.Seal())
     full = rows(home, "SELECT sum(length(value)) FROM chunks")[0][0]
-    assert full > 3_000_000
+    assert full > 1_100_000
     cli("rm", *gone, "--now", "-y")
     eventually(lambda: swept(home), 60)
     going.unlink()
@@ -100,10 +105,10 @@ def test_removing_while_another_logs(home, start, finish, tmp_path):
     for run in gone:
         assert leftovers(home, run) == {}
     end_hub(home, signal.SIGTERM)
-    assert file_size(home) < 1_000_000
+    assert file_size(home) < full / 2
 
 
-def test_removing_by_force_what_is_running(home, start, tmp_path):
+def test_removing_by_force_what_is_running(home, hub, start, tmp_path):
     """A run that is removed for good while it logs goes on undisturbed, and all that it says is absorbed."""
     going = tmp_path / "going"
     going.touch()
@@ -129,7 +134,7 @@ def test_removing_by_force_what_is_running(home, start, tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_hub_that_is_killed_while_it_deletes(home, start, finish, tmp_path, seed):
+def test_a_hub_that_is_killed_while_it_deletes(home, hub, start, finish, tmp_path, seed):
     """A hub that is killed again and again while it deletes: in the end all of that is gone, and nothing else."""
     chance = random.Random(seed)
     going = tmp_path / "going"
@@ -147,10 +152,7 @@ def test_a_hub_that_is_killed_while_it_deletes(home, start, finish, tmp_path, se
         if pid:
             end_hub(home)
             kills += 1
-        try:
-            ask(home, wire.AskHealth())
-        except HubError:  # it was killed on its way up
-            continue
+        begin_hub(home)
     eventually(lambda: swept(home), 60)
     going.unlink()
     steps = int(steady.communicate(timeout=30)[0])
@@ -158,7 +160,7 @@ def test_a_hub_that_is_killed_while_it_deletes(home, start, finish, tmp_path, se
     views = {view.id: view for view in read_runs(home)}
     assert views.keys() == {living, stays}
     assert views[living].history("x").value.tolist() == [float(step) for step in range(steps)]
-    assert [row.count for row in views[stays].series()] == [40_000] * 5
+    assert [row.count for row in views[stays].series()] == [15_000] * 5
     assert len(views[stays].logs(kind="mark")) == 200
     for run in gone:
         assert leftovers(home, run) == {}
@@ -167,7 +169,7 @@ def test_a_hub_that_is_killed_while_it_deletes(home, start, finish, tmp_path, se
     assert {event.span for event in store.events(EventQuery(search="line"))} == {stays}
 
 
-def test_control_of_leftovers(home, finish):
+def test_control_of_leftovers(home, hub, finish):
     """A store in which a series of a purged run was left behind is found by that check."""
     run = finish(LONG, "long")[1].strip()
     eventually(lambda: [view for view in read_runs(home) if view.state == "done"])
@@ -182,7 +184,7 @@ def test_control_of_leftovers(home, finish):
     assert leftovers(home, run) == {"series": 1}
 
 
-def test_children_of_a_removed_run(home, finish):
+def test_children_of_a_removed_run(home, hub, finish):
     """A run that begins below one that was removed for good, and logs, leaves no more than a tombstone."""
     parent = finish("import vedette\nprint(vedette.init(name='top').id)")[1].strip()
     eventually(lambda: [view for view in read_runs(home) if view.state == "done"])
@@ -211,7 +213,7 @@ def make_rules(home, text):
     [("runs = 1", {"held", "new"}), ("age_d = 0.00001", {"held"}), ("size_bytes = {size}", {"held", "new"})],
     ids=["runs", "age", "size"],
 )
-def test_the_hub_keeps_its_rules(home, finish, rule, left):
+def test_the_hub_keeps_its_rules(home, hub, finish, rule, left):
     """Rules that are written into the home's settings while the hub runs are kept at once; the tag `keep` holds."""
     for args in (("held", "keep"), ("old",), ("new",)):
         finish(LONG, *args)
@@ -223,6 +225,7 @@ def test_the_hub_keeps_its_rules(home, finish, rule, left):
     store.connection.execute("UPDATE origins SET heard_t = 1 WHERE heard_t > 0")
     size = store.weigh() - before // 6  # half a run too large
     store.close()
+    begin_hub(home)
     assert {view.name for view in read_runs(home)} == {"held", "old", "new"}
     make_rules(home, rule.format(size=size))
     eventually(lambda: {view.name for view in read_runs(home)} == left, 30)
@@ -238,7 +241,7 @@ def test_the_hub_keeps_its_rules(home, finish, rule, left):
     assert "removed for good" in text
 
 
-def test_rules_that_cannot_be_read_remove_nothing(home, finish):
+def test_rules_that_cannot_be_read_remove_nothing(home, hub, finish):
     """When the settings are broken while the hub runs, nothing is removed, and `vedette doctor` says why."""
     finish(LONG, "old")
     eventually(lambda: [view for view in read_runs(home) if view.state == "done"])

@@ -59,7 +59,7 @@ def test_killed_and_resumed_twice(home, finish):
     assert [row.parent for row in run.processes()] == [row.id for row in run.tries()]
 
 
-def test_the_commands_tell_of_tries(home, finish):
+def test_the_commands_tell_of_tries(home, hub, finish):
     """`show` numbers the tries as they came, `points` shows what stands or all there is, and SQL shows all."""
     _, out, _ = finish(KILLED, "0", "4", "long")
     ended(home)
@@ -95,7 +95,7 @@ print(run.id)
 """
 
 
-def test_a_rank_never_supersedes(home, finish):
+def test_a_rank_never_supersedes(home, hub, finish):
     """Two ranks of one try log the same steps: both are shown; those of a later try supersede those of an earlier."""
     _, out, _ = finish(RANKS, "10")
     assert sorted(ended(home).history("x").value.tolist()) == [10.0, 10.1, 10.2, 11.0, 11.1, 11.2]
@@ -107,7 +107,7 @@ def test_a_rank_never_supersedes(home, finish):
     assert len(run.processes()) == 6
 
 
-def test_fork_children_of_a_resumed_run(home, finish):
+def test_fork_children_of_a_resumed_run(home, hub, finish):
     """A fork child of a resumed run speaks in the new try: its points stand beside its parent's."""
     _, out, _ = finish(TRAIN, "0", "3", "forks")
     ended(home)
@@ -134,7 +134,7 @@ def test_fork_children_of_a_resumed_run(home, finish):
     assert [row.parent for row in run.processes()[1:]] == [run.tries()[1].id] * 2
 
 
-def test_a_script_that_resumes_and_is_started_again_by_its_own_children(home, finish):
+def test_a_script_that_resumes_and_is_started_again_by_its_own_children(home, hub, finish):
     """A spawned child imports the script, with its init(resume=...), and joins the try of its parent."""
     _, out, _ = finish(TRAIN, "0", "3", "spawns")
     ended(home)
@@ -157,7 +157,7 @@ def test_a_script_that_resumes_and_is_started_again_by_its_own_children(home, fi
     assert ended(home, 2).history("loss").value.tolist() == [0.0, 0.001, 7.0]
 
 
-def test_by_the_variable(home, finish):
+def test_by_the_variable(home, hub, finish):
     """VEDETTE_RESUME resumes a run in a script that knows nothing of it, once, and keeps its name."""
     _, out, _ = finish(TRAIN, "0", "3", "named")
     ended(home)
@@ -179,7 +179,7 @@ def test_by_the_variable(home, finish):
     assert len(first.tries()) == 2
 
 
-def test_what_is_said_again_is_changed_and_the_rest_stays(home, finish):
+def test_what_is_said_again_is_changed_and_the_rest_stays(home, hub, finish):
     """A resumed run keeps its project, name, notes and tags but for those that are given anew; config is merged."""
     _, out, _ = finish(
         """
@@ -203,7 +203,7 @@ def test_what_is_said_again_is_changed_and_the_rest_stays(home, finish):
     assert (run.attrs["experiment"], run.attrs["notes"]) == ("e2", "n")
 
 
-def test_a_run_that_still_runs_can_be_resumed(home, start, finish):
+def test_a_run_that_still_runs_can_be_resumed(home, hub, start, finish):
     """The later try wins while the earlier still lives, also when that one ends after it."""
     job = start(
         TRAIN + "sys.stdin.readline()\nrun.log({'loss': 99.0}, step=1)\nsys.exit(4)", "0", "3", "busy", stdin=-1
@@ -220,7 +220,7 @@ def test_a_run_that_still_runs_can_be_resumed(home, start, finish):
     assert run.history("loss").value.tolist() == [0.0, 1.001, 0.002]
 
 
-def test_a_try_is_under_way_again(home, start, finish):
+def test_a_try_is_under_way_again(home, hub, start, finish):
     """A run that had failed is running while its new try is, and has no end."""
     _, out, _ = finish(KILLED, "0", "3", "phoenix")
     ended(home)
@@ -234,7 +234,7 @@ def test_a_try_is_under_way_again(home, start, finish):
     assert ended(home, 2).cause.startswith("killed by SIGKILL")
 
 
-def test_an_unknown_id_becomes_a_run(home, finish):
+def test_an_unknown_id_becomes_a_run(home, hub, finish):
     """An id that this home has never heard of becomes a run of that id, which begins with this try."""
     code, out, err = finish(TRAIN, "0", "2", "", "2pg66a5z1b")
     assert (code, out.strip(), err) == (0, "2pg66a5z1b", "")
@@ -246,7 +246,7 @@ def test_an_unknown_id_becomes_a_run(home, finish):
 
 
 @pytest.mark.parametrize("wrong", ["brisk-otter-417", "2pg66", "2PG66A5Z1B", "../../etc", "x" * 500, "\x1b[31m"])
-def test_what_is_no_id_begins_a_run_of_its_own(home, finish, wrong):
+def test_what_is_no_id_begins_a_run_of_its_own(home, hub, finish, wrong):
     """A name, a beginning or nonsense is answered with one sentence, and the script goes on in a run of its own."""
     code, out, err = finish(TRAIN, "0", "2", "mine", wrong)
     assert code == 0
@@ -260,7 +260,7 @@ def test_what_is_no_id_begins_a_run_of_its_own(home, finish, wrong):
     assert len(read_runs(home)) == 2
 
 
-def test_strange_values_of_resume(home, finish):
+def test_strange_values_of_resume(home, hub, finish):
     """Whatever resume= is given, init returns a run and says at most a sentence."""
     code, out, err = finish(
         """
@@ -277,7 +277,7 @@ def test_strange_values_of_resume(home, finish):
     assert len(eventually(lambda: len(r := read_runs(home)) == 8 and r)) == 8
 
 
-def test_two_that_resume_at_once_are_two_tries(home, start, finish):
+def test_two_that_resume_at_once_are_two_tries(home, hub, start, finish):
     """Eight processes that resume one run without talking are eight tries, in one order for all who read."""
     _, out, _ = finish(TRAIN, "0", "3", "crowd")
     ended(home)
@@ -313,7 +313,7 @@ def test_off_stays_off(home, finish):
 
 
 @pytest.mark.parametrize(("said", "joined"), [("b7", "b7"), ("1", "1"), ("", "1"), ("a/b", "1"), ("x" * 200, "1")])
-def test_the_variable_of_a_try(home, finish, said, joined):
+def test_the_variable_of_a_try(home, hub, finish, said, joined):
     """A process joins the try that it is told, whatever that is called; what can be none means the first."""
     finish("import vedette\nvedette.log({'x': 1.0})", environ={"VEDETTE_RUN": "2pg66a5z1b", "VEDETTE_TRY": said})
 

@@ -54,7 +54,7 @@ def launch(*args, **kwargs):
         ("kill -SEGV $$", 139, "failed", "killed by SIGSEGV"),
     ],
 )
-def test_the_end_of_the_command_is_the_end_of_the_run(home, script, code, state, cause):
+def test_the_end_of_the_command_is_the_end_of_the_run(home, hub, script, code, state, cause):
     """The exit code is passed through, and the run says how the command ended, as does the last line on stderr."""
     done = call("run", "--", "sh", "-c", f"echo out; echo err >&2; {script}")
     run = ended(home)
@@ -65,7 +65,7 @@ def test_the_end_of_the_command_is_the_end_of_the_run(home, script, code, state,
     assert [row.attrs["main"] for row in run.processes()] == [True]
 
 
-def test_what_is_said_of_the_run(home):
+def test_what_is_said_of_the_run(home, hub):
     """Project, name, tags and config are the run's; values are numbers where they look like ones."""
     done = call(
         "run", "--project", "cifar", "--name", "first", "--tag", "a", "--tag", "b",
@@ -79,7 +79,7 @@ def test_what_is_said_of_the_run(home):
     assert run.config == {"lr": 0.1, "model": {"depth": 18}, "on": True, "opt": "adam", "path": "a=b"}
 
 
-def test_arguments_reach_the_command_as_they_are(home):
+def test_arguments_reach_the_command_as_they_are(home, hub):
     """What stands behind -- is the command's own, other dashes and our options too."""
     words = ["-x", "--", "--home", "two words", "", "--resume", "é"]
     show = "import json, sys; print(json.dumps(sys.argv[1:]))"
@@ -88,7 +88,7 @@ def test_arguments_reach_the_command_as_they_are(home):
     assert json.loads(call("run", PYTHON, "-c", show, *words).stdout) == words
 
 
-def test_a_child_joins(home):
+def test_a_child_joins(home, hub):
     """What the command starts and calls init takes part in the run, under its own process."""
     code = "import vedette; r = vedette.init(name='other', config={'lr': 1}); r.log({'x': 1.0}, step=0); print(r.id)"
     done = call("run", "--name", "outer", "--", PYTHON, "-c", code)
@@ -99,7 +99,7 @@ def test_a_child_joins(home):
     assert [row.attrs["main"] for row in run.processes()] == [True, False]
 
 
-def test_an_exception_below(home):
+def test_an_exception_below(home, hub):
     """A script that dies of an exception: run and process both say which, and the log has all of it."""
     done = call("run", "--", PYTHON, "-c", "import vedette; vedette.init(); raise ValueError('boom')")
     assert done.returncode == 1
@@ -110,7 +110,7 @@ def test_an_exception_below(home):
     assert "boom" in next(event.text for event in run.logs() if event.kind == "exception")
 
 
-def test_resumed_by_name(home):
+def test_resumed_by_name(home, hub):
     """--resume takes a name or a beginning, and so does the variable; steps that are logged again supersede."""
     step = "import sys, vedette; vedette.log({'x': float(sys.argv[1])}, step=int(sys.argv[2]))"
     for name in ("old", "new"):  # there are two runs, so that one must be found
@@ -127,7 +127,7 @@ def test_resumed_by_name(home):
     assert run.history("x", all_tries=True).value.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_clock_that_went_back(home, finish):
+def test_a_clock_that_went_back(home, hub, finish):
     """The command line sees the tries there are: a new one is above them, even where the clock says otherwise."""
     call("run", "--name", "old", "--", "true")
     run = ended(home)
@@ -151,7 +151,7 @@ def test_a_clock_that_went_back(home, finish):
     assert run.tries()[2].attrs["n"] == ahead + 2
 
 
-def test_signals_are_passed_on(home):
+def test_signals_are_passed_on(home, hub):
     """What is sent to the launcher reaches the command, once each."""
     job = launch("--", PYTHON, "-c", TELLING)
     assert job.stdout.readline() == "ready\n"
@@ -165,7 +165,7 @@ def test_signals_are_passed_on(home):
     assert ended(home).state == "done"
 
 
-def test_ctrl_c_in_a_terminal_comes_once(home):
+def test_ctrl_c_in_a_terminal_comes_once(home, hub):
     """Ctrl-C reaches all in the foreground by itself: the command gets it once, and the launcher waits for its end."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -244,7 +244,7 @@ def test_what_cannot_be_run(home, words, sentence):
     assert not os.path.exists(home.spool) or os.listdir(home.spool) == []
 
 
-def test_a_file_that_is_no_program(home, tmp_path):
+def test_a_file_that_is_no_program(home, hub, tmp_path):
     """What can be found but not be started is said in a sentence, and the run says so too."""
     path = tmp_path / "job"
     path.write_bytes(b"\x7fELF nonsense")
@@ -256,7 +256,7 @@ def test_a_file_that_is_no_program(home, tmp_path):
     assert ended(home).cause.startswith("it could not be started")
 
 
-def test_a_run_inside_a_run(home):
+def test_a_run_inside_a_run(home, hub):
     """`vedette run` below another run is a run of its own, below it."""
     call("run", "--name", "outer", "--", PYTHON, "-m", "vedette", "run", "--name", "inner", "--", "true")
 
@@ -282,7 +282,7 @@ def test_a_home_that_cannot_be_written(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_no_thread_of_numpy_is_there_to_catch_signals(home):
+def test_no_thread_of_numpy_is_there_to_catch_signals(home, hub):
     """The launcher has no thread but its own: one of numpy's, with signals unblocked, would take the child's end."""
     code = """
 import os, sys
@@ -299,7 +299,7 @@ sys.exit(args.run(args))
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_are_closed_stay_closed(home, tmp_path, closed):
+def test_streams_that_are_closed_stay_closed(home, hub, tmp_path, closed):
     """With a standard stream closed the command finds it so, its exit code is passed on, and no file of ours is hit."""
     look = (
         "import os; seen = ' '.join(os.listdir('/proc/self/fd'));"
@@ -317,7 +317,7 @@ def test_streams_that_are_closed_stay_closed(home, tmp_path, closed):
     assert ended(home).cause == "exit code 3"
 
 
-def test_commands_print_nothing_where_nothing_is_open(home):
+def test_commands_print_nothing_where_nothing_is_open(home, hub):
     """A command of ours whose stdout is closed ends in good order."""
     launch("--quiet", "--", "true").communicate(timeout=60)
     argv = ["sh", "-c", 'exec "$@" >&-', "sh", PYTHON, "-m", "vedette", "ls"]
@@ -326,7 +326,7 @@ def test_commands_print_nothing_where_nothing_is_open(home):
     assert (listed.returncode, listed.stderr) == (0, b"")
 
 
-def test_a_full_disk_behind_a_pipeline_is_named(home):
+def test_a_full_disk_behind_a_pipeline_is_named(home, hub):
     """A shell whose pipeline broke as our output's disk is full failed for that."""
     with open("/dev/full", "w") as full:
         launch("--", "bash", "-c", "set -o pipefail; yes | head -c 50000000", stdout=full).communicate(timeout=60)
@@ -334,7 +334,7 @@ def test_a_full_disk_behind_a_pipeline_is_named(home):
     assert ended(home).cause == "exit code 141: disk full: its output could not be written any more"
 
 
-def test_a_program_says_what_its_launcher_was_not_told(home):
+def test_a_program_says_what_its_launcher_was_not_told(home, hub):
     """Project, tags and notes of the first `init` below `vedette run` are the run's, unless flags say otherwise."""
     code = "import vedette; vedette.init(project='cifar', tags=['night'], notes='n'); vedette.init(project='later')"
     launch("--quiet", "--", PYTHON, "-c", code).communicate(timeout=60)
@@ -342,7 +342,7 @@ def test_a_program_says_what_its_launcher_was_not_told(home):
     assert (run.project, list(run.tags), run.attrs["notes"]) == ("cifar", ["night"], "n")
 
 
-def test_what_the_launcher_was_told_holds(home):
+def test_what_the_launcher_was_told_holds(home, hub):
     """A project by flag is not changed by the program."""
     launch("--quiet", "--project", "said", "--", PYTHON, "-c", "import vedette; vedette.init(project='cifar')").wait(60)
     assert ended(home).project == "said"

@@ -103,7 +103,7 @@ def test_the_hub_dies_and_comes_back(home, start, watch):
     assert words(out) == expected
 
 
-def test_a_burst(home, start, watch):
+def test_a_burst(home, hub, start, watch):
     """5000 lines in a burst all come out, and those that were there before only as far as they were asked for."""
     logging = start(LOGGING, stdin=subprocess.PIPE)
     run = logging.stdout.readline().strip()
@@ -119,7 +119,7 @@ def test_a_burst(home, start, watch):
     assert words(out) == ["before98", "before99", *(f"w{n}" for n in range(5000))]
 
 
-def test_json(home, start, watch):
+def test_json(home, hub, start, watch):
     """With --json each line is an object: events, bars, and the end."""
     start("""
         import vedette
@@ -159,7 +159,7 @@ def test_all_runs(home, start, watch):
     assert (watching.returncode, out, err) == (130, "", "")
 
 
-def test_filters_and_what_is_wrong(home, start, watch):
+def test_filters_and_what_is_wrong(home, hub, start, watch):
     """Levels and patterns choose lines; a bad one, or a run that is not there, is said in a sentence."""
     start(LOGGING, stdin=subprocess.PIPE).communicate("apple pear\n", timeout=30)
     read_runs(home)
@@ -176,7 +176,7 @@ def test_filters_and_what_is_wrong(home, start, watch):
         assert process.returncode == 2
 
 
-def test_a_run_that_is_removed(home, start, watch):
+def test_a_run_that_is_removed(home, hub, start, watch):
     """When the run that is watched is removed, watching ends with a sentence."""
     logging = start(LOGGING, stdin=subprocess.PIPE)
     run = logging.stdout.readline().strip()
@@ -193,7 +193,7 @@ def test_a_run_that_is_removed(home, start, watch):
     assert "Traceback" not in err
 
 
-def test_a_console_without_a_terminal(home, finish):
+def test_a_console_without_a_terminal(home, hub, finish):
     """`init(console=True)` with no terminal prints plain lines on stderr; without the wish nothing at all."""
     code = """
         import sys, vedette
