@@ -19,7 +19,8 @@ from bench.top import _cpu_s, _fill
 from vedette.home import Home
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.store import Batch, Block
-from vedette.store.sqlite import SqliteStore, open_reader
+from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 _POINTS = 10_000_000
 _VIEWERS = 100
@@ -173,12 +174,12 @@ def _count_seals(home: Home, seconds: float) -> int:
     """Wait so long; return how often points were sealed meanwhile: each time the mark of a lane of samples moves."""
     count, until = 0, time.monotonic() + seconds
     with contextlib.closing(open_reader(home.store)) as store:
-        places = {key: mark.place for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
+        offsets = {key: mark.offset for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
         while time.monotonic() < until:
             time.sleep(0.05)
-            now = {key: mark.place for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
-            count += now != places
-            places = now
+            now = {key: mark.offset for key, mark in store.marks().items() if key[1] == LANE_SAMPLES}
+            count += now != offsets
+            offsets = now
     return count
 
 

@@ -257,6 +257,24 @@ class Parcel(Struct, frozen=True, array_like=True):
     refusals: dict[str, int] = {}  # points that were over a limit, by its name
 
 
+UNSEALED = "unsealed"  # what a hub says that answers AskUnsealed
+
+
+class AskUnsealed(Struct, frozen=True, tag="ask_unsealed"):
+    """Asks for points that wait to be sealed, of spans whose ids begin so; of each origin, those behind an offset."""
+
+    prefixes: Annotated[list[str], Meta(max_length=2000)]
+    after: dict[str, Offset] = {}  # by origin: `end` of the last parcel that the asker has
+
+
+class Unsealed(Struct, frozen=True, tag="unsealed"):
+    """What AskUnsealed asks for. Of very many points, those that fit into one answer."""
+
+    parcels: list[Parcel] = []  # of lane s, with the spans that were asked for
+    sealed: dict[str, Offset] = {}  # by origin: all up to this offset is in the store
+    more: bool = False  # ask again, behind these
+
+
 class Shipment(Struct, frozen=True, tag="shipment"):
     """Parcels that are acknowledged together, by Kept, when a power cut can no longer lose them."""
 
@@ -339,8 +357,8 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 Message = (
     Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
-    | AskLatest | Latest | Introduce | Marks | Shipment | Kept | Alive | Clock | Order | Await | Answer
-    | AskBlobs | Piece | HasBlobs
+    | AskLatest | Latest | AskUnsealed | Unsealed | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
+    | Await | Answer | AskBlobs | Piece | HasBlobs
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 

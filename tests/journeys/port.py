@@ -25,6 +25,7 @@ from vedette.hub.peers import address
 FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
     | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
+    | wire.AskUnsealed | wire.Unsealed
 )  # fmt: skip
 FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done | wire.AskBlobs | wire.Piece
 

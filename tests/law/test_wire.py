@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.soak import times
 from vedette import wire
 from vedette.errors import FormatError, VersionError
-from vedette.model import Blob, Event, Sample, Span
+from vedette.model import Blob, Event, Origin, Sample, Span
 
 PAYLOADS = st.lists(st.binary(max_size=200), max_size=12)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -35,6 +35,7 @@ SAMPLES = st.builds(
 )
 DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 SIZES = st.integers(0, 1 << 60)
+OFFSETS = st.integers(0, (1 << 62) - 1)
 MESSAGES = (
     st.builds(wire.Hello, INTS, TEXT)
     | st.builds(wire.Seal, TEXT)
@@ -46,6 +47,13 @@ MESSAGES = (
     | st.builds(
         wire.Latest,
         st.lists(st.builds(wire.Newest, TEXT, TEXT, st.dictionaries(TEXT, TEXT), INTS, st.floats(allow_nan=False))),
+    )
+    | st.builds(wire.AskUnsealed, st.lists(TEXT), st.dictionaries(TEXT, OFFSETS, max_size=3))
+    | st.builds(
+        wire.Unsealed,
+        st.lists(st.builds(wire.Parcel, st.builds(Origin, IDS), st.just("s"), OFFSETS, OFFSETS), max_size=3),
+        st.dictionaries(TEXT, OFFSETS, max_size=3),
+        st.booleans(),
     )
     | st.builds(wire.Change, st.lists(TEXT), st.lists(TEXT), st.lists(TEXT), st.booleans())
     | st.builds(wire.Refused, TEXT)

@@ -3,19 +3,26 @@
 import asyncio
 import contextlib
 import json
+import random
 import socket
 import time
 
+import numpy as np
+import pytest
+
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND
+from tests.rooms.streaming import RUN, SERIES, Stream
 from tests.rooms.told_hub import ToldHub
 from vedette.access.home_access import HomeAccess
 from vedette.home import Home
+from vedette.query import unsealed
 from vedette.query.listing import Listing
+from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web.live import Live
 from vedette.views.web.server import around
 from vedette.views.web.state import AppState
-from vedette.wire import AskLatest, Change, Newest
+from vedette.wire import UNSEALED, AskUnsealed, Change, Newest, Seal
 
 
 class Listener:
@@ -54,10 +61,10 @@ class Listener:
 
 
 @contextlib.contextmanager
-def _site(store):
+def _site(store, takes=(UNSEALED,)):
     back = web.access(store)
     room = AppState(back, web.TOKEN)
-    with ToldHub(back.home) as hub, web.served(around(room)) as port:
+    with ToldHub(back.home, takes=takes) as hub, web.served(around(room)) as port:
         yield web.Site(port), hub, room
 
 
@@ -96,7 +103,7 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     """What a hundred viewers are told is encoded once; many changes are one word; who does not read has missed some."""
 
     async def scene():
-        live = Live(HomeAccess(Home("/nowhere")), Listing())
+        live = Live(HomeAccess(Home("/nowhere")), Listing(), UnsealedPoints())
         live._loop = asyncio.get_running_loop()
         reading = [live.watch("") for _ in range(100)]
         idle = live.watch("")
@@ -124,17 +131,100 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     asyncio.run(scene())
 
 
-def test_points_of_a_run_that_is_watched_are_brought_in(store, make):
-    """While somebody watches a run, the hub is asked for what waits of it; nobody watching, it is left alone."""
+def test_a_run_that_is_watched_is_asked_for_and_not_sealed(store, make):
+    """While somebody watches a run, the hub is asked for what waits of it, and seals nothing; an old hub is told to."""
     make.run("a")
-    with _site(store) as (site, hub, _):
-        one = Listener(site, "a")
-        one.word()
-        deadline = time.monotonic() + 60
-        while AskLatest("a") not in hub.asked:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+    for takes, wanted, unwanted in (([UNSEALED], AskUnsealed, Seal), ([], Seal, AskUnsealed)):
+        with _site(store, takes) as (site, hub, _):
+            one = Listener(site, "a")
+            _eventually(lambda: [asked for asked in hub.asked if isinstance(asked, wanted)])  # noqa: B023
+            time.sleep(1.5)  # and once more
+            assert not [asked for asked in hub.asked if isinstance(asked, unwanted)]
+            assert all(asked.prefixes == ["a", "host-"] for asked in hub.asked if isinstance(asked, AskUnsealed))
+            one.close()
+
+
+class Chart:
+    """A series as the page draws it: what is new is put behind what was there, and all is replaced when it must be."""
+
+    def __init__(self, site: web.Site, name: str, tags: dict[str, str]) -> None:
+        self._site, self._of, self._cursor = site, {"run": RUN, "name": name, "tags": tags}, None
+        self.x = self.y = np.empty(0)
+        self.appended = 0
+
+    def fetch(self) -> int:
+        """Ask for what is new; return how many points there are, as the server says."""
+        head, drawn = self._site.draw(of=[self._of], width=4096, since=self._cursor)
+        self._cursor = head["cursor"]
+        for one, (x, y) in zip(head["series"], drawn, strict=True):
+            self.appended += one["since"]
+            self.x = np.concatenate((self.x, x)) if one["since"] else x
+            self.y = np.concatenate((self.y, y)) if one["since"] else y
+            assert one["count"] == len(self.x)
+        return len(self.x)
+
+    def check(self, stream: Stream, name: str, tags: dict[str, str]) -> None:
+        """Compare with plain numpy over all that was logged."""
+        step, _, value = stream.columns(name, tags)
+        count = len(self.x)
+        np.testing.assert_array_equal(self.x, step[:count])
+        np.testing.assert_array_equal(self.y, value[:count])
+
+
+def _watch_stream(home, chance, *, rounds=25):
+    """Have a page watch a run that logs, and whose points are sealed, merged, and read by another hub meanwhile."""
+    stream = Stream(home)
+    state = AppState(HomeAccess(home), web.TOKEN)
+    with ToldHub(home, takes=[UNSEALED]) as hub, web.served(around(state)) as port:
+        hub.answers[AskUnsealed] = stream.answer
+        site = web.Site(port)
+        charts = [(Chart(site, name, tags), name, tags) for name, tags in SERIES]
+        one = Listener(site, RUN)
+        for _ in range(rounds):
+            stream.log(chance.randint(1, 60))
+            change = stream.turn(seal=chance.random() < 0.3)
+            if chance.random() < 0.15:
+                stream.tidy()
+            if chance.random() < 0.1:
+                stream.restart()
+                stream.turn()
+            hub.tell(change)
+            for chart, name, tags in charts:
+                chart.fetch()
+                chart.check(stream, name, tags)
+            time.sleep(chance.random() * 0.3)
+        for chart, name, tags in charts:
+            wanted = len(stream.columns(name, tags)[0])
+            _eventually(lambda: chart.fetch() == wanted)  # noqa: B023
+            chart.check(stream, name, tags)
+            assert chart.appended
+        for row in site.get(f"/api/runs/{RUN}")["series"]:
+            _, _, value = stream.columns(row["name"], row["tags"])
+            told = row["count"], row["min"], row["max"]
+            assert told == (len(value), np.nanmin(value), np.nanmax(value))
+        assert not [asked for asked in hub.asked if isinstance(asked, Seal)]
         one.close()
+        _eventually(lambda: not state.unsealed.now())  # nobody watches: nothing is held
+    stream.close()
+
+
+def test_what_the_page_is_told_while_points_stream_in_is_true(home):
+    """A chart of a living run is always a beginning of what was logged, each point once, and in the end all of it."""
+    _watch_stream(home, random.Random(7))
+
+
+def test_the_check_of_the_page_finds_points_that_are_told_twice(home, monkeypatch):
+    """The check above is not blind: a server that does not leave out what is sealed is caught."""
+    monkeypatch.setattr(unsealed, "_after", lambda groups, _sealed: groups)
+    with pytest.raises(AssertionError):
+        _watch_stream(home, random.Random(7), rounds=12)
+
+
+def _eventually(holds):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_columns_of_living_runs_are_fresh(store, make):

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from vedette import wire
@@ -14,8 +14,10 @@ from vedette.home import Home
 class ToldHub:
     """Answers on the socket of a home until it is closed; `answers` has, by type of message, what is answered."""
 
-    def __init__(self, home: Home, *, greets: bool = True, version: int = wire.VERSION) -> None:
-        """`greets`: else it is as deaf as one that is stopped; `version`: of the wire, as it says."""
+    def __init__(
+        self, home: Home, *, greets: bool = True, version: int = wire.VERSION, takes: Iterable[str] = ()
+    ) -> None:
+        """`greets`: else it is as deaf as one that is stopped; `version` and `takes` are said in its Hello."""
         home.prepare()
         self.home = home
         self.asked: list[Any] = []
@@ -23,9 +25,10 @@ class ToldHub:
         self.answers: dict[type, Callable[[Any], wire.Message]] = {
             wire.AskLatest: lambda _: wire.Latest(),
             wire.AskHealth: lambda _: wire.Health(os.getpid(), "0", 0.0, 0, 0),
+            wire.AskUnsealed: lambda _: wire.Unsealed(),
             wire.Order: lambda _: wire.Done(1),
         }
-        self._greets, self._version = greets, version
+        self._greets, self._hello = greets, wire.Hello(version=version, name="told", takes=list(takes))
         self._lock = home.take_lock()
         assert self._lock is not None
         with contextlib.suppress(FileNotFoundError):
@@ -73,7 +76,7 @@ class ToldHub:
         unframer = wire.Unframer()
         with contextlib.suppress(OSError):
             if self._greets:
-                peer.sendall(wire.pack_message(wire.Hello(version=self._version, name="told")))
+                peer.sendall(wire.pack_message(self._hello))
             while data := peer.recv(1 << 16):
                 for payload in unframer.feed(data):
                     self._take(peer, wire.unpack_message(payload))

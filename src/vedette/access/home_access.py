@@ -99,6 +99,17 @@ class HomeAccess:
         answer = self.ask(wire.AskLatest(prefix))
         return answer.points if isinstance(answer, wire.Latest) else []
 
+    def unsealed(self, prefixes: list[str], after: dict[str, int]) -> wire.Unsealed | None:
+        """Return points that wait in the hub, of spans whose ids begin so, behind an offset of each origin.
+
+        None: the hub is of an older vedette, and does not know this question.
+        """
+        with hub_socket.connect(self.home) as hub:
+            if wire.UNSEALED not in hub.takes:
+                return None
+            answer = hub.ask(wire.AskUnsealed(prefixes, after))
+        return answer if isinstance(answer, wire.Unsealed) else wire.Unsealed()
+
     def health(self) -> wire.Health | None:
         """Return how the hub is."""
         answer = self.ask(wire.AskHealth())

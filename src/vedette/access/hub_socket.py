@@ -18,21 +18,15 @@ _ANSWER_PATIENCE_S = 60.0  # it may have much to seal
 
 def ask(home: Home, message: wire.Message) -> wire.Message:
     """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
-    with connect(home) as (peer, messages):
-        peer.sendall(wire.pack_message(message))
-        answer = next(messages, None)
-    if isinstance(answer, wire.Refused):
-        raise HubError(f"the hub says: {answer.why}")
-    if answer is None:
-        raise HubError("the hub went away")
-    return answer
+    with connect(home) as hub:
+        return hub.ask(message)
 
 
 def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
     """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
-    with connect(home) as (peer, messages):
-        peer.sendall(wire.pack_message(wire.TakeIn(os.path.abspath(path))))
-        for message in messages:
+    with connect(home) as hub:
+        hub.say(wire.TakeIn(os.path.abspath(path)))
+        for message in hub.messages:
             if isinstance(message, wire.Refused):
                 raise TakeInError(message.why)
             if isinstance(message, wire.TakenIn):
@@ -42,9 +36,33 @@ def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
     raise HubError("the hub went away before all was taken in: do it again, what is here already is passed over")
 
 
+class HubSocket:
+    """A connection to a hub that has greeted."""
+
+    def __init__(self, peer: socket.socket, messages: Iterator[wire.Message], takes: list[str]) -> None:
+        """`takes`: what the hub takes beyond what all of its version do."""
+        self.takes = takes
+        self.messages = messages
+        self._peer = peer
+
+    def say(self, message: wire.Message) -> None:
+        """Send a message."""
+        self._peer.sendall(wire.pack_message(message))
+
+    def ask(self, message: wire.Message) -> wire.Message:
+        """Send a message and return its answer; raise HubError when it is refused, or none comes."""
+        self.say(message)
+        answer = next(self.messages, None)
+        if isinstance(answer, wire.Refused):
+            raise HubError(f"the hub says: {answer.why}")
+        if answer is None:
+            raise HubError("the hub went away")
+        return answer
+
+
 @contextmanager
-def connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]]:
-    """Connect to the hub, starting one if there is none; hand out the socket and what is said on it.
+def connect(home: Home) -> Iterator[HubSocket]:
+    """Connect to the hub, starting one if there is none.
 
     Whatever goes wrong, then or later, is a HubError.
     """
@@ -61,7 +79,7 @@ def connect(home: Home) -> Iterator[tuple[socket.socket, Iterator[wire.Message]]
             raise HubError("the hub does not answer as one")
         wire.check_version(hello)
         peer.settimeout(_ANSWER_PATIENCE_S)
-        yield peer, messages
+        yield HubSocket(peer, messages, hello.takes)
     except TimeoutError:
         raise HubError(not_answering(home)) from None
     except (OSError, FormatError) as error:

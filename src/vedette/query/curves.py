@@ -140,6 +140,8 @@ class Curves:
             known[piece] = _thin(points)
         with self._lock:
             for piece, points in known.items():
+                if piece.id < 0:  # it waits to be sealed, and has grown by the next look
+                    continue
                 self._far[piece] = points
                 self._far.move_to_end(piece)
             while len(self._far) > _MOST_FAR:

@@ -116,6 +116,13 @@ def numbers_in(parcel: wire.Parcel) -> int:
     return sum(block.count * (3 + len(block.names)) for block in parcel.blocks)
 
 
+def packed_bytes(parcel: wire.Parcel) -> int:
+    """Return about how many bytes the samples of a parcel take on the wire."""
+    return sum(
+        sum(map(len, (block.n, block.t, block.step, *block.values, *block.names))) + 100 for block in parcel.blocks
+    )
+
+
 def _counts(refusals: dict[str, int]) -> dict[str, int]:
     """Return the counts that are plausible: of limits that exist."""
     known = {f"limits.{name}" for name in Limits.__struct_fields__}

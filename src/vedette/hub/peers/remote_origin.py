@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vedette import wire
 from vedette.hub.turn.quota import Quota
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
-from vedette.store import Batch, Block, Mark
+from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.points import FULL
 
 _HOLD_NUMBERS = 2 << 20  # of 8 bytes
@@ -102,6 +102,20 @@ class RemoteOrigin:
             if last.span.startswith(prefix) and len(last.t):
                 for name, values in zip(last.names, last.values, strict=True):
                     yield wire.Newest(last.span, name, last.tags, int(last.t[-1]), values[-1].item())
+
+    @property
+    def sealed(self) -> int:
+        """The offset in lane s up to which all samples were sent to the store."""
+        return self._sent[LANE_SAMPLES]
+
+    def unsealed(self, prefixes: tuple[str, ...], after: int) -> Batch | None:
+        """Return the samples that wait to be sealed, of spans whose ids begin so, behind an offset; None: no such."""
+        start = max(after, self.sealed)
+        waiting = (_join(parts).after(start) for key, parts in self._blocks.items() if key[0].startswith(prefixes))
+        found: list[Columns | Block] = [block for block in waiting if len(block.n)]
+        if not found:
+            return None
+        return Batch(self.origin, LANE_SAMPLES, self.offset[LANE_SAMPLES], columns=found, start=start)
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: a group is full, they are old, or they are many."""

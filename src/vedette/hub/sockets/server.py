@@ -103,7 +103,8 @@ class Server:
                 writer.close()
 
     def _greeting(self) -> bytes:
-        return wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=[wire.BLOBS]))
+        takes = [wire.BLOBS, wire.UNSEALED]
+        return wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=takes))
 
     async def _serve(self, connection: Connection, *, local: bool) -> None:
         while True:
@@ -157,6 +158,8 @@ class Server:
             return self._hub.health()
         if isinstance(message, wire.AskLatest):
             return wire.Latest(await self._hub.in_keeper(lambda keeper: requests.newest(keeper, message.prefix)))
+        if isinstance(message, wire.AskUnsealed):
+            return await self._hub.in_keeper(lambda keeper: requests.unsealed(keeper, message))
         if isinstance(message, wire.Order):
             count = await self.order(message)
             return wire.Refused("this command was given before, or has expired") if count is None else wire.Done(count)

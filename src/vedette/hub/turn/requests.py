@@ -4,16 +4,37 @@ import itertools
 import time
 
 from vedette import wire
+from vedette.hub.peers.parcels import pack, packed_bytes
 from vedette.hub.turn.keeper import Keeper
 from vedette.model import Command
 
 _MOST_NEWEST = 50_000
+_MOST_UNSEALED_BYTES = 4 << 20  # in one answer; one parcel is sent however large it is
 
 
 def newest(keeper: Keeper, prefix: str) -> list[wire.Newest]:
     """Return the newest point of each series that waits to be sealed, of the spans whose ids begin with `prefix`."""
     found = (point for reader in keeper.origin_readers() for point in reader.newest(prefix))
     return list(itertools.islice(found, _MOST_NEWEST))
+
+
+def unsealed(keeper: Keeper, asked: wire.AskUnsealed) -> wire.Unsealed:
+    """Return the points that wait to be sealed and that the asker does not have yet."""
+    parcels: list[wire.Parcel] = []
+    sealed: dict[str, int] = {}
+    left_bytes = _MOST_UNSEALED_BYTES
+    for reader in keeper.origin_readers():
+        if reader.upstream:  # another hub keeps it
+            continue
+        batch = reader.unsealed(tuple(asked.prefixes), asked.after.get(reader.name, 0))
+        if batch is not None or reader.name in asked.after:
+            sealed[reader.name] = reader.sealed
+        for parcel in pack(batch) if batch is not None else ():
+            left_bytes -= packed_bytes(parcel)
+            if left_bytes < 0 and parcels:
+                return wire.Unsealed(parcels, sealed, more=True)
+            parcels.append(parcel)
+    return wire.Unsealed(parcels, sealed)
 
 
 def order(keeper: Keeper, command: Command, upstream: str | None = None) -> int | None:

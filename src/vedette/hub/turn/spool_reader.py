@@ -287,6 +287,20 @@ class SpoolReader:
                     yield wire.Newest(group.span, name, group.tags, group.t[-1], value)
 
     @property
+    def sealed(self) -> int:
+        """The offset in lane s up to which all samples were sent to the store."""
+        return self._sent[LANE_SAMPLES]
+
+    def unsealed(self, prefixes: tuple[str, ...], after: int) -> Batch | None:
+        """Return the samples that wait to be sealed, of spans whose ids begin so, behind an offset; None: no such."""
+        start = max(after, self.sealed)
+        waiting = (group.after(start) for group in self._columns.values() if group.span.startswith(prefixes))
+        found: list[Columns | Block] = [group for group in waiting if group.n]
+        if not found or self.origin is None:
+            return None
+        return Batch(self.origin, LANE_SAMPLES, self._samples.offset, columns=found, start=start)
+
+    @property
     def finished(self) -> bool:
         """Whether its process is dead and all that it wrote is committed."""
         return all(self._at_end.values()) and (self.waiting_bytes == 0 or self.origin is None)

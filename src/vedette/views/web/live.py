@@ -1,4 +1,4 @@
-"""Live changes: one follower of the hub for all viewers, what it hears encoded once for all who watch the same.
+"""Live changes: who watches what, and what they are told, encoded once for all who watch the same.
 
 A viewer is told at most five times a second that something has changed, not what: it asks for what it shows. One that
 does not read is told, when it reads again, that it has missed something.
@@ -6,9 +6,6 @@ does not read is told, when it reads again, that it has missed something.
 
 import asyncio
 import contextlib
-import math
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -16,18 +13,16 @@ import msgspec
 from msgspec import Struct
 
 from vedette.access.home_access import HomeAccess
-from vedette.errors import VedetteError
 from vedette.query.listing import Listing
+from vedette.query.unsealed import UnsealedPoints
+from vedette.views.web.listener import HubListener
 from vedette.views.web.replies import Refusal
 from vedette.wire import Change
 
 _LEAST_S = 0.2  # between two words to a viewer
 _BEAT_S = 15.0
-_ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
-_NEWEST_S = 2.0  # how often the hub is asked for what waits, while somebody watches all runs
 _MOST_BEHIND = 8  # words that a viewer may leave unread
 _MOST_VIEWERS = 1000
-_MOST_TRAILS = 5000  # series whose points are gathered while they wait
 _MOST_RUNS = 500  # in one word; more is everything
 
 
@@ -47,7 +42,6 @@ class Viewer:
 
     def __init__(self) -> None:
         self.words: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
-        self.behind = False
 
     def tell(self, word: bytes, missed: bytes) -> None:
         """Put a word into its queue; when that is full, one word stands for all."""
@@ -59,21 +53,17 @@ class Viewer:
 
 
 class Live:
-    """Listens to the hub while the server lives, and passes on what it hears."""
+    """Tells viewers what the hub says, while the server lives."""
 
-    def __init__(self, home: HomeAccess, listing: Listing) -> None:
-        self._home = home
+    def __init__(self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints) -> None:
+        self._listener = HubListener(home, listing, unsealed, self._tell_later)
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[str, set[Viewer]] = {}
         self._pending: dict[str, News] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._told_at = 0.0
-        self._closed = threading.Event()
-        self._watched: frozenset[str] = frozenset()
-        self._hub = False
-        # It starts no hub: a page shows a home in which nothing runs just as well.
-        self._follower = home.follower(least_s=_LEAST_S / 4, most_s=_ASK_S, needs_hub=lambda: False)
+        self._closed = False
         self.encoded = 0  # words, however many have read each
 
     @property
@@ -84,12 +74,12 @@ class Live:
     def start(self) -> None:
         """Begin, in the event loop that serves."""
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._keep_following, name="vedette-live", daemon=True).start()
+        self._listener.start()
 
     def close(self) -> None:
-        """Listen no more; if the thread just waits for the hub, it is left to the end of the program."""
-        self._closed.set()
-        self._follower.wake()
+        """Listen no more, and let all viewers go."""
+        self._closed = True
+        self._listener.close()
         for viewers in self._scopes.values():
             for viewer in viewers:
                 viewer.tell(b"", b"")
@@ -102,10 +92,10 @@ class Live:
             raise Refusal(503, f"{_MOST_VIEWERS} viewers are here already")
         viewer = Viewer()
         self._scopes.setdefault(run, set()).add(viewer)
-        self._watched = frozenset(self._scopes)
+        self._listener.watch(self._scopes)
         try:
-            yield b"retry: 2000\n" + self._word(News(hub=self._hub), "hello")
-            while not self._closed.is_set():
+            yield b"retry: 2000\n" + self._word(News(hub=self._listener.connected), "hello")
+            while not self._closed:
                 try:
                     word = await asyncio.wait_for(viewer.words.get(), _BEAT_S)
                 except TimeoutError:
@@ -119,7 +109,13 @@ class Live:
             if not viewers:
                 self._scopes.pop(run, None)
                 self._pending.pop(run, None)
-            self._watched = frozenset(self._scopes)
+            self._listener.watch(self._scopes)
+
+    def _tell_later(self, change: Change) -> None:
+        """Have viewers told; it is called by the thread that listens to the hub."""
+        with contextlib.suppress(RuntimeError):  # the loop is over
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._take, change)
 
     def _take(self, change: Change) -> None:
         touched = {span.partition("/")[0] for span in (*change.spans, *change.events, *change.points)}
@@ -155,65 +151,13 @@ class Live:
             word, missed = self._word(news), b""
             for viewer in self._scopes.get(scope, ()):
                 if viewer.words.full() and not missed:
-                    missed = self._word(News(missed=True, hub=self._hub))
+                    missed = self._word(News(missed=True, hub=self._listener.connected))
                 viewer.tell(word, missed)
 
     def _word(self, news: News, event: str = "change") -> bytes:
         self.encoded += 1
         data = msgspec.json.encode(news)
         return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
-
-    # In a thread: it waits for the hub.
-
-    def _pass_on(self, change: Change, fresh: set[str] | None = None) -> None:
-        self._listing.take(change, fresh or ())
-        self._tell_later(change)
-
-    def _tell_later(self, change: Change) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is over
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._take, change)
-
-    def _keep_following(self) -> None:
-        follower = self._follower
-        asked_at = newest_at = -math.inf
-        while not self._closed.is_set():
-            change = follower.wait()
-            if self._hub != follower.connected:
-                self._hub = follower.connected
-                if not self._hub:
-                    self._listing.lose_touch()
-                    self._tell_later(Change(missed=True))
-            if not self._home.has_hub():
-                self._listing.rest()
-            elif self._hub and change is not None and change != Change():
-                self._pass_on(change)
-            now = time.monotonic()
-            if self._hub and self._watched and now - asked_at >= _ASK_S:
-                asked_at = now
-                with contextlib.suppress(VedetteError, OSError):
-                    self._bring_points()
-                    if "" in self._watched and now - newest_at >= _NEWEST_S:
-                        newest_at = now
-                        self._look_around()
-        follower.close()
-
-    def _bring_points(self) -> None:
-        """Have the hub bring in what waits of runs that somebody watches: by itself it seals but rarely."""
-        for run in self._watched - {""}:
-            if self._home.newest(run):
-                self._home.seal(run)
-
-    def _look_around(self) -> None:
-        points = self._home.newest("")
-        before = {(point.span, point.name): point.t for point in self._listing.fresh}
-        fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
-        self._listing.fresh = points
-        runs = [point for point in points if "/" not in point.span and not point.tags][:_MOST_TRAILS]
-        self._listing.trails.watch((point.span, point.name) for point in runs)
-        self._listing.trails.take(runs)
-        if fresh:
-            self._pass_on(Change([], [], sorted(fresh)), {span.partition("/")[0] for span in fresh})
 
 
 Watch = Callable[[str], AsyncIterator[bytes]]

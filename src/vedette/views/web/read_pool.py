@@ -11,7 +11,9 @@ from typing import TypeVar
 
 from vedette.access.home_access import HomeAccess
 from vedette.errors import NotFoundError
+from vedette.query.unsealed import UnsealedPoints, with_unsealed
 from vedette.store import Reader
+from vedette.store.sqlite_read import SqliteReader
 
 _THREADS = 4
 _MOST_WAITING = 256
@@ -31,8 +33,12 @@ class SlowError(Exception):
 class ReadPool:
     """Answers questions, a few at a time, none for ever: a few that never end would keep all others waiting."""
 
-    def __init__(self, home: HomeAccess, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self, home: HomeAccess, patience_s: float = _PATIENCE_S, unsealed: UnsealedPoints | None = None
+    ) -> None:
+        """`unsealed`: points that wait in the hub, to be read with those of the store."""
         self.home = home
+        self._unsealed = unsealed or UnsealedPoints()
         self._patience_s = patience_s
         self._closed = False
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, "vedette-web")
@@ -60,18 +66,29 @@ class ReadPool:
 
     def _read(self, act: Callable[[Reader], Answer]) -> Answer:
         self._mine.until = time.monotonic() + self._patience_s
-        reader = self._reader()
         try:
-            return act(reader)
+            return self._look(act)
         except sqlite3.Error:
             if self._enough():
                 raise SlowError from None
             # Replaced or brought up to date meanwhile: a fresh look sees it as it is now.
             self._forget()
-            return act(self._reader())
+            return self._look(act)
 
-    def _reader(self) -> Reader:
-        reader: Reader | None = getattr(self._mine, "reader", None)
+    def _look(self, act: Callable[[Reader], Answer]) -> Answer:
+        waiting = self._unsealed.now()  # before the store is looked at: what is sealed meanwhile is then there
+        reader = self._reader()
+        if not waiting:
+            return act(reader)
+        reader.connection.execute("BEGIN")  # it stays as it is until the end
+        try:
+            return act(with_unsealed(reader, self._unsealed, waiting))
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                reader.connection.rollback()
+
+    def _reader(self) -> SqliteReader:
+        reader: SqliteReader | None = getattr(self._mine, "reader", None)
         if reader is None:
             reader = self._mine.reader = self._open()
             reader.heed(self._enough)
@@ -80,7 +97,7 @@ class ReadPool:
     def _enough(self) -> bool:
         return self._closed or time.monotonic() > self._mine.until
 
-    def _open(self) -> Reader:
+    def _open(self) -> SqliteReader:
         try:
             return self.home.reader()
         except NotFoundError:

@@ -8,6 +8,7 @@ from typing import Any
 from vedette.access.home_access import HomeAccess
 from vedette.query.curves import Curves
 from vedette.query.listing import Listing
+from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web.live import Live
 from vedette.views.web.read_pool import ReadPool
 
@@ -21,9 +22,10 @@ class AppState:
         self.token = token
         self.read_only = read_only
         self.project = project
-        self.pool = ReadPool(home)
+        self.unsealed = UnsealedPoints()
+        self.pool = ReadPool(home, unsealed=self.unsealed)
         self.listing = Listing(home.lost_after_s)
-        self.live = Live(home, self.listing)
+        self.live = Live(home, self.listing, self.unsealed)
         self.curves = Curves()
         self.cache = Cache()
         self.described: Any = None  # what describes the routes

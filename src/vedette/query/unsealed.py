@@ -1,0 +1,281 @@
+"""Points that the hub has and the store has not yet: gathered here, and read together with the store's.
+
+A record's name is (origin, lane, n), and the store's mark of an origin says up to which n its samples are sealed. So
+whoever has the hub's points first and looks at the store then sees each point once: those up to the mark in the
+store, those behind it here. Points that are sealed meanwhile are neither lost nor doubled.
+"""
+
+import itertools
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from vedette.model import LANE_SAMPLES
+from vedette.store import AHEAD, Batch, Block, ChunkRow, Mark, Part, Points, Reader, SeriesRow, joined
+from vedette.store.chunks import extremes
+
+_MOST_UNKNOWN = 2  # answers in a row in which the hub does not know an origin: after that it is forgotten
+_MOST_IDS = 100_000
+
+Key = tuple[str, str, tuple[tuple[str, str], ...]]  # of a series: span, name and tags
+_Group = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]  # span, tags and names
+
+
+class _Origin(Struct, frozen=True, eq=False):
+    """What waits of one origin: all its points behind what is sealed, up to `end`."""
+
+    process: str
+    end: int
+    groups: dict[_Group, Block]
+    unknown: int = 0  # answers since the hub has known of it
+
+
+class UnsealedPoints:
+    """Holds the points that wait in the hub; one thread takes them in, any thread reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._origins: Mapping[str, _Origin] = {}
+        self._made_up: dict[Key, int] = {}  # ids of series that the store does not have yet
+        self._keys: dict[int, Key] = {}  # of series, by id
+        self._next = itertools.count(1)
+
+    def ends(self) -> dict[str, int]:
+        """Return by origin how far its points are known: the hub is asked for what lies behind that."""
+        return {name: origin.end for name, origin in self._origins.items()}
+
+    def take(self, batches: Iterable[Batch], sealed: Mapping[str, int], *, anew: bool = False) -> set[str]:
+        """Take in what the hub has answered; return the spans that have new points.
+
+        `sealed`: by origin, up to where the store has it. `anew`: this is all that waits, and not what is new.
+        """
+        origins: dict[str, _Origin] = {}
+        for name, origin in {} if anew else self._origins.items():
+            if name in sealed:
+                origins[name] = replace(origin, groups=_after(origin.groups, sealed[name]), unknown=0)
+            elif origin.unknown < _MOST_UNKNOWN:  # a hub that has just begun may not have found its spool yet
+                origins[name] = replace(origin, unknown=origin.unknown + 1)
+        spans = set()
+        for batch in batches:
+            name = batch.origin.name
+            known = origins.get(name) or _Origin(batch.origin.process, 0, {})
+            groups = dict(known.groups)
+            for columns in batch.columns:
+                block = columns.block()
+                group = (block.span, tuple(sorted(block.tags.items())), block.names)
+                groups[group] = _join(groups[group], block) if group in groups else block
+                spans.add(block.span)
+            groups = _after(groups, sealed.get(name, 0))
+            origins[name] = replace(known, end=max(known.end, batch.end), groups=groups, unknown=0)
+        self._origins = origins
+        return spans
+
+    def clear(self) -> set[str]:
+        """Forget all points; return the spans that had some."""
+        spans = {group[0] for origin in self._origins.values() for group in origin.groups}
+        self._origins = {}
+        with self._lock:
+            self._made_up.clear()
+            self._keys.clear()
+        return spans
+
+    def now(self) -> Mapping[str, _Origin]:
+        """Return what waits now, never to change; to be taken before the store is looked at."""
+        return self._origins
+
+    def id_of(self, key: Key) -> int:
+        """Return a number for a series that the store has none for: below zero, and never another's."""
+        with self._lock:
+            if key not in self._made_up:
+                self._made_up[key] = -next(self._next)
+            number = self._made_up[key]
+        self.know(number, key)
+        return number
+
+    def know(self, number: int, key: Key) -> None:
+        """Remember which series has a number: it may be asked for by that alone, later."""
+        with self._lock:
+            if len(self._keys) > _MOST_IDS:
+                self._keys.clear()
+            self._keys[number] = key
+
+    def key_of(self, number: int) -> Key | None:
+        """Return the series that has a number."""
+        return self._keys.get(number)
+
+
+def _after(groups: dict[_Group, Block], offset: int) -> dict[_Group, Block]:
+    rest = {group: block.after(offset) for group, block in groups.items()}
+    return {group: block for group, block in rest.items() if len(block.n)}
+
+
+def _join(first: Block, then: Block) -> Block:
+    then = then.after(int(first.n[-1]))
+    n, t, step = (np.concatenate((getattr(first, name), getattr(then, name))) for name in ("n", "t", "step"))
+    values = tuple(np.concatenate(pair) for pair in zip(first.values, then.values, strict=True))
+    return Block(first.span, first.tags, first.names, n, t, step, values)
+
+
+def with_unsealed(store: Reader, points: UnsealedPoints, origins: Mapping[str, _Origin]) -> Reader:
+    """Return a reader that sees the points of a store and those that waited in the hub before, each once.
+
+    The store must not change while it is read: its reader is within a transaction.
+    """
+    return cast("Reader", _Together(store, points, origins))
+
+
+class _Tail(Struct, frozen=True, eq=False):
+    """The points of one series that one process logged and that are not in the store."""
+
+    process: str
+    n: NDArray[np.int64]
+    t: NDArray[np.int64]  # nanoseconds, as they were logged
+    step: NDArray[np.int64]
+    value: NDArray[Any]
+
+    @property
+    def points(self) -> Points:
+        """The same, as a store hands it back: to the microsecond."""
+        return Points(self.step, self.t // 1000 * 1000, self.value)
+
+
+class _Together:
+    """What is asked of points, answered by both; all else by the store alone."""
+
+    def __init__(self, store: Reader, points: UnsealedPoints, origins: Mapping[str, _Origin]) -> None:
+        self._store = store
+        self._points = points
+        marks, none = store.marks(list(origins)), Mark()
+        self._groups: dict[str, list[tuple[str, Block]]] = {}  # by span: the process, and its samples behind the mark
+        for name, origin in origins.items():
+            sealed = max(marks.get((name, lane), none).offset for lane in (LANE_SAMPLES, AHEAD))
+            for block in _after(origin.groups, sealed).values():
+                self._groups.setdefault(block.span, []).append((origin.process, block))
+        self._pieces: dict[ChunkRow, Points] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
+        """Return series, those too that are only here."""
+        rows = self._store.series(spans, name)
+        touched = self._groups.keys() if spans is None else self._groups.keys() & set(spans)
+        tails = {key: tail for span in touched for key, tail in self._tails(span, name).items()}
+        if not tails:
+            return rows
+        found = []
+        for row in rows:
+            key = row.span, row.name, tuple(sorted(row.tags.items()))
+            if key in tails:
+                self._points.know(row.id, key)
+            found.append(_add(row, tails.pop(key, ())))
+        for key, tail in tails.items():
+            new = SeriesRow(self._points.id_of(key), key[0], key[1], dict(key[2]), 0, None, None, None, None, None)
+            found.append(_add(new, tail))
+        return sorted(found, key=lambda row: (row.span, row.name, str(row.tags))) if tails else found
+
+    def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
+        """Return the newest value of each series without tags."""
+        values = self._store.last_values(spans)
+        touched = self._groups.keys() if spans is None else self._groups.keys() & set(spans)
+        for row in self.series(sorted(touched)) if touched else ():
+            if not row.tags and row.last is not None:
+                values.setdefault(row.span, {})[row.name] = row.last
+        return values
+
+    def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
+        """Return all points of series, or those from one time to another."""
+        found = self._store.points(series, within)
+        for number, tail in self._by_number(series):
+            parts = [one.points for one in tail]
+            if within is not None:
+                parts = [_cut(part, *within) for part in parts]
+            found[number] = joined([part for part in (found[number], *parts) if len(part)])
+        return found
+
+    def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
+        """Return the same points, by the process that logged them."""
+        found = self._store.parts(series)
+        for number, tail in self._by_number(series):
+            parts = {part.process: [part.points] for part in found[number]}
+            for one in tail:
+                parts.setdefault(one.process, []).append(one.points)
+            found[number] = [Part(process, joined(points)) for process, points in parts.items()]
+        return found
+
+    def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
+        """Return the newest points of series."""
+        found = self._store.recent(series, count)
+        for number, tail in self._by_number(series):
+            points = joined([part for part in (found[number], *(one.points for one in tail)) if len(part)])
+            found[number] = Points(points.step[-count:], points.t[-count:], points.value[-count:])
+        return found
+
+    def outline(self, series: int) -> list[ChunkRow]:
+        """Return the chunks of a series, and what waits as one more for each process."""
+        rows = self._store.outline(series)
+        for _, tail in self._by_number([series]):
+            for one in tail:
+                points = one.points
+                low, high, _ = extremes(one.value)
+                first_t, last_t = int(points.t[0]), int(points.t[-1])
+                # With series, process and count, the offset of its last point names a piece like no other.
+                row = ChunkRow(-int(one.n[-1]), one.process, len(points), first_t, last_t, low, high, series)
+                self._pieces[row] = points
+                rows.append(row)
+        return rows
+
+    def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
+        """Yield chunks with their points."""
+        kept = [row for row in rows if row not in self._pieces]
+        yield from self._store.chunks(kept)
+        yield from ((row, self._pieces[row]) for row in rows if row in self._pieces)
+
+    def _by_number(self, series: Sequence[int]) -> Iterator[tuple[int, list[_Tail]]]:
+        for number in series:
+            key = self._points.key_of(number)
+            tail = self._tails(key[0], key[1]).get(key) if key is not None else None
+            if tail:
+                yield number, tail
+
+    def _tails(self, span: str, name: str | None) -> dict[Key, list[_Tail]]:
+        found: dict[Key, list[_Tail]] = {}
+        for process, block in self._groups.get(span, ()):
+            for one, value in zip(block.names, block.values, strict=True):
+                if name is None or one == name:
+                    key = block.span, one, tuple(sorted(block.tags.items()))
+                    found.setdefault(key, []).append(_Tail(process, block.n, block.t, block.step, value))
+        return found
+
+
+def _add(row: SeriesRow, tail: Sequence[_Tail]) -> SeriesRow:
+    """Return a series with what waits of it, as if that were sealed."""
+    for one in tail:
+        low, high, _ = extremes(one.value)
+        t, step, last = int(one.t[-1]), int(one.step[-1]), one.value[-1].item()
+        newer = row.last_t is None or _order(t, step, last) > _order(row.last_t, row.last_step, row.last)
+        row = replace(
+            row, count=row.count + len(one.n),
+            min=low if row.min is None else row.min if low is None else min(row.min, low),
+            max=high if row.max is None else row.max if high is None else max(row.max, high),
+            last=last if newer else row.last, last_step=step if newer else row.last_step,
+            last_t=t if newer else row.last_t,
+        )  # fmt: skip
+    return row
+
+
+def _order(t: int, step: int | None, value: float | None) -> tuple[int, int, bool, float]:
+    """Return what the store compares by to find the newest point: what is not a number comes last."""
+    number = math.nan if value is None else float(value)
+    return t, step or 0, math.isnan(number), 0.0 if math.isnan(number) else number
+
+
+def _cut(points: Points, from_t: int, to_t: int) -> Points:
+    inside = (points.t >= from_t) & (points.t <= to_t)
+    return Points(points.step[inside], points.t[inside], points.value[inside])

@@ -1,0 +1,134 @@
+"""The thread that listens to the hub for all viewers: what has changed, and the points that wait to be sealed.
+
+While somebody watches a run, the hub is asked each second for the points that it has and the store has not yet. They
+are read together with the store's (query/unsealed.py); nothing is sealed for a viewer (decisions/019).
+"""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from vedette.access.home_access import HomeAccess
+from vedette.errors import VedetteError
+from vedette.hub.peers.parcels import unpack
+from vedette.query.listing import Listing
+from vedette.query.unsealed import UnsealedPoints
+from vedette.store import Batch
+from vedette.wire import Change
+
+_LEAST_S = 0.05  # between two words of the hub
+_ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
+_NEWEST_S = 2.0  # how often it is asked for the newest of all, while somebody watches all runs
+_MOST_ANSWERS = 16  # with points, one after the other; what is left comes next time
+_MOST_TRAILS = 5000  # series whose points are gathered while they wait
+_HOSTS = "host-"  # how ids of hosts begin: what they used is shown with their runs
+
+
+class HubListener:
+    """Listens to the hub, keeps what is known of it up to date, and says what has changed."""
+
+    def __init__(
+        self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints, tell: Callable[[Change], None]
+    ) -> None:
+        """`tell` is called in the thread of the listener."""
+        self.connected = False  # there is a hub, and it tells what changes
+        self._home = home
+        self._listing = listing
+        self._unsealed = unsealed
+        self._tell = tell
+        self._closed = False
+        self._watched: frozenset[str] = frozenset()
+        self._asked_for: frozenset[str] = frozenset()  # runs whose points are in `unsealed`
+        # It starts no hub: a page shows a home in which nothing runs just as well.
+        self._follower = home.follower(least_s=_LEAST_S, most_s=_ASK_S, needs_hub=lambda: False)
+
+    def start(self) -> None:
+        """Begin."""
+        threading.Thread(target=self._listen, name="vedette-live", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more; if the thread just waits for an answer, it is left to the end of the program."""
+        self._closed = True
+        self._follower.wake()
+
+    def watch(self, scopes: Iterable[str]) -> None:
+        """Say which runs are watched, by id; "" is all of them."""
+        watched = frozenset(scopes)
+        more, self._watched = watched - self._watched, watched
+        if more:
+            self._follower.wake()
+
+    def _listen(self) -> None:
+        asked_at = newest_at = -math.inf
+        while not self._closed:
+            change = self._follower.wait()
+            self._hear(change)
+            now = time.monotonic()
+            if not self.connected or (change is not None and now - asked_at < _ASK_S):
+                continue
+            asked_at = now
+            with contextlib.suppress(VedetteError, OSError):
+                self._ask_for_points(self._watched - {""})
+                if "" in self._watched and now - newest_at >= _NEWEST_S:
+                    newest_at = now
+                    self._look_around()
+        self._follower.close()
+
+    def _hear(self, change: Change | None) -> None:
+        if self.connected and not self._follower.connected:
+            self.connected = False
+            self._listing.lose_touch()
+            self._tell(Change(missed=True))
+        self.connected = self._follower.connected
+        if self.connected and change is not None and change != Change():
+            self._pass_on(change)
+        if not self._home.has_hub():
+            self._listing.rest()
+
+    def _pass_on(self, change: Change, fresh: Iterable[str] = ()) -> None:
+        self._listing.take(change, fresh)
+        self._tell(change)
+
+    def _ask_for_points(self, runs: frozenset[str]) -> None:
+        """Have the points of these runs that wait in the hub, and no others."""
+        if runs:
+            anew = runs != self._asked_for
+            answers = self._answers(sorted(runs), {} if anew else self._unsealed.ends())
+            if answers is None:  # a hub that was there before this vedette
+                for run in runs:
+                    self._home.seal(run)
+                return
+            touched = self._unsealed.take(*answers, anew=anew)
+        else:
+            touched = self._unsealed.clear()
+        self._asked_for = runs
+        if touched:
+            self._pass_on(Change(points=sorted(touched)))
+
+    def _answers(self, runs: list[str], after: dict[str, int]) -> tuple[list[Batch], dict[str, int]] | None:
+        batches: list[Batch] = []
+        sealed: dict[str, int] = {}
+        for _ in range(_MOST_ANSWERS):
+            answer = self._home.unsealed([*runs, _HOSTS], after)
+            if answer is None:
+                return None
+            batches += [unpack(parcel) for parcel in answer.parcels]
+            sealed |= answer.sealed
+            after |= {parcel.origin.name: parcel.end for parcel in answer.parcels}
+            if not answer.more:
+                break
+        return batches, sealed
+
+    def _look_around(self) -> None:
+        """Have the newest point of each series that waits, for those who watch all runs."""
+        points = self._home.newest("")
+        before = {(point.span, point.name): point.t for point in self._listing.fresh}
+        fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
+        self._listing.fresh = points
+        runs = [point for point in points if "/" not in point.span and not point.tags][:_MOST_TRAILS]
+        self._listing.trails.watch((point.span, point.name) for point in runs)
+        self._listing.trails.take(runs)
+        if fresh:
+            self._pass_on(Change(points=sorted(fresh)), {span.partition("/")[0] for span in fresh})
