@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from vedette import kernel
 from vedette.access.home_access import HomeAccess
-from vedette.client import ask, guard
+from vedette.client import ask, faults
 from vedette.client.run import Run
 from vedette.errors import VedetteError
 from vedette.model import Event
@@ -107,7 +107,7 @@ class Attached:
                 self._drain()
                 self._screen.area.make_room(text)
         except Exception as error:
-            guard.let_through(error)
+            faults.let_through(error)
             self._fail(error)
 
     def go_on(self, text: str) -> None:
@@ -116,7 +116,7 @@ class Attached:
             if not self._down and isinstance(self._screen, Tty):
                 self._screen.area.go_on(text)
         except Exception as error:
-            guard.let_through(error)
+            faults.let_through(error)
             self._fail(error)
 
     def read(self, on: bool, *, ended: bool = True) -> None:
@@ -125,7 +125,7 @@ class Attached:
             if not self._down and isinstance(self._screen, Tty):
                 self._screen.area.read(on, ended=ended)
         except Exception as error:
-            guard.let_through(error)
+            faults.let_through(error)
             self._fail(error)
 
     @contextmanager
@@ -261,7 +261,7 @@ class Attached:
             return
         if isinstance(error, OSError) and error.errno == errno.ENXIO:
             return  # stderr is no terminal any more: what it is now is the user's
-        guard.say_once(
+        faults.say_once(
             f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it"
         )
 

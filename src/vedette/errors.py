@@ -16,7 +16,7 @@ VedetteError            the root; the command line prints its sentence and exits
         TakeInError     what was to be taken in cannot be; the hub says why
         StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
 
-The client raises none of these into the user's code: see `client/guard.py`.
+The client raises none of these into the user's code: see `client/faults.py`.
 """
 
 

@@ -23,7 +23,7 @@ from rich.tree import Tree
 import vedette
 from tests.journeys.conftest import read_runs
 from tests.soak import times
-from vedette.client import guard, logs, messages, rendering
+from vedette.client import faults, logs, messages, rendering
 from vedette.client.messages import compose, spell
 from vedette.sources.colours import colourless
 
@@ -216,7 +216,7 @@ def test_nothing_that_is_logged_raises(taken, log):
     handler = Catch()
     log.addHandler(handler)
     log.propagate = False  # pytest's own handlers would report what cannot be written
-    before = guard.swallowed
+    before = faults.swallowed
     for value in HOSTILE:
         log.warning(value)
         log.warning("x %s", value)
@@ -225,7 +225,7 @@ def test_nothing_that_is_logged_raises(taken, log):
     calls = 4 * len(HOSTILE)
 
     assert (len(handler.got), handler.failed) == (calls, 0)
-    assert guard.swallowed == before
+    assert faults.swallowed == before
     assert len(taken("log")) == calls
 
 

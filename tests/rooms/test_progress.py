@@ -12,7 +12,7 @@ import pytest
 from tests.rooms.conftest import BORN, SECOND, call, python, small_disk
 from vedette import wire
 from vedette.access.hub_socket import ask
-from vedette.client import guard
+from vedette.client import faults
 from vedette.client.off import OffProgress
 from vedette.client.progress import Progress, track
 from vedette.client.run import Run
@@ -209,7 +209,7 @@ def test_more_bars_than_there_is_room_for(home, run, monkeypatch):
 
     expected = {str(number): 2.0 + (number % 7 == 0) for number in range(200)}
     assert {bar.name: bar.done for bar in seen(home, run)} == expected
-    assert guard.swallowed == 0
+    assert faults.swallowed == 0
 
 
 def test_what_had_no_room_is_said_at_the_end(home):
@@ -299,7 +299,7 @@ def test_no_run_yet(home):
 
 def test_nothing_was_swallowed():
     """None of the above was a fault of our own."""
-    assert guard.swallowed == 0
+    assert faults.swallowed == 0
 
 
 def bar_of(make, *, state="running", total=100.0, done=25.0, after_s=50, **told) -> str:

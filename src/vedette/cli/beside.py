@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from vedette.client import guard, screen
+from vedette.client import faults, screen
 from vedette.client.run import Run
 from vedette.settings import Settings
 
@@ -50,7 +50,7 @@ class Beside:
                     console.start(hello=False)
                     self._console = console
         except Exception as error:  # whatever it is: the command goes on
-            guard.swallow(error, "the console")
+            faults.swallow(error, "the console")
 
     def _is_occupied(self) -> bool:
         return self._whole_screen or self._takes_keys()

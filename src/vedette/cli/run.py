@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.cli.beside import Beside
     from vedette.client.current import end_as, own
-    from vedette.client.guard import swallow
+    from vedette.client.faults import swallow
     from vedette.client.run import DEFAULT_PROJECT
     from vedette.deaths.evidence import Evidence
     from vedette.deaths.tree import marked
@@ -180,7 +180,7 @@ def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:
 
 def _careful(act: Callable[..., None]) -> Callable[..., None]:
     """Have a fault of ours disturb nobody's command."""
-    from vedette.client.guard import swallow
+    from vedette.client.faults import swallow
 
     def call(*args: Any) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from vedette import kernel, wire
 from vedette.client import screen
 from vedette.client.current import current
-from vedette.client.guard import let_through, say_once, swallow
+from vedette.client.faults import let_through, say_once, swallow
 from vedette.client.journal import Journal
 from vedette.client.off import OffRun
 from vedette.client.values import text_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from vedette import masks
-from vedette.client.guard import swallow
+from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.values import plain
 

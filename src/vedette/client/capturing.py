@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from vedette import detached, kernel, masks
-from vedette.client import guard
+from vedette.client import faults
 from vedette.client.journal import Journal
 from vedette.client.values import text_of
 from vedette.model import Value
@@ -47,8 +47,8 @@ def begin(journal: Journal, settings: Settings, command: list[str] | None = None
     try:
         _begin(journal, settings, command)
     except Exception as error:
-        guard.let_through(error)
-        guard.swallow(error, "taking down what the run is made of")
+        faults.let_through(error)
+        faults.swallow(error, "taking down what the run is made of")
 
 
 def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from vedette.client.guard import guarded, swallow
+from vedette.client.faults import never_raises, swallow
 from vedette.client.run import Run
 
 _KEY = "vedette"
@@ -30,7 +30,7 @@ def arrive(run: str, attempt: str, home: str, upstream: str) -> Passport:
     return Passport(run, attempt, home, upstream)  # for the workers of the worker
 
 
-@guarded
+@never_raises
 def _join(run: str, attempt: str, home: str, upstream: str) -> None:
     from vedette.client import current  # noqa: PLC0415 - it stands on this module
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette import settings
-from vedette.client import capturing, exits, guard, screen
+from vedette.client import capturing, exits, faults, screen
 from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, Run
 from vedette.client.series import Handle
@@ -44,8 +44,8 @@ def init(
             said["console.mode"] = "on" if console else "off"
         _current = _init(project, experiment, name, config, tags, notes, said, resume)
     except Exception as error:
-        guard.let_through(error)
-        guard.swallow(error, "init()")
+        faults.let_through(error)
+        faults.swallow(error, "init()")
         _current = OffRun(config)
     return _current
 
@@ -63,7 +63,7 @@ def _init(
     try:
         chosen = settings.load(said)
     except VedetteError as error:
-        guard.say_once(f"{error} (the defaults are used)")
+        faults.say_once(f"{error} (the defaults are used)")
         chosen = settings.fallback(said["home"], said["upstream"])
     if chosen.mode == "off":
         return OffRun(config)
@@ -104,8 +104,8 @@ def _listen(run: Run, chosen: settings.Settings) -> None:
     try:
         listen(run, chosen)
     except Exception as error:
-        guard.let_through(error)
-        guard.swallow(error, "listening to logs and output")
+        faults.let_through(error)
+        faults.swallow(error, "listening to logs and output")
 
 
 def own(
@@ -138,14 +138,14 @@ def end_as(run: Run, state: str, cause: str) -> None:
     try:
         run._end(state, cause)
     except Exception as error:
-        guard.swallow(error, "the end of the run")
+        faults.swallow(error, "the end of the run")
 
 
 def _whole_id(text: Any, said: str) -> str:
     """Return the id of a run that is to be resumed; what is none is passed over, with a word."""
     if isinstance(text, str) and (not text or looks_like_run(text)):
         return text
-    guard.say_once(f"{said}: a run is resumed by its whole id, as `vedette ls` shows it; gone on without")
+    faults.say_once(f"{said}: a run is resumed by its whole id, as `vedette ls` shows it; gone on without")
     return ""
 
 

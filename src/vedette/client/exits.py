@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from vedette.client import screen, streams
-from vedette.client.guard import swallow
+from vedette.client.faults import swallow
 from vedette.client.quiet import here
 from vedette.client.run import Run, account
 

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 from vedette.blobs import Source
-from vedette.client import guard
+from vedette.client import faults
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.errors import BlobError
@@ -64,7 +64,7 @@ def _digest(journal: Journal, fd: int, name: str) -> None:
     try:
         journal.set(journal.run, {f"data.{name}": digest_of(fd)})
     except Exception as error:
-        guard.swallow(error, "use()")
+        faults.swallow(error, "use()")
     finally:
         os.close(fd)
 

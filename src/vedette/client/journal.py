@@ -14,7 +14,7 @@ from typing import Any
 
 from vedette import masks
 from vedette.blobs import Blobs
-from vedette.client.guard import say_once, swallow
+from vedette.client.faults import say_once, swallow
 from vedette.client.stacks import Stacks
 from vedette.home import Home
 from vedette.model import Blob, Event, Fact, Origin, Span, Value, new_id

@@ -3,7 +3,7 @@
 import os
 
 from vedette.client import children, logs, streams, warned
-from vedette.client.guard import swallow
+from vedette.client.faults import swallow
 from vedette.client.run import Run
 from vedette.settings import Settings
 

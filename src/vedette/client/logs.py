@@ -14,7 +14,7 @@ import traceback
 from typing import Any
 
 from vedette.client import screen
-from vedette.client.guard import let_through, swallow
+from vedette.client.faults import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import compose, holds_rich, sound, spell
 from vedette.client.quiet import here as quiet

@@ -6,7 +6,7 @@ Nothing here raises, whatever the objects do, but for what a signal handler of t
 from itertools import islice
 from typing import Any
 
-from vedette.client.guard import let_through
+from vedette.client.faults import let_through
 from vedette.client.rendering import MOST, is_rich, render
 from vedette.sources.colours import colourless
 

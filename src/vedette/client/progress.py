@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from vedette import settings
-from vedette.client import guard
-from vedette.client.guard import guarded
+from vedette.client import faults
+from vedette.client.faults import never_raises
 from vedette.client.journal import Journal
 from vedette.client.off import OffProgress
 from vedette.client.raised import evidence_of
@@ -75,8 +75,8 @@ class Progress:
             run = current.current() if run is None else run
             return run.progress(total, msg) or OffProgress()
         except Exception as error:
-            guard.let_through(error)
-            guard.swallow(error, "Progress.new()")
+            faults.let_through(error)
+            faults.swallow(error, "Progress.new()")
             return OffProgress()
 
     def advance(self, step: float = 1, msg: Message | None = None, distributed: bool = False) -> None:  # noqa: ARG002
@@ -94,13 +94,13 @@ class Progress:
                     pass
         self._advance_carefully(step, msg)
 
-    @guarded
+    @never_raises
     def _advance_carefully(self, step: Any, msg: Message | None) -> None:
         if self.is_finished:
             return
         number = _number(step)
         if number is None or number < 0:
-            guard.say_once(f"advance({text_of(step)[:50]}): a bar goes on by a number from 0 on; turned away")
+            faults.say_once(f"advance({text_of(step)[:50]}): a bar goes on by a number from 0 on; turned away")
         else:
             self._attach()
             with self._lock:
@@ -111,14 +111,14 @@ class Progress:
         if msg is not None:
             self._call(msg)
 
-    @guarded
+    @never_raises
     def update(self, completed: float, msg: Message | None = None) -> None:
         """Say how far it is by now; a bar never goes back, so what is less than before says nothing."""
         if self.is_finished:
             return
         number = _number(completed)
         if number is None:
-            guard.say_once(f"update({text_of(completed)[:50]}): a bar is at a number; turned away")
+            faults.say_once(f"update({text_of(completed)[:50]}): a bar is at a number; turned away")
         else:
             self._attach()
             with self._lock:
@@ -130,7 +130,7 @@ class Progress:
         if msg is not None:
             self._call(msg)
 
-    @guarded
+    @never_raises
     def complete(self) -> None:
         """Say that all of it is done, whatever was counted; this a copy in another process may do too."""
         self._end("done", complete=True)
@@ -157,8 +157,8 @@ class Progress:
             else:
                 self._fail(error)
         except Exception as trouble:
-            guard.let_through(trouble)
-            guard.swallow(trouble, "the end of a bar")
+            faults.let_through(trouble)
+            faults.swallow(trouble, "the end of a bar")
 
     def __reduce__(self) -> tuple[Any, ...]:
         journal = self._trackers.journal
@@ -180,7 +180,7 @@ class Progress:
             slot = trackers.slot(self)
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
-            guard.say_once(f"how far a bar is cannot be kept just now ({error.strerror or error}); tried again")
+            faults.say_once(f"how far a bar is cannot be kept just now ({error.strerror or error}); tried again")
             return
         if not self._settle(slot):
             trackers.gauges.give_back(slot)
@@ -253,7 +253,7 @@ class Trackers:
         """Begin a bar."""
         number = None if total is None else _number(total)
         if total is not None and (number is None or number < 0):
-            guard.say_once(f"progress({text_of(total)[:50]}): a total is a number from 0 on; taken as unknown")
+            faults.say_once(f"progress({text_of(total)[:50]}): a total is a number from 0 on; taken as unknown")
             number = None
         words = _words(msg)
         tracker = Progress(self, f"{self.journal.run}/p-{new_id(8)}", number, words, made_here=True)
@@ -313,7 +313,7 @@ def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) 
         try:
             total = len(iterable)  # type: ignore[arg-type]
         except Exception as error:
-            guard.let_through(error)
+            faults.let_through(error)
             total = None
     progress = Progress.new(total, msg)
     advance = progress.advance
@@ -331,7 +331,7 @@ def revive(
         found = _run_of(run, attempt, home)
         return OffProgress() if found is None else found._trackers.join(id_, maker, total, msg)
     except Exception as error:
-        guard.swallow(error, "the arrival of a bar")
+        faults.swallow(error, "the arrival of a bar")
         return OffProgress()
 
 
@@ -359,7 +359,7 @@ def _number(value: Any) -> float | None:
     try:
         number = float(value)
     except Exception as error:  # whatever a stranger's __float__ raises
-        guard.let_through(error)
+        faults.let_through(error)
         return None
     return number if math.isfinite(number) else None
 

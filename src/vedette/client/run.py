@@ -10,9 +10,9 @@ from typing import Any, Self
 from zlib import crc32
 
 from vedette import masks, wire
-from vedette.client import files, guard
+from vedette.client import faults, files
 from vedette.client.attrs import Attrs
-from vedette.client.guard import guarded
+from vedette.client.faults import never_raises
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.client.names import new_name
@@ -158,7 +158,7 @@ class Run:
                 raise OverflowError
             record = _pack_head(size, crc32(payload, size)) + payload
         except Exception as error:
-            guard.let_through(error)
+            faults.let_through(error)
             self._log_carefully(values, step)
             return
         try:
@@ -168,25 +168,25 @@ class Run:
         if t > self._voice.wake_at:
             self._journal.wake_hub()
 
-    @guarded
+    @never_raises
     def metric(self, name: str, value: Any, tags: Mapping[str, str] | None = None, step: int | None = None) -> None:
         """Log one number, or a dict of fields (`name/field`), of the series with these tags."""
         if step is None:
             step = self._step
         self._log_carefully({name: value}, step, tags)
 
-    @guarded
+    @never_raises
     def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
         """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
         return bind(self._journal, text_of(name), _text_tags(tags), self._log_apart)
 
-    @guarded
+    @never_raises
     def mark(self, *labels: Any) -> None:
         """Put a mark on the timeline."""
         words = [text_of(label) for label in labels]
         self._journal.event("mark", " ".join(words), attrs={"labels": words})
 
-    @guarded
+    @never_raises
     def save(self, path: "str | os.PathLike[str] | bytes", name: str | None = None) -> str | None:
         """Keep a file of this run, or bytes with a name, as they are now; return their digest, None if that failed.
 
@@ -197,7 +197,7 @@ class Run:
         digest: str | None = self._file(files.save, path, name)
         return digest
 
-    @guarded
+    @never_raises
     def use(self, path: "str | os.PathLike[str]", name: str | None = None) -> None:
         """Put on record which file this run reads: its name, size and digest, not its bytes.
 
@@ -216,12 +216,12 @@ class Run:
             self._refuse(shown, f"takes a path or bytes: {error}")
         return None
 
-    @guarded
+    @never_raises
     def progress(self, total: float | None = None, msg: Message = "") -> Progress:
         """Begin a bar; `total` may be unknown, `msg` a text or several."""
         return self._trackers.new(total, msg)
 
-    @guarded
+    @never_raises
     def finish(self, state: str | None = None) -> None:
         """End this process's part; if it began the run, the run ends too, `done` unless told otherwise."""
         self._end(state or "done", "")
@@ -233,7 +233,7 @@ class Run:
         self._how = state, cause
         self._ending()
         if state not in ("done", "failed", "cancelled"):
-            guard.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
+            faults.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
             state, cause = "failed", f"finished as {text_of(state)}"
         self._tell_refused()
         if self._journal.main:
@@ -288,8 +288,8 @@ class Run:
             else:
                 self._fail(error)
         except Exception as trouble:
-            guard.let_through(trouble)
-            guard.swallow(trouble, "the end of the run")
+            faults.let_through(trouble)
+            faults.swallow(trouble, "the end of the run")
 
     def __repr__(self) -> str:
         return f"<vedette run {self.name or self.id} ({self.id})>"
@@ -332,8 +332,8 @@ class Run:
             if numbers:
                 self._write(numbers, step, _text_tags(tags))
         except Exception as error:
-            guard.let_through(error)
-            guard.swallow(error, "log()")
+            faults.let_through(error)
+            faults.swallow(error, "log()")
 
     def _write(self, numbers: dict[str, Any], step: int, tags: dict[str, str]) -> None:
         payload = encode_sample((time_ns(), step, numbers, "", tags) if tags else (time_ns(), step, numbers))
@@ -350,14 +350,14 @@ class Run:
         if len(self._refused) >= _MOST_REFUSED and name not in self._refused:
             name = "others"
         if name not in self._refused:
-            guard.say_once(f"{name!r} {why}; turned away")
+            faults.say_once(f"{name!r} {why}; turned away")
         self._refused[name] = self._refused.get(name, 0) + 1
 
     def _tell_refused(self) -> None:
-        if guard.swallowed:
-            text = f"{guard.swallowed} calls failed by a fault of vedette's own and were passed over"
-            self._journal.event("swallowed", text, 40, {"count": guard.swallowed})
-            guard.swallowed = 0
+        if faults.swallowed:
+            text = f"{faults.swallowed} calls failed by a fault of vedette's own and were passed over"
+            self._journal.event("swallowed", text, 40, {"count": faults.swallowed})
+            faults.swallowed = 0
         if self._refused:
             count = sum(self._refused.values())
             names = ", ".join(list(self._refused)[:10])

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
 
 from vedette import kernel
-from vedette.client import guard
-from vedette.client.guard import swallow
+from vedette.client import faults
+from vedette.client.faults import swallow
 from vedette.client.run import Run
 from vedette.settings import Settings
 
@@ -75,7 +75,7 @@ def begin(run: Run, settings: Settings) -> None:
     except Exception as error:
         swallow(error, "the console")
         return
-    guard.beside = _beside
+    faults.write_notice = _write_around_console
     for stream in (sys.stdout, sys.stderr):
         _wrap(stream)
     _wrap_input()
@@ -134,12 +134,12 @@ def _end(run: Run) -> None:
 def _say(line: str) -> None:
     try:
         if line and kernel.wait((), [sys.stderr], _PATIENCE_S):  # it may be stopped, by Ctrl-S
-            guard.put(line + "\n")
+            faults.write_stderr(line + "\n")
     except Exception:
         return
 
 
-def _beside(text: str, write: Callable[[str], None]) -> None:
+def _write_around_console(text: str, write: Callable[[str], None]) -> None:
     """Write words of ours where the console is."""
     console = _console
     lock = console.lock_for(sys.stderr) if console is not None and sys.stderr is not None else None

@@ -6,7 +6,7 @@ from time import time_ns
 from zlib import crc32
 
 from vedette import wire
-from vedette.client.guard import let_through
+from vedette.client.faults import let_through
 from vedette.client.journal import Journal
 
 Handle = Callable[..., None]

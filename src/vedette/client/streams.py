@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from vedette.client.guard import let_through, swallow
+from vedette.client.faults import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound
 from vedette.client.quiet import here as quiet

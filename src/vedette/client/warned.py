@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from vedette.client.guard import let_through, swallow
+from vedette.client.faults import let_through, swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import sound, spell
 from vedette.client.quiet import here

@@ -21,7 +21,7 @@ from vedette.hub.peers import address as addresses
 from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
-from vedette.hub.sockets.port import Listener, Listening
+from vedette.hub.sockets.port import Listening, Port
 from vedette.hub.sockets.server import Server, most_unauthenticated
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.sweeper import Sweeper
@@ -80,11 +80,11 @@ class Service:
             os.unlink(self._home.socket)
         server = await asyncio.start_unix_server(self._server.unix, self._home.socket)
         os.chmod(self._home.socket, 0o600)
-        listener = None
+        port = None
         if self._listen is not None:
             most = most_unauthenticated(self._settings.limits)
-            listener = Listener(self._listen, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
-            await self._open(listener, self._listen, quiet=quiet)
+            port = Port(self._listen, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
+            await self._open(port, self._listen, quiet=quiet)
         if not quiet:
             await self._open_listeners()
         self._spawn(self._listeners.tend())
@@ -95,8 +95,8 @@ class Service:
         await ended.wait()
         server.close()
         self._listeners.close()
-        if listener is not None:
-            listener.close()
+        if port is not None:
+            port.close()
         for task in self._relaying:
             task.cancel()
         if self._home.holds(self._lock):  # otherwise the files there are another hub's
@@ -105,17 +105,17 @@ class Service:
                     os.unlink(name)
         self._thread.join()
 
-    async def _open(self, listener: Listener, listen: Listening, *, quiet: bool) -> None:
+    async def _open(self, port: Port, listen: Listening, *, quiet: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""
         try:
-            port = listener.open()
+            number = port.open()
         except (OSError, SettingError) as error:
             self._cannot_listen(f"{listen.bind}", error, quiet=quiet)
-            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(listener, listen, quiet=quiet)))
+            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(port, listen, quiet=quiet)))
             return
         told = listen.advertised
         if not told.path:
-            told = Address("", told.host, told.port or port, told.token, told.fingerprint)
+            told = Address("", told.host, told.port or number, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""
         text = told.connect_string()
         write_private(self._home.connect, text.encode() + b"\n")

@@ -8,7 +8,7 @@ import socket
 import time
 
 from vedette import detached, kernel
-from vedette.client.guard import say_once
+from vedette.client.faults import say_once
 from vedette.errors import MonitorError, SettingError
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record

@@ -7,7 +7,7 @@ import select
 import threading
 
 from vedette import kernel
-from vedette.client.guard import say_once
+from vedette.client.faults import say_once
 from vedette.monitor.life import Life
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from vedette.client.guard import say_once
+from vedette.client.faults import say_once
 from vedette.errors import MonitorError, NotFoundError
 from vedette.model import Sample
 from vedette.monitor.inside import Inside

@@ -52,7 +52,7 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
     return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
 
 
-class Listener:
+class Port:
     """Accepts connections, and hands them on once their handshake is done."""
 
     def __init__(self, listening: Listening, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
@@ -89,11 +89,11 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _accept(self, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                peer, _ = await loop.sock_accept(listener)
+                peer, _ = await loop.sock_accept(server)
             except OSError:  # too many open files, for example
                 await asyncio.sleep(_PAUSE_S)
                 continue

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import structs
 
-from vedette.client.guard import say_once
+from vedette.client.faults import say_once
 from vedette.compat.heflwr import form
 from vedette.compat.heflwr.monitor.numbers import Account, Wanted
 from vedette.errors import VedetteError

@@ -1,4 +1,7 @@
-"""The one guarded edge: nothing of ours raises into the user's code, and what is swallowed is counted and said."""
+"""The one place where our own errors stop: none reaches the user's code.
+
+Each error is counted in `swallowed`, and the user is told once on stderr.
+"""
 
 import functools
 import io
@@ -18,25 +21,28 @@ _said: set[str] = set()
 
 
 def say_once(text: str) -> None:
-    """Tell the user something on stderr, once; never through `warnings`, which can be made to raise."""
+    """Print a message on stderr, each text once. Not by `warnings`: the user can turn warnings into errors."""
     if text in _said or len(_said) > 1000:
         return
     _said.add(text)
     before, here.on = here.on, True
     try:
-        beside(f"vedette: {text}\n", put)
+        write_notice(f"vedette: {text}\n", write_stderr)
     except Exception:
         return
     finally:
         here.on = before
 
 
-def put(text: str) -> None:
-    """Write to stderr, past its buffer: what stays there because it cannot be written fails the program at its end."""
+def write_stderr(text: str) -> None:
+    """Write to stderr, past its buffer.
+
+    A text that stays in the buffer of a stream that cannot be written makes Python exit with an error.
+    """
     stream = sys.stderr
     try:
         fd = stream.fileno() if isinstance(stream, io.TextIOWrapper) else -1
-    except (OSError, ValueError):  # it only looks like a file
+    except (OSError, ValueError):  # a stream without a file descriptor
         fd = -1
     if fd < 0:
         stream.write(text)
@@ -45,24 +51,24 @@ def put(text: str) -> None:
     os.write(fd, text.encode(errors="backslashreplace"))
 
 
-def beside(text: str, write: Callable[[str], None]) -> None:
-    """Write; a console puts something in place of this, that makes room first."""
+def write_notice(text: str, write: Callable[[str], None]) -> None:
+    """Write a message of ours. `screen` replaces this while a console is drawn, to make room for the text first."""
     write(text)
 
 
 def swallow(error: BaseException, doing: str) -> None:
-    """Count an error of ours, and name it once."""
+    """Count an error of our own, and tell the user once; `doing` names what failed."""
     global swallowed
     swallowed += 1
     try:
         what = f"{type(error).__name__}: {error}"
-    except Exception:  # an exception of the user's, whose text cannot be had
-        what = "an error without a text"
-    say_once(f"{doing} failed and goes on without: {what}")
+    except Exception:  # str() of a user's exception may raise
+        what = "an error without a message"
+    say_once(f"{doing} failed, and your program goes on without it: {what}")
 
 
 def let_through(error: BaseException) -> None:
-    """Raise an error again that a signal handler of the user raised while our code ran: it is not ours to swallow."""
+    """Raise the error again if a signal handler of the user raised it while our code ran: it is the user's error."""
     handlers = {
         code
         for number in signal.valid_signals()
@@ -75,8 +81,8 @@ def let_through(error: BaseException) -> None:
         trace = trace.tb_next
 
 
-def guarded(function: Callable[P, R]) -> Callable[P, R | None]:
-    """Make a public verb of the client safe to call: on an error of ours it returns None."""
+def never_raises(function: Callable[P, R]) -> Callable[P, R | None]:
+    """Wrap a public function so that it never raises: after an error of our own it returns None."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
