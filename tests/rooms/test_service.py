@@ -1,72 +1,27 @@
 """The hub as it runs, inside this process: its thread, its sockets and its answers, without the program around them."""
 
 import asyncio
-import contextlib
 import os
 
 import pytest
 
+from tests.rooms.hubs import ask, connect, serving, until
 from vedette import wire
 from vedette.errors import HubError, SettingError
 from vedette.hub import log as hub_log
 from vedette.hub import program
 from vedette.hub.log import Log
 from vedette.hub.peers import address as addresses
-from vedette.hub.service import Service
 from vedette.hub.sockets.connection import Connection
-from vedette.hub.sockets.port import listening
 from vedette.hub.turn.own import Own
-from vedette.hub.turn.sweeper import Sweeper
 from vedette.model import Event, Span
 from vedette.settings import Hub, Settings
 from vedette.store import SpanQuery
-from vedette.store.sqlite import SqliteStore
-
-PATIENCE_S = 60.0
-
-
-@contextlib.asynccontextmanager
-async def serving(home, settings=None):
-    """Run the hub of a home; end it as a signal would."""
-    settings = settings or Settings(hub=Hub(idle_s=PATIENCE_S, turn_s=0.01, sync_s=0.1))
-    home.prepare()
-    lock = home.take_lock()
-    store = SqliteStore(home.store)
-    sweeper = Sweeper(home, store, settings.keep)
-    service = Service(home, store, settings, lock, sweeper, Log(home.log), listening(home, settings))
-    task = asyncio.ensure_future(service.serve(quiet=True))
-    try:
-        await until(lambda: os.path.exists(home.socket) or task.done())
-        yield service
-    finally:
-        service._thread.stop()
-        await asyncio.wait_for(task, PATIENCE_S)
-        os.close(lock)
-
-
-async def until(check):
-    """Wait until something holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not check():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0.01)
-
-
-async def connect(home):
-    """Connect as a command of this machine does."""
-    connection = Connection(*await asyncio.open_unix_connection(home.socket))
-    connection.send(wire.Hello(name="test"))
-    assert isinstance(await connection.receive(wire.MAX_HELLO), wire.Hello)
-    return connection
 
 
 def connect_string(home):
     with open(home.connect) as file:
         return addresses.parse(file.read().strip())
-
-
-async def ask(connection, message):
-    connection.send(message)
-    return await asyncio.wait_for(connection.receive(wire.MAX_PAYLOAD), PATIENCE_S)
 
 
 def test_a_seal_is_answered_when_what_was_said_is_in_the_store(home):
@@ -94,7 +49,7 @@ def test_followers_are_told_what_was_committed(home):
             assert isinstance(await ask(connection, wire.Follow("r")), wire.Done)
             voice = Own(home)
             voice.say([Span("other", 1, "running", kind="run"), Span("r", 1, "running", kind="run")])
-            return await asyncio.wait_for(connection.receive(wire.MAX_PAYLOAD), PATIENCE_S)
+            return await asyncio.wait_for(connection.receive(wire.MAX_PAYLOAD), 60)
 
     assert "r" in asyncio.run(act()).spans
 

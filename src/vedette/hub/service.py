@@ -218,7 +218,7 @@ class Service:
 
     async def _do_for_upstream(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
-            await self._server.downstreams.seal_downstreams(message)
+            await self._server.downstreams.seal(message)
             await self.seal(message.run)  # what is meant for the upstream is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):

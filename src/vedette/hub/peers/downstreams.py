@@ -148,7 +148,7 @@ class Downstreams:
                 downstream.send(wire.Refused(why))
                 downstream.writer.close()
 
-    async def seal_downstreams(self, seal: wire.Seal) -> list[str]:
+    async def seal(self, seal: wire.Seal) -> list[str]:
         """Have all downstreams ship what they have; return the hosts of those that did not do so in time."""
         if seal.id in self._seals:
             return []  # hubs relay in a circle, and it has come back

@@ -143,7 +143,7 @@ class Server:
 
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):
-            behind = await self.downstreams.seal_downstreams(message)
+            behind = await self.downstreams.seal(message)
             failure = await self._hub.seal(message.run)
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
         if isinstance(message, wire.Edit):
