@@ -111,7 +111,7 @@ def test_a_hub_that_does_not_look_before_it_buries_is_caught(home, start, tmp_pa
 
     def blind(_gauges, readers, _now, **_how):
         for reader in readers.values():
-            reader.gauged = True
+            reader.progress_recorded = True
 
     monkeypatch.setattr(Gauges, "look", blind)
     _, lost = _bury(home, start, tmp_path, monkeypatch)

@@ -254,11 +254,11 @@ def test_the_dead_are_heard_out_before_they_are_buried(listener):
     listener.reader.gone = True
     listener.fails = True
     assert listener.look(10.1) == []
-    assert not listener.reader.gauged
+    assert not listener.reader.progress_recorded
 
     listener.fails = False
     assert listener.look(10.15) == [("r/p", 4.0)]
-    assert listener.reader.gauged
+    assert listener.reader.progress_recorded
 
 
 def test_only_a_hub_speaks_of_the_progress_of_others():

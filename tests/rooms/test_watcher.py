@@ -86,7 +86,7 @@ class Stage:
             process.wait()
             process.stdout.close()
         for name in list(self.watcher.watches):
-            self.watcher.bury(name)
+            self.watcher.remove(name)
         for reader in self.readers.values():
             reader.shut()
 
@@ -135,7 +135,7 @@ def test_who_said_how_it_ended_is_believed(stage):
     spool.facts.append(wire.frame(wire.encode(Span("r/1/o0", 2, state="done"))))
     stage.end(process)
     stage.look_until(reader)
-    assert (reader.named, stage.said) == (True, [])
+    assert (reader.end_recorded, stage.said) == (True, [])
 
 
 def test_a_kill_says_whether_memory_ran_out(stage):
@@ -169,7 +169,7 @@ def test_who_was_told_to_stop_is_cancelled(stage, number, cause):
     stage.end(process, number)
     stage.look_until(reader)
     assert stage.ends() == [("r/1/o0", "cancelled", cause)]
-    stage.watcher.bury("o0")
+    stage.watcher.remove("o0")
     assert stage.stopped == {}
 
 
@@ -207,11 +207,11 @@ def test_without_room_it_is_said_later(stage):
     stage.full = True
     stage.end(process)
     stage.look_until(reader)
-    assert not reader.named
+    assert not reader.end_recorded
     assert "No space left" in stage.watcher.trouble
     stage.full = False
     stage.watcher.look(stage.readers)
-    assert (reader.named, stage.ends()) == (True, [("r/1/o0", "failed", "exit code 3")])
+    assert (reader.end_recorded, stage.ends()) == (True, [("r/1/o0", "failed", "exit code 3")])
 
 
 def test_what_a_killed_launcher_leaves_is_ended(stage):
@@ -285,13 +285,13 @@ def test_a_stranger_is_gone_when_it_says_so(stage, told):
         told = {"boot": kernel.boot().partition("/")[0] + "/pid:[1]"}
     spool, reader = stage.spool(os.getpid(), Span("r/1/o0", 77, state="running"), **told)
     assert not stage.watcher.look(stage.readers)
-    assert stage.watcher.is_stranger("o0")
+    assert stage.watcher.is_unwatchable("o0")
     reader.read_facts()
     assert stage.watcher.heard_t(reader) == 77
     spool.close()
     reader.read_facts()
     assert stage.watcher.look(stage.readers)
-    assert (reader.gone, reader.named, stage.said) == (True, True, [])
+    assert (reader.gone, reader.end_recorded, stage.said) == (True, True, [])
 
 
 def test_one_that_cannot_be_watched_now_is_tried_again(stage):
@@ -318,8 +318,8 @@ def test_how_it_died_is_remembered_until_it_is_buried(stage):
     reader = stage.readers["o0"] = SpoolReader(spool.directory, Mark(), Mark())
     stage.look_until(reader)
     assert stage.ends() == [("r/1/o0", "failed", "exit code 3")]
-    stage.watcher.bury("o0")
-    assert not stage.watcher.is_stranger("o0")
+    stage.watcher.remove("o0")
+    assert not stage.watcher.is_unwatchable("o0")
 
 
 def test_one_that_never_spoke(stage):

@@ -174,7 +174,7 @@ class Launch:
             self._resize()
             self._pump.listen(0, self._plumbing.master)
         else:
-            self._pump.deaf()
+            self._pump.stop_listening()
 
     def _look_at_keys(self, data: bytes) -> bytes:
         """Suspend where that is asked for: the command's own terminal cannot, as it has no shell of its own above."""

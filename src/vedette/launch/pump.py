@@ -117,8 +117,8 @@ class Pump:
         """Pass on what is typed at a keyboard to the command's terminal."""
         self._keyboard = keyboard, master
 
-    def deaf(self) -> None:
-        """Leave the keyboard alone."""
+    def stop_listening(self) -> None:
+        """Stop reading the keyboard."""
         self._keyboard = None
 
     def type(self, data: bytes) -> None:
@@ -188,11 +188,11 @@ class Pump:
                 data = b""
             self._typed += self.keys(data)  # which may say it in the terminal's own way when nothing more comes
             if not data:
-                self.deaf()
+                self.stop_listening()
         if self._typed:
             try:
                 self._typed = self._typed[os.write(master, self._typed) :]
             except BlockingIOError:
                 pass
             except OSError:  # the command's terminal is gone
-                self.deaf()
+                self.stop_listening()

@@ -43,7 +43,7 @@ class Gauges:
     def look(self, readers: Mapping[str, SpoolReader], now: float, *, everything: bool = False) -> None:
         """Write what has changed. Dead processes, and `everything`, are not subject to the limits of rate."""
         due = everything or now - self._looked >= _EACH_S
-        dead = [s for s in readers.values() if s.gone and not s.gauged and s.origin is not None]
+        dead = [s for s in readers.values() if s.gone and not s.progress_recorded and s.origin is not None]
         seen = list(readers.values()) if due else dead
         if not seen:
             return
@@ -62,7 +62,7 @@ class Gauges:
             self.trouble = str(error)
             return
         for reader in dead:
-            reader.gauged = True
+            reader.progress_recorded = True
 
     def forget(self, name: str) -> None:
         """Forget an origin."""
@@ -70,7 +70,7 @@ class Gauges:
         self._said.pop(name, None)
 
     def _changes(self, reader: SpoolReader) -> list[_Update]:
-        if reader.origin is None or not reader.has_gauges or reader.gauged:
+        if reader.origin is None or not reader.has_gauges or reader.progress_recorded:
             return []
         name = reader.name
         reading = self._readings[name] = read(reader.directory, self._readings.get(name, Reading()))

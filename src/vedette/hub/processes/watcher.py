@@ -1,4 +1,4 @@
-"""Which of those who speak are alive, and the last word on those who died without one."""
+"""Watches the processes that have a spool, and writes how they ended if they could not do so themselves."""
 
 import os
 import select
@@ -13,18 +13,19 @@ from vedette.deaths.verdict import Kind, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
 
-_STILLBORN_S = 60.0
+_NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead process
 
 Say = Callable[[list[Fact], str], None]
 
 
 class Watcher:
-    """Watches the processes of readers, and says how they ended."""
+    """Watches the processes of spools by pidfds, and writes how they ended."""
 
     def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: dict[str, str]) -> None:
-        """`say` puts facts on record as the hub's; `handed`: pidfds by (pid, start time) that were given to us.
+        """`say` writes facts as the hub's.
 
-        `stopped`: origins that were told to stop, and by whom.
+        `handed`: pidfds by (pid, start time) that the process which started this hub has passed on. `stopped`: origins
+        that were told to stop, and by whom.
         """
         self._stopped = stopped
         self.watches: dict[str, Watch] = {}
@@ -37,7 +38,7 @@ class Watcher:
         self._by_fd: dict[int, str] = {}
 
     def look(self, readers: Mapping[str, SpoolReader]) -> bool:
-        """Mark the readers whose processes have died, and say how; tell whether one was found."""
+        """Set `gone` of readers whose processes have died, and write how they ended; tell whether one has died now."""
         self._begin(readers)
         ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
         found = False
@@ -46,23 +47,23 @@ class Watcher:
             if not reader.gone and self._is_gone(reader, watch, ready=name in ready):
                 reader.gone = found = True
         for reader in readers.values():
-            if reader.gone and not reader.named and reader.origin is not None:
+            if reader.gone and not reader.end_recorded and reader.origin is not None:
                 try:
-                    self._name_the_end(reader, reader.origin)
-                except OSError as error:  # the disk is full, say: it is said later, and until then the spool stays
+                    self._record_end(reader, reader.origin)
+                except OSError as error:  # the disk is full, for example: it is tried again, and the spool stays
                     self.trouble = str(error)
         return found
 
     def _begin(self, readers: Mapping[str, SpoolReader]) -> None:
-        """Watch those who are not watched yet."""
+        """Begin to watch the processes of new readers."""
         for name, reader in readers.items():
-            if reader.origin is None:  # it is about to write its first segment, unless it is long dead
-                reader.gone = reader.was_read and _age_s(reader.directory) > _STILLBORN_S
+            if reader.origin is None:  # it is about to write its first segment, or died before it could
+                reader.gone = reader.was_read and _age_s(reader.directory) > _NO_HEADER_S
             elif name not in self.watches:
-                reader.gone = False  # until its own watch says so
+                reader.gone = False  # its watch will tell
                 try:
                     watch = self.watches[name] = Watch(reader.origin, self._handed)
-                except (OSError, OverflowError) as error:  # too many open files, say: look again next time
+                except (OSError, OverflowError) as error:  # too many open files, for example: try again next time
                     self.trouble = str(error)
                     continue
                 if (fd := watch.fileno()) is not None:
@@ -71,7 +72,7 @@ class Watcher:
                     self._poll.register(fd, select.POLLIN)
 
     def _is_gone(self, reader: SpoolReader, watch: Watch, *, ready: bool) -> bool:
-        if watch.unknown and reader.said_last_word:
+        if watch.unknown and reader.closed:
             return True
         fd = watch.fileno()
         try:
@@ -85,18 +86,18 @@ class Watcher:
         self._deaths.setdefault(reader.name, death)
         return True
 
-    def _name_the_end(self, reader: SpoolReader, origin: Origin) -> None:
-        """Say how a process ended that did not say so, as soon as that is known: it may be long until all is kept."""
+    def _record_end(self, reader: SpoolReader, origin: Origin) -> None:
+        """Write how a process ended that did not do so itself. Do it at once: its lane may be read much later."""
         death = self._deaths.get(reader.name)
         if death is not None and origin.process:
-            reader.hear_out()
+            reader.read_last_state()
             if reader.state not in KINDS["process"].ends:
                 evidence = self._evidence(reader, death)
                 self._say(_last_facts(origin, death.t or reader.heard_t, evidence), origin.upstream)
-                if reader.launches and evidence.signal == signal.SIGKILL:  # nobody is left to watch what it launched
+                if reader.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
                     run, attempt, _ = origin.process.split("/", 2)
                     tree.end(lambda: tree.marked(run, attempt))
-        reader.named = True
+        reader.end_recorded = True
 
     def _evidence(self, reader: SpoolReader, death: Death) -> Evidence:
         """Gather all that is known here of the end of a process."""
@@ -113,21 +114,21 @@ class Watcher:
         )
 
     def heard_t(self, reader: SpoolReader) -> int:
-        """Return when a reader was last known alive: now, or when it last spoke if it cannot be watched."""
+        """Return when a process was last known alive: now, or the time of its last record if it cannot be watched."""
         watch = self.watches.get(reader.name)
         return reader.heard_t if watch is None or watch.unknown else time.time_ns()
 
-    def is_stranger(self, name: str) -> bool:
-        """Tell whether nobody here can know if an origin lives."""
+    def is_unwatchable(self, name: str) -> bool:
+        """Tell whether the process of an origin cannot be watched: it runs on another host or in another namespace."""
         return name in self.watches and self.watches[name].unknown
 
     def forget(self, name: str) -> None:
-        """Stop watching an origin; how it died is remembered until its spool is gone."""
+        """Stop watching an origin; how it died is remembered until its spool is removed."""
         if (watch := self.watches.pop(name, None)) is not None:
             self._forget_fd(watch.fileno())
             watch.shut()
 
-    def bury(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Forget an origin for good."""
         self.forget(name)
         self._deaths.pop(name, None)
@@ -144,14 +145,14 @@ class Watcher:
 
 
 def _last_facts(origin: Origin, t: int, evidence: Evidence) -> list[Fact]:
-    """Return what is to be put on record of an end: the stacks, and how the process ended, and with it its try."""
+    """Return the facts of an end: the stacks, how the process ended, and, if it was the main process, its try."""
     end = verdict(evidence)
     facts: list[Fact] = []
     if evidence.stacks is not None and end.kind != Kind.DONE:
         facts.append(Event(origin.span, t, "stacks", 40, evidence.stacks.text))
     facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB))
     if origin.main:
-        # With kind and parent: it may have died before it could say them.
+        # With kind and parent: it may have died before it could write them.
         attempt = origin.process.rpartition("/")[0]
         facts.append(Span(attempt, t, end.state, end.cause, HUB, kind="try", parent=origin.span))
     return facts

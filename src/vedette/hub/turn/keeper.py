@@ -136,7 +136,7 @@ class Keeper:
     def idle(self) -> bool:
         """Whether no process is known to live, and all records are sealed and flushed."""
         all_done = all(
-            (reader.of_hub or self.watcher.is_stranger(name)) and reader.ready and not reader.waiting_bytes
+            (reader.of_hub or self.watcher.is_unwatchable(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
         return all_done and not self.unsynced and self.inboxes.idle and self.blob_queue.idle
@@ -233,7 +233,11 @@ class Keeper:
 
     def _remove_finished(self) -> None:
         """Remove the spools of dead processes whose records are all committed."""
-        finished = [s for s in self.readers.values() if s.finished and (s.origin is None or (s.named and s.gauged))]
+        finished = [
+            s
+            for s in self.readers.values()
+            if s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded))
+        ]
         if not finished:
             return
         for reader in finished:
@@ -253,7 +257,7 @@ class Keeper:
                 except OSError as error:  # there is a file in it that is not ours, for example
                     self.set_aside[reader.name] = f"all of it is in the store, but it cannot be removed: {error}"
             self.forget(reader.name)
-            self.watcher.bury(reader.name)
+            self.watcher.remove(reader.name)
 
     def forget(self, name: str) -> None:
         """Forget an origin; if its spool is still there, the next turn finds it again."""

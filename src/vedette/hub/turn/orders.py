@@ -1,4 +1,4 @@
-"""Commands on their way down: done by the hub of the host that the process runs on, at most once, and answered."""
+"""Carries out commands for processes of this host, at most once each, and answers them by an Event."""
 
 import contextlib
 import functools
@@ -17,20 +17,20 @@ Say = Callable[[list[Fact], str], None]
 
 
 class Orders:
-    """Obeys what is asked of processes of this host."""
+    """Carries out commands for processes of this host."""
 
     def __init__(self, say: Say) -> None:
-        """`say` puts an answer on record, for the hub that keeps the run."""
+        """`say` writes an answer, for the hub that keeps the run."""
         self._say = say
         self._seen: dict[tuple[str, str | None], None] = {}
         self.stopped: dict[str, str] = {}  # origins that were told to stop, and by whom, if that is known
         self._to_kill: list[tuple[float, Command, Origin]] = []
 
     def is_new(self, command: Command, upstream: str | None = None) -> bool:
-        """Tell whether a command has not been seen yet; from now on it has been.
+        """Tell whether a command was not seen before, and remember it.
 
-        It may come from each hub above, as each commands only those that are meant for it; one that was given here
-        (`upstream` is None) was for all of them.
+        It may come from several upstreams: each commands only the processes whose records are meant for it. One that
+        was given here (`upstream` is None) was for all of them.
         """
         if (command.id, upstream) in self._seen or (command.id, None) in self._seen:
             return False
@@ -40,9 +40,9 @@ class Orders:
         return True
 
     def obey(self, command: Command, processes: Iterable[tuple[Origin, Watch]]) -> int:
-        """Do what is asked of those of these processes that are meant; return how many there were."""
+        """Carry out a command for those of these processes that it is for; return how many they were."""
         meant = [(origin, watch) for origin, watch in processes if origin.process and _is_for(command.to, origin)]
-        if command.verb == ANSWER:  # the door hands it over; it is nobody's to keep
+        if command.verb == ANSWER:  # the server hands it over; it must not be stored
             return len(meant)
         if command.verb != "stop":
             for origin, _ in meant:
@@ -60,7 +60,7 @@ class Orders:
         return len(meant)
 
     def tend(self, watches: Mapping[str, Watch]) -> None:
-        """Kill those that did not stop in their time of grace; `watches` are by origin."""
+        """Kill the processes that did not stop in time; `watches` are by origin."""
         now = time.monotonic()
         due = [item for item in self._to_kill if item[0] <= now]
         self._to_kill = [item for item in self._to_kill if item[0] > now]
@@ -74,7 +74,7 @@ class Orders:
     def _answer(self, command: Command, origin: Origin, what: str, who: str = "") -> None:
         text = f"{what} process {origin.pid} on {origin.host}" + (f", asked for by {who}" if who else "")
         attrs = {"command": command.id, "verb": command.verb[:50], "process": origin.process}
-        with contextlib.suppress(OSError):  # a full disk keeps nobody from obeying
+        with contextlib.suppress(OSError):  # a full disk does not keep a command from being carried out
             self._say([Event(origin.span, time.time_ns(), "answer", 20, text, attrs)], origin.upstream)
 
 
@@ -83,7 +83,7 @@ def _is_for(to: str, origin: Origin) -> bool:
 
 
 def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
-    """Return what a process has started, and, where its whole try is meant, what that left behind.
+    """Return what a process has started; if the command is for its whole try, also what the try has left behind.
 
     `lives`: its pid is still its own.
     """

@@ -44,9 +44,9 @@ class SpoolReader:
         self.exit_code = 0
         self.usage_s: float | None = None  # how often the process asks to be measured; 0: never, None: it did not say
         self.launches = False  # the process is `vedette run`, which launches a command
-        self.named = False  # how its process ended is on record, or need not be
+        self.end_recorded = False  # how its process ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
-        self.gauged = False  # its process is dead, and the last values of its progress bars are on record
+        self.progress_recorded = False  # its process is dead, and the last values of its progress bars are on record
         self._facts = Tail(directory, LANE_FACTS)
         self._samples = Tail(directory, LANE_SAMPLES)
         self._begin(facts, samples)
@@ -87,7 +87,7 @@ class SpoolReader:
         self._freed = {LANE_FACTS: 0, LANE_SAMPLES: 0}  # segments before this offset are removed
         self._caught_up = {LANE_FACTS: False, LANE_SAMPLES: False}  # the last read reached the end
 
-    def hear_out(self) -> None:
+    def read_last_state(self) -> None:
         """Read ahead what its process, which is dead, said of itself up to its end."""
         self._read_about_process(1 << 62)
 
@@ -306,8 +306,8 @@ class SpoolReader:
         return all(self._at_end.values()) and (self.waiting_bytes == 0 or self.origin is None)
 
     @property
-    def said_last_word(self) -> bool:
-        """Whether its writer has closed it."""
+    def closed(self) -> bool:
+        """Whether its process has written that nothing will follow."""
         return self._facts.closed
 
     def sync(self) -> None:
