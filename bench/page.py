@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-from tests.journeys.browser import _ARGUMENTS, CHROMIUM, PATIENCE_MS, why_not
+from tests.journeys.browser import ARGUMENTS, CHROMIUM, PATIENCE_MS, why_not
 
 import bench
 from bench.page_peers import PEERS, Peer, served_peer, wait_written, write_runs
@@ -145,7 +145,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
         _fill(home)
         _fill_trends(home)
         _fill_long(home)
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*_ARGUMENTS, _LOCAL])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, _LOCAL])
         stack.callback(browser.close)
         window = Window(browser)
         wait_written(writing)

@@ -1,21 +1,34 @@
-"""A real browser on a real `vedette ui`: what it says, asks for and runs is noted, and must be nothing wrong."""
+"""A real browser on a real `vedette ui`: what it says, asks for and runs is noted, and must be nothing wrong.
+
+A load of the page costs a third of a second of CPU, a browser or a server one or two loads. So one browser serves a
+file of tests, and one server all tests that only look; each window is closed at the end of its test.
+"""
 
 import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import textwrap
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+from tests import warm
+from tests.conftest import begin_hub, end_hub
+from tests.journeys.conftest import eventually, read_runs
 from vedette.home import Home
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
-_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
+# The shell of Chromium has no window that nobody would see, and costs less than half.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, _NAMES)), "")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --in-process-gpu --renderer-process-limit=1 --disable-quic --no-first-run"
+    " --disable-background-networking --disable-component-update --disable-sync"
+    " --proxy-server=127.0.0.1:9"  # nothing listens there: what is not asked of this machine is not answered
 ).split()
 _PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "src", "vedette", "views", "web", "page", "index.html")
 PATIENCE_MS = 60_000
@@ -32,7 +45,7 @@ HOSTILE = (  # texts that a page must not take for markup, by which `hit` would 
 def why_not() -> str:
     """Return why no browser can be driven here; empty when one can."""
     if not CHROMIUM:
-        return "there is no chromium: apt-get install chromium"
+        return "there is no chromium: apt-get install chromium-headless-shell"
     if not os.path.exists(_PAGE):
         return "the page is not built: scripts/install builds it"
     try:
@@ -49,64 +62,106 @@ class Site:
         parts = urlsplit(url)
         self.url = url
         self.base = f"{parts.scheme}://{parts.netloc}"
+        self._token = parse_qs(parts.query)["token"][0]
         self._browser = browser
         self.wrong: list[str] = []  # errors on the console, exceptions, requests to another host, dialogs
 
     def open(self, path: str = "/", *, width: int = 1280, height: int = 800, scheme: str = "light") -> Any:
         """Open a path in a new window, signed in."""
         context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        context.route("**/*", self._pass)
+        context.on("request", self._asked)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.wrong.append(f"exception: {error}"))
-        page.goto(self.url)
+        page.goto(self.url if path == "/" else f"{self.base}{path}{'&' if '?' in path else '?'}token={self._token}")
         page.wait_for_selector("main")
-        if path != "/":
-            page.goto(self.base + path)
         return page
 
-    def _pass(self, route: Any) -> None:
-        if urlsplit(route.request.url).netloc == urlsplit(self.base).netloc:
-            route.continue_()
-        else:
-            self.wrong.append(f"request to elsewhere: {route.request.url}")
-            route.abort()
+    def _asked(self, request: Any) -> None:
+        if urlsplit(request.url).scheme in ("http", "https") and not request.url.startswith(f"{self.base}/"):
+            self.wrong.append(f"request to elsewhere: {request.url}")
 
     def _heard(self, message: Any) -> None:
         if message.type == "error":
             self.wrong.append(f"console: {message.text}")
 
+    @contextlib.contextmanager
+    def looked_at(self) -> Iterator["Site"]:
+        """Hand it out for one test: what was wrong before is forgotten, and its windows are closed."""
+        self.wrong.clear()
+        try:
+            yield self
+        finally:
+            for context in list(self._browser.contexts):
+                context.close()
+
 
 @contextlib.contextmanager
-def shown(home: Home, *options: str) -> Iterator[Site]:
-    """Serve a home with `vedette ui`, and open a browser; both end with this."""
+def launched() -> Iterator[Any]:
+    """Start a browser; it ends with this."""
     from playwright.sync_api import sync_playwright
 
-    command = [sys.executable, "-m", "vedette", "ui", "--no-browser", "--port", "0", "--json", *options]
-    server = subprocess.Popen(
-        command,
-        env={**os.environ, "VEDETTE_HOME": home.asked},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        if not line:
-            assert server.stderr is not None
-            raise AssertionError(f"vedette ui did not begin: {server.stderr.read()}")
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
-            try:
-                yield Site(json.loads(line)["url"], browser)
-            finally:
-                browser.close()
-    finally:
-        server.terminate()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            server.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.communicate()
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextlib.contextmanager
+def made_by(*programs: str) -> Iterator[Home]:
+    """Run programs in a home of their own; hand it out when its hub has ended, so that it can be copied."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        home = Home(root)
+        begin_hub(home)
+        environ = {**clean_environment(), "VEDETTE_HOME": home.asked}
+        for program in programs:
+            subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=environ, check=False, cwd=root)
+        eventually(lambda: all(run.state in ("done", "failed") for run in read_runs(home)))
+        end_hub(home, signal.SIGTERM)
+        yield home
+
+
+@contextlib.contextmanager
+def copied(made: Home) -> Iterator[Home]:
+    """Hand out a copy of a home, which ends with this."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        shutil.copytree(made.asked, root, dirs_exist_ok=True)
+        home = Home(root)
+        try:
+            yield home
+        finally:
+            end_hub(home)
+
+
+@contextlib.contextmanager
+def shown(home: Home, browser: Any, *options: str) -> Iterator[Site]:
+    """Serve a home with `vedette ui`, which ends with this."""
+    with tempfile.NamedTemporaryFile("r") as said:
+        environ = {**clean_environment(), "VEDETTE_HOME": home.asked}
+        pid = warm.start(["ui", "--no-browser", "--port", "0", "--json", *options], env=environ, log=said.name)
+        try:
+            line = eventually(lambda: said.readline() or not _lives(pid))
+            assert line is not True, "vedette ui did not begin"
+            with Site(json.loads(line)["url"], browser).looked_at() as site:
+                yield site
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            eventually(lambda: not _lives(pid), 30)
+
+
+def clean_environment() -> dict[str, str]:
+    """Return our environment without what others have told vedette; no program looks at what a run is made of."""
+    told = {name: value for name, value in os.environ.items() if not name.startswith("VEDETTE_")}
+    return {**told, "VEDETTE_CAPTURE_ENABLE": "false"}
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

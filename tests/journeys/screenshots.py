@@ -12,7 +12,7 @@ import textwrap
 import time
 from typing import Any
 
-from tests.journeys.browser import shown, why_not
+from tests.journeys.browser import launched, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 from vedette.home import Home
 
@@ -137,7 +137,7 @@ def main(wanted: list[str]) -> int:
                 "beside": f"/compare?runs={a},{b},{c}&view=config&equal=hide",
                 "explain": f"/explain?a={a}&b={b}",
             }
-            with shown(home) as site:
+            with launched() as browser, shown(home, browser) as site:
                 for name, path in pages.items():
                     if not wanted or name in wanted:
                         _take(site, name, path)

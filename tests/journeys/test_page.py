@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 from typing import Any
 
 import pytest
 
-from tests.journeys.browser import HOSTILE, Site, shown, why_not
+from tests.conftest import begin_hub
+from tests.journeys.browser import HOSTILE, Site, copied, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
@@ -43,13 +45,39 @@ _LIVE = """
 """
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def made():
+    with made_by(_TRAIN, _FAIL) as home:
+        assert sorted(run.state for run in read_runs(home, fresh=False)) == ["done", "done", "done", "failed"]
+        yield home
+
+
+@pytest.fixture(scope="module")
+def shared(made, chromium):
+    with copied(made) as home, shown(home, chromium) as site:
+        yield site
+
+
 @pytest.fixture
-def site(home, finish):
-    assert finish(_TRAIN)[0] == 0
-    assert finish(_FAIL)[0] != 0
-    eventually(lambda: len([run for run in read_runs(home) if run.state in ("done", "failed")]) == 4)
-    with shown(home) as found:
-        yield found
+def site(shared):
+    """Four runs, and a browser: for tests that look, and change nothing."""
+    with shared.looked_at():
+        yield shared
+
+
+@pytest.fixture
+def own(home, made, chromium):
+    """The same in a home of the test's own, with a hub: for tests that change something."""
+    shutil.copytree(made.asked, home.asked, dirs_exist_ok=True)
+    begin_hub(home)
+    with shown(home, chromium) as site:
+        yield site
 
 
 def _row(page: Any, name: str) -> Any:
@@ -96,9 +124,9 @@ def test_a_condition_that_cannot_be_read_is_answered_with_a_sentence(site):
     assert all("400" in word for word in site.wrong)  # the browser itself notes the refused request
 
 
-def test_keys_do_what_help_says(site):
+def test_keys_do_what_help_says(own):
     """Runs are walked, selected, starred, compared and opened without a mouse."""
-    page = site.open()
+    page = own.open()
     _row(page, "train-0").wait_for()
     page.keyboard.press("?")
     page.get_by_role("dialog").get_by_text("compare what is selected").wait_for()
@@ -122,7 +150,7 @@ def test_keys_do_what_help_says(site):
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="train-1").wait_for()
-    _ended(page, site)
+    _ended(page, own)
 
 
 def test_enter_and_space_press_what_has_the_focus(site):
@@ -225,23 +253,23 @@ def test_a_view_is_shared_by_a_link_that_only_reads(site):
     _ended(page, site)
 
 
-def test_the_project_that_was_asked_for_is_shown(home, finish):
+def test_the_project_that_was_asked_for_is_shown(hub, home, finish, chromium):
     """`vedette ui --project` opens the list of that project alone, whatever its name is made of."""
     for project in ("a & b/c", "other"):
         code = f"import vedette; vedette.init(project={project!r}, name={project!r}, console=False).finish()"
         assert finish(code)[0] == 0
     eventually(lambda: len([run for run in read_runs(home) if run.state == "done"]) == 2, 60)
-    with shown(home, "--project", "a & b/c") as site:
+    with shown(home, chromium, "--project", "a & b/c") as site:
         page = site.open()
         page.get_by_role("status").filter(has_text=re.compile("^1 run$")).wait_for()
         _row(page, "a & b/c").wait_for()
         _ended(page, site)
 
 
-def test_a_refused_run_does_not_keep_others_from_going(site, start):
+def test_a_refused_run_does_not_keep_others_from_going(own, start):
     """Of several that are deleted, one that may not go is named, and Undo is for those that went."""
     start(_LIVE)
-    page = site.open()
+    page = own.open()
     for name in ("alive", "train-0", "train-1"):
         _row(page, name).get_by_role("checkbox").click()
     page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
@@ -251,18 +279,18 @@ def test_a_refused_run_does_not_keep_others_from_going(site, start):
     page.get_by_role("button", name="Undo").click()
     _row(page, "train-0").wait_for()
     _row(page, "train-1").wait_for()
-    assert all("409" in word or "400" in word for word in site.wrong), site.wrong
+    assert all("409" in word or "400" in word for word in own.wrong), own.wrong
 
 
-def test_a_deleted_run_comes_back_by_undo(site):
+def test_a_deleted_run_comes_back_by_undo(own):
     """Deleting hides a run at once, and undo brings it back."""
-    page = site.open()
+    page = own.open()
     _row(page, "train-0").get_by_role("checkbox").check()
     page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
     _row(page, "train-0").wait_for(state="detached")
     page.get_by_role("button", name="Undo").click()
     _row(page, "train-0").wait_for()
-    _ended(page, site)
+    _ended(page, own)
 
 
 def test_each_part_of_a_run_is_shown(site):
@@ -321,9 +349,9 @@ def test_lines_are_searched(site):
     _ended(page, site)
 
 
-def test_what_happens_is_seen_without_a_reload(home, site, start):
+def test_what_happens_is_seen_without_a_reload(own, start):
     """A run that begins appears by itself; its lines, points and bar move on, and stopping it is seen."""
-    page = site.open()
+    page = own.open()
     _row(page, "train-0").wait_for()
     page.evaluate("window.kept = true")
     start(_LIVE)
@@ -340,7 +368,7 @@ def test_what_happens_is_seen_without_a_reload(home, site, start):
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Delete").wait_for()
     assert page.evaluate("window.kept") is True
-    _ended(page, site)
+    _ended(page, own)
 
 
 def test_a_late_answer_is_not_taken_for_a_newer_question(site):
@@ -366,9 +394,9 @@ def test_a_late_answer_is_not_taken_for_a_newer_question(site):
     _ended(page, site)
 
 
-def test_a_page_that_nobody_sees_does_not_listen(site, start):
+def test_a_page_that_nobody_sees_does_not_listen(own, start):
     """A hidden tab lets its connection go, and catches up when it is looked at again."""
-    page = site.open()
+    page = own.open()
     _row(page, "train-0").wait_for()
     page.evaluate("Object.defineProperty(document, 'hidden', {get: () => window.away})")
     with page.expect_event("requestfailed", lambda request: "/api/live" in request.url):
@@ -377,17 +405,17 @@ def test_a_page_that_nobody_sees_does_not_listen(site, start):
     with page.expect_request(re.compile("/api/live")):
         page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     _row(page, "alive").wait_for()
-    _ended(page, site)
+    _ended(page, own)
 
 
-def test_what_could_not_be_loaded_at_first_is_followed_all_the_same(home, site, start):
+def test_what_could_not_be_loaded_at_first_is_followed_all_the_same(home, own, start):
     """A run that came at the second try goes on by itself like any other."""
     start(_LIVE)
     eventually(lambda: any(run.name == "alive" for run in read_runs(home)), 60)
-    page = site.open()
+    page = own.open()
     address = re.compile("/api/runs/alive$")
     page.route(address, lambda route: route.fulfill(status=503, json={"error": "not just now"}))
-    page.goto(f"{site.base}/run/alive")
+    page.goto(f"{own.base}/run/alive")
     again = page.get_by_role("button", name="Try again")
     again.wait_for()
     page.unroute(address)
@@ -397,15 +425,16 @@ def test_what_could_not_be_loaded_at_first_is_followed_all_the_same(home, site, 
     lines.get_by_text(re.compile("said")).first.wait_for()
     newest = lines.inner_text().splitlines()[-1]
     eventually(lambda: lines.inner_text().splitlines()[-1] != newest, 60)
-    assert all("503" in word for word in site.wrong)
+    assert all("503" in word for word in own.wrong)
 
 
 @pytest.mark.parametrize("width", [390, 900, 1440])
 def test_nothing_is_wider_than_the_window(site, width):
     """At the width of a phone too, no page has to be moved sideways, and all controls have names."""
     parts = ("", "/charts", "/logs", "/config", "/code", "/files")
+    page = site.open(width=width, scheme="dark")
     for path in ("/", *(f"/run/train-1{part}" for part in parts)):
-        page = site.open(path, width=width, scheme="dark")
+        page.goto(site.base + path)
         page.wait_for_selector("main a, main h1, main input")
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{path} at {width}"
@@ -415,7 +444,6 @@ def test_nothing_is_wider_than_the_window(site, width):
                          && !one.closest('label')).map((one) => one.outerHTML)"""
         )
         assert nameless == []
-        page.context.close()
     assert site.wrong == []
 
 
@@ -440,14 +468,14 @@ _HOSTILE_RUN = """
 """
 
 
-def test_no_text_of_a_run_is_ever_run(home, finish):
+def test_no_text_of_a_run_is_ever_run(hub, home, finish, chromium):
     """Markup and scripts in every text of a run are shown as they are, and none is executed."""
     finish(_HOSTILE_RUN, json.dumps(_HOSTILE))
     count = len(_HOSTILE)
     runs = eventually(
         lambda: [one for one in found if one.state != "running"] if len(found := read_runs(home)) == count else [], 30
     )
-    with shown(home) as site:
+    with shown(home, chromium) as site:
         page = site.open("/?columns=config.plain&group=project")
         page.get_by_text(f"{count} runs").wait_for()
         assert page.evaluate("window.hit") is None
@@ -465,9 +493,9 @@ def test_no_text_of_a_run_is_ever_run(home, finish):
         assert [word for word in site.wrong if "400" not in word] == []
 
 
-def test_the_browser_would_have_told(home):
+def test_the_browser_would_have_told(home, chromium):
     """The checks above catch a page that takes text for markup, and one that asks another host for something."""
-    with shown(home) as site:
+    with shown(home, chromium) as site:
         page = site.open()
         page.get_by_text("No runs yet.").wait_for()
         page.evaluate("text => document.body.insertAdjacentHTML('beforeend', text)", _HOSTILE[1])
@@ -478,10 +506,9 @@ def test_the_browser_would_have_told(home):
         eventually(lambda: page.wait_for_timeout(50) or any("192.0.2.1" in word for word in site.wrong), 60)
 
 
-def test_a_page_for_reading_alone_offers_no_changes(home, finish):
+def test_a_page_for_reading_alone_offers_no_changes(made, chromium):
     """With --read-only the page has no buttons that change anything."""
-    assert finish(_TRAIN)[0] == 0
-    with shown(home, "--read-only") as site:
+    with copied(made) as home, shown(home, chromium, "--read-only") as site:
         page = site.open("/run/train-1")
         page.get_by_role("heading", name="train-1").wait_for()
         page.get_by_text("read only").wait_for()

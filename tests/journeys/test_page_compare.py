@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.journeys.browser import HOSTILE, shown, why_not
+from tests.journeys.browser import HOSTILE, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
@@ -63,13 +63,25 @@ _HOSTILE_RUNS = """
 """
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def shared(chromium):
+    with made_by(_SWEEP) as home, shown(home, chromium) as site:
+        site.runs = [run.id for run in read_runs(home, fresh=False)]
+        assert len(site.runs) == 12
+        yield site
+
+
 @pytest.fixture
-def site(home, finish):
-    assert finish(_SWEEP)[0] == 0
-    eventually(lambda: len([run for run in read_runs(home) if run.state == "done"]) == 12, 60)
-    with shown(home) as found:
-        found.runs = [run.id for run in read_runs(home)]
-        yield found
+def site(shared):
+    """Twelve runs, and a browser: no test here changes anything."""
+    with shared.looked_at():
+        yield shared
 
 
 def _open(site: Any, query: str = "", **options: Any) -> Any:
@@ -199,6 +211,8 @@ def test_pictures_are_kept_as_files(site, tmp_path, view):
     """PNG, SVG, CSV and HTML hold what is shown; the HTML has no script and asks for nothing."""
     page = _open(site, f"&view={view}&over=config.seed&hue=config.lr")
     page.get_by_role("main").get_by_role("img").first.wait_for()
+    # A canvas becomes a file when the browser is idle; one that draws no frames says so after seconds alone.
+    page.evaluate("(function frames() { requestAnimationFrame(frames); })()")
     assert _export(page, "PNG", tmp_path).startswith(b"\x89PNG\r\n\x1a\n")
     svg = ET.fromstring(_export(page, "SVG", tmp_path))
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
@@ -249,7 +263,7 @@ def test_means_are_the_means(site, tmp_path):
 
 
 @pytest.fixture
-def pair(home, tmp_path, monkeypatch):
+def pair(hub, home, chromium, tmp_path, monkeypatch):
     monkeypatch.setenv("VEDETTE_CAPTURE_ENABLE", "true")
     repo = tmp_path / "repo"
     repo.mkdir()
@@ -263,7 +277,7 @@ def pair(home, tmp_path, monkeypatch):
         # What was run is taken down beside it: the file changes only after that.
         eventually(lambda count=count: sum(1 for run in read_runs(home) if run.attrs.get("code.digest")) == count, 60)
         (repo / "model.py").write_text(_MODEL.replace("lr * grad", "lr * min(grad, 1.0)"))
-    with shown(home) as found:
+    with shown(home, chromium) as found:
         yield found
 
 
@@ -298,7 +312,7 @@ def test_too_many_runs_are_capped_with_a_sentence(site):
     page.get_by_role("alert").filter(has_text="nobody").wait_for()
 
 
-def test_no_key_or_value_is_ever_run(home, finish, tmp_path):
+def test_no_key_or_value_is_ever_run(hub, home, finish, chromium, tmp_path):
     """Markup and scripts in keys, values and names stay text on both pages and in every file that is exported."""
     assert finish(_HOSTILE_RUNS, json.dumps(_HOSTILE))[0] == 0
     runs = eventually(
@@ -307,7 +321,7 @@ def test_no_key_or_value_is_ever_run(home, finish, tmp_path):
     )
     ids = ",".join(run.id for run in runs)
     key = quote(f"config.{_HOSTILE[1]}", safe="")
-    with shown(home) as site:
+    with shown(home, chromium) as site:
         page = site.open()
         for view in ("charts", "config", "scatter", "parallel"):
             page.goto(
