@@ -76,7 +76,7 @@ def _client(module: str) -> Any:
 
 
 def _open_console(run: Any, settings: Any) -> Any:
-    return importlib.import_module("vedette.attached").open_console(run, settings)
+    return importlib.import_module("vedette.attached.console").open_console(run, settings)
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from vedette.client.run import Run
 from vedette.settings import Settings
 
 if TYPE_CHECKING:
-    from vedette.attached import Attached
+    from vedette.attached.console import Attached
 
 _WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
 
@@ -41,7 +41,7 @@ class Beside:
     def _open(self) -> None:
         try:
             from vedette.access.home_access import HomeAccess
-            from vedette.attached import Attached
+            from vedette.attached.console import Attached
 
             console = Attached(self._run, HomeAccess.of(self._settings), sys.stderr, beside=True)
             console.leave_alone(self._drawn, self._is_occupied)

@@ -1,14 +1,11 @@
-"""The console in a run's own process: a thread that shows on stderr what all its processes say and how far they are.
+"""The console in a run's own process: a thread that draws on stderr, and makes room for what the program prints there.
 
-Its own lines come directly, those of other processes by the store. It reads that a few times a second, and whatever
-goes wrong, it goes away with a sentence and the work goes on.
+Whatever goes wrong, it goes away with a sentence and the work goes on.
 """
 
 import atexit
-import collections
 import errno
 import os
-import sqlite3
 import sys
 import threading
 import time
@@ -16,26 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TextIO
 
-from vedette import kernel
 from vedette.access.home_access import HomeAccess
-from vedette.client import ask, faults
+from vedette.attached.run_lines import RunLines
+from vedette.client import faults
 from vedette.client.run import Run
-from vedette.errors import VedetteError
-from vedette.model import Event
-from vedette.query.live import Feed
-from vedette.query.questions import Question, settle
 from vedette.settings import Settings
-from vedette.store import EventRow
-from vedette.views.asking import Asking, Keys
-from vedette.views.console import Board, Pipe, Tty, open_screen, shown_in_process
+from vedette.views.asking import Keys
+from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
 
 _TICK_S = 0.1
 _LAST_LOOK_S = 1.0  # for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
-_MOST_MISSES = 50
-_MOST_WAITING = 100_000  # own lines that are not shown yet
 
 
 class Attached:
@@ -44,26 +34,16 @@ class Attached:
     def __init__(self, run: Run, access: HomeAccess, stream: TextIO, *, beside: bool = False) -> None:
         """`beside`: a command has the keyboard, and this process is but its launcher."""
         self._run = run
-        self._access = access
         self._stream = stream
-        self._pid, self._host = os.getpid(), kernel.host()
-        self._process = run._journal.process  # noqa: SLF001
-        self._own_questions: dict[str, Question] = {}  # which do not need the hub
-        self._other_questions: list[Question] = []
         self._born = time.monotonic()
-        self._own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)
         self._screen: Tty | Pipe = open_screen(stream, raw=beside)
         self._lock = self._screen.area.lock if isinstance(self._screen, Tty) else threading.RLock()
         self._board = Board(self._screen.look)
-        self._asking = Asking(Keys(os.devnull) if beside else Keys(), self._answer)
-        self._board.typed = self._asking.row
-        self._follower = self._access.follower(run.id)
-        self._misses = 0
-        self._feed: Feed | None = None
-        self._first: list[str] = []  # lines that come before all others
+        keys = Keys(os.devnull) if beside else Keys()
+        self._lines = RunLines(access, run.id, run._journal.process, self._board, keys)  # noqa: SLF001
+        self._asking = self._lines.asking
+        self._follower = access.follower(run.id)
         self._here: dict[int, bool] = {}  # by id of a stream: whether it goes to the same terminal
-        self._others = False  # another process has spoken
-        self._heard_at = 0.0
         self._down = False
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._work, name="vedette console", daemon=True)
@@ -72,9 +52,9 @@ class Attached:
         """Begin; `hello`: say which run this is."""
         name = self._run.name or self._run.id
         if hello:
-            self._first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
+            self._lines.first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
         self._board.rows(*(80, 24))  # all that is imported late is imported now: not while somebody forks
-        self._run._journal.tap = self._own.append  # noqa: SLF001 - it is made for this
+        self._run._journal.tap = self._lines.own.append  # noqa: SLF001 - it is made for this
         atexit.register(self._asking.close)
         self._thread.start()
 
@@ -183,72 +163,30 @@ class Attached:
     def _last_look(self) -> None:
         """Wait for the last words of others and of bars, not long; where there are none, not at all."""
         begun = time.monotonic()
-        most_s = _LAST_LOOK_S if self._others else _LAST_BARS_S
+        most_s = _LAST_LOOK_S if self._lines.has_heard_others else _LAST_BARS_S
         while True:
             self._look()
             now = time.monotonic()
-            quiet = not self._others or now - max(begun, self._heard_at) > _QUIET_S
+            quiet = not self._lines.has_heard_others or now - max(begun, self._lines.heard_at) > _QUIET_S
             if now - begun >= most_s or (quiet and not self._board.is_busy):
                 return
-            self._follower.wait(0.1)
+            self._follower.wait(_TICK_S)
 
     def _drain(self) -> None:
         """Show what this process has said."""
-        if not self._own and not self._first:
-            return
-        with self._lock:  # so that no line comes before an older one
-            lines, self._first = self._first, []
-            while self._own:
-                event = self._own.popleft()
-                row = EventRow(
-                    0, event.span, event.t, event.kind, event.level, event.text, event.attrs, self._host, self._pid
-                )
-                settle(self._own_questions, [row])
-                if shown_in_process(row, self._host):
-                    lines += self._board.events([row])
-            self._show(lines)
-            self._board.ask([*self._own_questions.values(), *self._other_questions])
+        if self._lines.own or self._lines.first:
+            with self._lock:  # so that no line comes before an older one
+                self._show(self._lines.take_own())
+
+    def _look(self) -> None:
+        """Show what others have said."""
+        if (news := self._lines.look()) is not None:
+            with self._lock:
+                self._show(self._lines.take(news))
 
     def _show(self, lines: list[str]) -> None:
         if lines and not self._down:
             self._screen.above(lines)
-
-    def _look(self) -> None:
-        if self._feed is None:
-            self._open()
-        if self._feed is None:
-            return
-        try:
-            news = self._feed.look()
-        except sqlite3.Error:  # it is being made, or busy
-            self._misses += 1
-            if self._misses > _MOST_MISSES:
-                raise
-            return
-        self._misses = 0
-        others = [event for event in news.events if (event.host, event.pid) != (self._host, self._pid)]
-        others = [event for event in others if event.pid]
-        if others:
-            self._others, self._heard_at = True, time.monotonic()
-        late = self._asking.hear(news.events)
-        self._other_questions = [item for item in news.questions if item.process != self._process]
-        news.questions = [*self._own_questions.values(), *self._other_questions]
-        news.events = [event for event in others if shown_in_process(event, self._host)]
-        with self._lock:
-            self._show(late + self._board.take(news))
-
-    def _open(self) -> None:
-        if os.path.exists(self._access.home.store):
-            try:
-                store = self._access.reader()
-            except (VedetteError, sqlite3.Error):  # it is being made
-                return
-            self._feed = Feed(store, self._run.id, lost_after_s=self._access.lost_after_s)
-
-    def _answer(self, question: Question, text: str) -> str:
-        if ask.give(question.id, text):
-            return ""
-        return self._access.answer(question.process, question.id, text)
 
     def _fail(self, error: Exception) -> None:
         if self._down:
