@@ -685,6 +685,25 @@ def test_help_has_examples(command, capsys):
     assert f"vedette {command}" in capsys.readouterr().out.partition("examples:")[2]
 
 
+def test_a_shell_is_offered_what_could_follow(camp, tmp_path):
+    """A shell that completes gets the names of commands, or what a command takes, or the runs that there are."""
+
+    def offered(line):
+        asked = {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "offered"),
+        }
+        asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+        call(home=camp, environ=asked, fresh=True)
+        return {word.strip() for word in (tmp_path / "offered").read_text().split("\n")}
+
+    assert offered("vedette s") == {"show", "sql", "stop", "sync"}
+    assert offered("vedette show al") == {"alpha"}
+    assert offered("vedette ls --js") == {"--json"}
+    assert offered("vedette 'ls' --js") == {"--json"}
+
+
 def test_the_list_of_commands_says_what_each_one_says():
     """What the list says of a command, without importing it, is the first line of its file."""
     said = {name: importlib.import_module(f"vedette.cli.{name}").__doc__.partition("\n")[0] for name in COMMANDS}
