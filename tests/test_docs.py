@@ -1,6 +1,7 @@
 """Nothing public goes undocumented, and what the documents show works."""
 
 import argparse
+import ast
 import importlib
 import inspect
 import os
@@ -366,3 +367,31 @@ def test_a_sentence_a_line(page):
     ]
 
     assert long == []
+
+
+def rooms():
+    """Return what lies in each package of vedette, by the path of the package."""
+    found = {}
+    for init in sorted((ROOT / "src").rglob("__init__.py")):
+        inside = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+        inside |= {path.parent.name for path in init.parent.glob("*/__init__.py")}
+        found[str(init.parent.relative_to(ROOT / "src"))] = inside
+    return found
+
+
+def docstring(room):
+    return ast.get_docstring(ast.parse((ROOT / "src" / room / "__init__.py").read_text())) or ""
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_each_room_names_its_modules(room):
+    """The docstring of a package names, in backticks, each module and package that lies in it."""
+    named = re.findall(r"`(\w+)(?:\.py|/)?`", docstring(room))
+
+    assert sorted(rooms()[room] - {*named}) == []
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_no_room_names_a_module_that_is_gone(room):
+    """A line of its list begins with the name of something that exists."""
+    assert {*re.findall(r"^- `(\w+)`", docstring(room), re.MULTILINE)} <= rooms()[room]

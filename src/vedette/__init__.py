@@ -6,6 +6,49 @@ run = vedette.init(project="cifar", config={"lr": 0.1})
 run.log({"loss": 0.5}, step=1)
 
 Everything is imported when it is first used: `import vedette` itself costs next to nothing.
+
+Rooms, from the top down; imports go one way, and ARCHITECTURE.md has the picture:
+- `compat`: other people's names, translated
+- `cli`: the command line; `__main__` is `python -m vedette`
+- `attached`: the console in a run's own process
+- `app`: the public verbs that read a home: `vedette.runs`, `get`, `diff`, `compare`
+- `views`: what people see: console, charts, `vedette top`, `vedette ui`
+- `launch`: `vedette run`: a command as a run
+- `monitor`: monitors beside a program
+- `capture`: records what a run is made of
+- `hub`: the program that keeps a home
+- `listeners`: other people's protocols in
+- `client`: what runs inside the user's process
+- `access`: how another process reads a home
+- `query`: pure functions over a store: what the data mean
+- `deaths`: why something ended
+- `store`: keeps facts and points, in SQLite
+- `sources`: sensors, and other sources of facts
+- `sinks`: where a monitor's samples go
+- `sensing`: what sensors are made of
+
+Modules of the core:
+- `model`: the four facts, the kinds of spans and their states, origins, ids; no I/O
+- `fold`: the law: records in any order, any number of times, add up to one state; pure
+- `wire`: bytes <-> facts, and the messages of the hub's socket; no I/O
+- `segment`: one file of a spool
+- `spool`: what a process appends its records to
+- `tail`: the reader of a spool
+- `voice`: says facts and samples as one origin
+- `gauges`: the mapped file with a process's progress bars
+- `blobs`: files by the digest of their bytes
+- `manifest`: the list of files of a code package; no I/O
+- `media`: what kind of file bytes are, judged by the bytes
+- `masks`: finds secrets by name or form, and masks them
+- `guard`: the one check before every HTTP listener; no I/O
+- `home`: the paths of a home, its lock, and how its hub is started
+- `detached`: starts programs that are nobody's child
+- `settings`: settings and where they come from
+- `fileio`: plain operations on files
+- `kernel`: what Linux tells about processes and file systems
+- `errors`: the tree of errors
+- `lean_start`: imports msgspec quickly, for programs of our own
+- `version`: the version
 """
 
 import importlib

@@ -1,8 +1,16 @@
 """The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does).
 
 Only the command that is asked for is imported, and by it what it needs: most are typed far more often than they work
-hard, and a shell that completes a name waits for us. `COMMANDS` has them all; two files are none: `output` is how they
-answer, `beside` the console beside a command.
+hard, and a shell that completes a name waits for us. `COMMANDS` says what each of them does:
+
+- begin and watch: `run`, `watch`, `top`, `ui`, `monitor`, `answer`
+- read: `ls`, `show`, `points`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
+- change: `edit`, `stop`, `rm`
+- move: `reproduce`, `export`, `sync`
+- look after: `hub`, `doctor`, `completion`
+
+Two files are no commands: `output` is how they print tables, JSON and completions, `beside` the console beside a
+command.
 """
 
 import argparse

@@ -1,1 +1,32 @@
-"""Inside the user's process: what it says goes into its spool, and nothing else ever happens here."""
+"""Inside the user's process: what it says is appended to its spool, and nothing else happens here (law 2).
+
+What the user calls:
+- `current`: the current run, and the verbs that act on it: `vedette.init`, `vedette.log`
+- `run`: a run, as a process that takes part in it sees it
+- `series`: a bound handle for one series
+- `progress`: bars
+- `attrs`: `run.config` and `run.summary`
+- `files`: what a run saves and uses
+- `ask`: questions to whoever watches the run
+- `usage`: marks in what is measured
+- `values`: what a user hands over, as numbers and plain values
+- `names`: names for runs without one
+- `off`: the run of `VEDETTE_MODE=off`
+- `journal`: what the process says of one run, and of itself
+- `faults`: the one place where our own errors stop
+
+What it records by itself:
+- `listening`: switches all of it on and off
+- `logs`: records of the module `logging`
+- `messages`: what a log record says, as text
+- `rendering`: objects of rich, as text
+- `warned`: warnings
+- `streams`: what the program prints
+- `quiet`: keeps a line from being recorded twice
+- `exits`: how the process ends, and forks
+- `raised`: an exception that ends something, as evidence
+- `stacks`: where the program was when it died
+- `children`: workers of `multiprocessing`
+- `capturing`: starts the program that records what a run is made of
+- `screen`: the terminal, while a console draws on it
+"""

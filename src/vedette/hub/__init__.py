@@ -1,9 +1,18 @@
 """The hub: the program that reads the spools of this host, keeps the store, and answers on a socket.
 
-`program` is how it begins, `service` its sockets and relays in an event loop, `keeper_thread` the thread that takes
-turns, which `alarm` wakes. `health` says how it is, `log` writes what goes wrong. `handle` is the hub as its sockets
-see it. `helper` starts, tells and ends helper processes. `listeners` are the helper processes that hear other
-people's clients.
+- `program`: how it begins: limits, lock, store, log
+- `service`: its sockets and relays, in an event loop
+- `keeper_thread`: the thread that takes turns, and does between them what others ask
+- `alarm`: wakes that thread
+- `handle`: the hub as its sockets see it
+- `health`: how the hub is, for `vedette doctor`
+- `log`: writes what goes wrong to the hub's log file
+- `helper`: starts, tells and ends helper processes
+- `listeners`: the helper processes that hear other people's clients
+- `turn`: one pass over everything; no threads and no sockets
+- `processes`: the processes of this host: alive, dead, progress, usage
+- `sockets`: who may connect, and what they may ask
+- `peers`: other hubs: upstreams and downstreams
 """
 
 from vedette.lean_start import import_msgspec

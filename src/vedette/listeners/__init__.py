@@ -8,6 +8,8 @@ when it is kept. It is listed in `LISTENERS`; a package of somebody else's adds 
 
 The hub starts a process for each listener, and imports none: `program` is that process, `intake` is where a listener
 puts what it hears, `http` serves HTTP behind the guard.
+
+- `__main__`: what starts that process
 """
 
 import difflib

@@ -4,6 +4,14 @@ A module of a sink has a frozen struct `Config`; `parse(text) -> Config`, which 
 `--to NAME:TEXT` and raises `SettingError` for what it cannot be; and `open(config, metrics) -> Sink`, which raises
 `SettingError` in a sentence when that cannot be done. It is listed in `SINKS`; a package of somebody else's adds one by
 an entry point of the group `vedette.sinks`. A Config with a field `pid` is told there which process is watched.
+
+- `text`: lines that people read
+- `jsonl`: one JSON object per moment
+- `csv`: a table, one row per moment
+- `prometheus`: a page that Prometheus reads
+- `hub`: a run of vedette's own
+- `appender`: the file that whole lines are appended to
+- `plain`: the seven plain numbers of a resource monitor
 """
 
 import importlib

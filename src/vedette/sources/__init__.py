@@ -1,7 +1,19 @@
-"""What speaks: one file for each source. A source knows nobody who listens.
+"""Sources: one file for each. A source knows neither other sources nor who uses it.
 
-Those that measure have a sensor (see `sensor.py`), and stand in this table; a package of somebody else's adds one by an
+Those that measure have a sensor (see `sensing/sensor.py`), and stand in the table below. Another package adds one by an
 entry point of the group `vedette.sensors`, whose value is a module of the same shape.
+
+- `process` (a sensor): the tree of a process
+- `host` (a sensor): cores, memory and load of the machine
+- `pressure` (a sensor): how long tasks had to wait
+- `disks` (a sensor): each disk
+- `network` (a sensor): the network interfaces
+- `gpu` (a sensor): GPUs
+- `power` (a sensor): power and energy
+- `sampler`: finds sensors by name, and reads them
+- `output`: what a program prints, cut into lines
+- `colours`: escape codes in what a program prints
+- `bars`: progress bars that a program draws, as numbers
 """
 
 SENSORS: dict[str, str] = {

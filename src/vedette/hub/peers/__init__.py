@@ -1,6 +1,13 @@
 """Other hubs: those that relay to this one (downstreams), and those that this one relays to (upstreams).
 
-`address` parses connect strings. `downstreams` serves the hubs that relay here: what they ship goes to an `inbox`, is
-unpacked by `parcels`, and becomes a `remote_origin`. `upstreams` knows where each origin goes, `relay` talks to one
-such hub. Blobs follow: `blob_queue` has what is to be sent, `blob_sender` sends it, `blob_receiver` puts it together.
+- `address`: addresses and connect strings, tokens and certificates
+- `downstreams`: the connections of hubs that relay to this one
+- `inbox`: what they ship: written by a connection, read by the keeper
+- `remote_origin`: one origin of another host, until it is committed
+- `parcels`: batches <-> parcels of a shipment
+- `upstreams`: the hubs that this one relays to, as the keeper sees them
+- `relay`: the connection to one of them
+- `blob_queue`: the blobs that are to be sent
+- `blob_sender`: sends them
+- `blob_receiver`: receives blobs from other hubs
 """

@@ -1,5 +1,9 @@
 """The processes of this host: whether they live, how far they are, and what they use.
 
-`watcher` holds a pidfd of each and says how it ended. `progress` reads the bars of others. `metering` says who is to be
-measured (`wishes` is how), `meter` is the process that does it, and `machine` says what is kept of the whole host.
+- `watcher`: watches processes by pidfds, and writes how they ended
+- `progress`: reads the progress bars of processes
+- `metering`: tells the meter which processes to measure
+- `wishes`: the messages to the meter
+- `meter`: the helper process that measures
+- `machine`: what is recorded of the whole machine
 """

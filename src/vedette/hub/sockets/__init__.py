@@ -1,4 +1,6 @@
 """The hub's sockets: who may connect, and what they may ask.
 
-`port` is the TCP listener, `server` admits connections and answers them, `connection` is one of them.
+- `port`: the TCP listener
+- `server`: admits connections and answers them
+- `connection`: one open connection: frames <-> messages
 """

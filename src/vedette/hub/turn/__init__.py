@@ -1,8 +1,16 @@
-"""The hub's turn: one pass reads what is new, keeps or passes it on, flushes, and frees. No threads and no sockets.
+"""The hub's turn: one pass reads what is new, commits or ships it, flushes, and frees. No threads and no sockets.
 
-`keeper` does the pass, `commits` commits what it read, `heartbeats` says who lives. `requests` is what it is asked
-between two turns. `spool_reader` reads one origin. `own` writes what the hub says itself. `orders` carries out
-commands, `questions` hands answers to who waits for them, `edits` turns a user's word into facts. `sweeper` removes
-runs that are due, `blob_collector` removes blobs that nothing names, `takein` imports homes, spools and archives.
-`quota` limits what one origin may bring.
+- `keeper`: does the pass
+- `spool_reader`: reads one spool: both lanes, and samples that wait to be sealed
+- `commits`: commits what was read, in the store or by shipping it
+- `heartbeats`: notes who is alive
+- `requests`: what the keeper is asked between two turns
+- `own`: writes what the hub itself says
+- `orders`: carries out commands for processes
+- `questions`: hands answers to the processes that asked
+- `edits`: turns a user's edit into facts
+- `quota`: the limits of one origin
+- `sweeper`: removes runs by rules, and deletes purged data
+- `blob_collector`: flushes and counts blobs, and removes those that nothing names
+- `takein`: takes homes, spools and archives of other machines in
 """

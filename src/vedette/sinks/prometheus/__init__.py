@@ -2,6 +2,8 @@
 
 A number that was not in the newest moments stays as it was for a minute, or for three moments where these are further
 apart: some are read rarely, while what has gone for good, such as a GPU, should not be shown for ever.
+
+- `page`: the web server of that page, in a thread of its own
 """
 
 import builtins

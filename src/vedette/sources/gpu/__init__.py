@@ -1,6 +1,8 @@
 """The sensor of GPUs: what each of them does, and what the watched tree of processes has on it.
 
 The driver is asked in a thread of its own, so that one that hangs hangs no other sensor.
+
+- `nvml`: GPUs as the driver's library counts them
 """
 
 import threading

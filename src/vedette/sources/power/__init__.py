@@ -1,6 +1,13 @@
 """Power and energy of the host, from whatever tells of it here: rails of a board, RAPL, batteries, `tegrastats`.
 
 Each of the four is a sensor of its own, in a file of its own; this is the one that stands in the table.
+
+- `rails`: the rails of a Jetson board, from /sys
+- `tegrastats`: the same by the program `tegrastats`
+- `board`: which rails add up to what
+- `rapl`: energy as x86 processors count it
+- `battery`: what batteries give and take
+- `attribute`: one file of /sys
 """
 
 from collections.abc import Callable, Mapping

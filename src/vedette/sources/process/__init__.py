@@ -1,4 +1,11 @@
-"""Processes: the tree of one of them, added up, as a sensor; or many trees at once, process by process (`look`)."""
+"""Processes: the tree of one of them, added up, as a sensor; or many trees at once, process by process (`look`).
+
+- `members`: who belongs to the tree of a process
+- `ledger`: what a tree has used, each tick and byte once
+- `rarely`: what is expensive to read
+- `snapshot`: many trees at once
+- `elsewhere`: the tree of a process without /proc, by psutil
+"""
 
 import os
 import time

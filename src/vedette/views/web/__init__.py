@@ -1,1 +1,29 @@
-"""The web view: an HTTP API over a home, and the page that shows it."""
+"""The web view: an HTTP API over a home, and the page that shows it (decisions/015).
+
+How it serves:
+- `serve`: the port, and who may reach it
+- `server`: the table of all routes, and a request's way through guard and checks to its answer
+- `routes`: what a route is, and how a request finds its own
+- `guard`: asks the guard about every request, and turns a token in a URL into a cookie
+- `state`: what all routes share
+- `read_pool`: threads that read the store
+- `listener`: the thread that listens to the hub for all viewers
+- `live`: who watches what, and what they are told
+- `pages`: the files of the built page
+- `openapi`: the description of the API
+- `shapes`: the structs that the API answers with
+- `replies`: answers as JSON, and refusals in a sentence
+
+The routes:
+- `about`: what is served, and how
+- `runs`: the list of runs
+- `run`: one run
+- `series`: points of series
+- `logs`: lines of a run
+- `usage`: what the processes of a run used
+- `files`: files of runs, and their code
+- `compare`: runs beside each other
+- `explain`: why one run differs from another
+- `edits`: what a user may change
+- `share`: links that may read, for a time
+"""

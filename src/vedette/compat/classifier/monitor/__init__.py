@@ -1,1 +1,5 @@
-"""What the classifier calls its monitor."""
+"""What the classifier calls its monitor.
+
+- `progress`: `Progress`, as the classifier imports it
+- `usage`: `Usage`, as the classifier imports it
+"""
