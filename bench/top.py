@@ -125,7 +125,7 @@ def crowd(count: int) -> None:
         for number, (run, bar) in enumerate(zip(runs, bars, strict=True)):
             run.log({"loss": 1 / (1 + step + number), "accuracy": step / (step + 10)}, step=step)
             if step % 10 == 0:
-                run._journal._keep(Span(bar, time.time_ns(), at=float(step)))
+                run._journal._write(Span(bar, time.time_ns(), at=float(step)))
                 run._journal.event("log", f"step {step}: so far, so good")
         step += 1
         time.sleep(max(0.0, 0.1 - (time.monotonic() - begun)))

@@ -55,7 +55,7 @@ def test_kill_in_the_middle_of_saving(home, hub, start, tmp_path, size):
 
 
 def test_saving_never_raises_and_is_counted(home, finish, tmp_path):
-    """What cannot be kept is turned away, said once on stderr, and counted; the program goes on."""
+    """What cannot be kept is refused, said once on stderr, and counted; the program goes on."""
     code, out, err = finish(
         """
         import os, vedette
@@ -71,7 +71,7 @@ def test_saving_never_raises_and_is_counted(home, finish, tmp_path):
         environ={"VEDETTE_LIMITS_BLOB_BYTES": "1000"},
     )
     assert (code, out) == (0, "went on\n")
-    assert err.count("turned away") >= 6
+    assert err.count("refused") >= 6
     assert "failed" not in err
     assert "limit of 1000" in err
     run = read_runs(home)[0]

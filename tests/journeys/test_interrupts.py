@@ -141,9 +141,9 @@ def test_an_interrupt_anywhere_leaves_the_record_whole(request, home, where):
 
 
 BROKEN = """
-    from vedette.client import quiet
+    from vedette.client.quiet import quiet
     def hush(on):
-        quiet.here.on = on
+        quiet.on = on
     def handle(self, record, original=logging.Handler.handle):
         hush(True)
         try:

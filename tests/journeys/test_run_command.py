@@ -135,10 +135,10 @@ def test_a_clock_that_went_back(home, hub, finish):
     finish(
         """
         import sys
-        from vedette.client.current import end_as, own
+        from vedette.client.current import begin_owned, end_as
         from vedette.settings import load
         told = {"project": "default", "experiment": None, "name": None, "config": None, "tags": (), "notes": ""}
-        end_as(own(load(), resume=sys.argv[1], after=int(sys.argv[2]), **told), "failed", "")
+        end_as(begin_owned(load(), resume=sys.argv[1], after=int(sys.argv[2]), **told), "failed", "")
         """,
         run.id,
         str(ahead),

@@ -125,7 +125,7 @@ def test_json(home, hub, start, watch):
         import vedette
         from vedette.model import Span
         run = vedette.init(name="x")
-        tell = run._journal._keep
+        tell = run._journal._write
         bar = {"kind": "progress", "name": "b", "attrs": {"total": 9}}
         tell(Span(run.id + "/p-1", run._journal.now(), "running", at=4.0, **bar))
         run.mark("\\x1b[2Jhere")

@@ -189,8 +189,8 @@ def test_an_endless_picture_is_cut():
     """What is drawn by rich has at most 64 KiB, even if it would be drawn for ever."""
     plain, coloured = rendering.render(Endless())
 
-    assert len(plain) < rendering.MOST + 100
-    assert len(coloured) < rendering.MOST + 100
+    assert len(plain) < rendering.MAX_CHARS + 100
+    assert len(coloured) < rendering.MAX_CHARS + 100
 
 
 HOSTILE = [
@@ -208,7 +208,7 @@ def test_a_text_is_made_of_anything(msg, args):
     record = logging.LogRecord("a", 20, "<string>", 1, msg, args, None)
     for text in compose(record.msg, record.args):
         assert text.encode().decode() == text
-        assert len(text) <= messages.MOST + 10
+        assert len(text) <= messages.MAX_CHARS + 10
 
 
 def test_nothing_that_is_logged_raises(taken, log):

@@ -255,7 +255,7 @@ os.kill(os.getpid(), 9)
         shown = json.loads(call("show", done.stdout.split()[0], "--json", environ=environ).stdout)
 
     assert done.returncode == -9, done.stderr
-    assert "cannot be kept just now" in done.stderr
+    assert "progress cannot be stored just now" in done.stderr
     assert [bar["done"] for bar in shown["progress"]] == [15.0]
 
 

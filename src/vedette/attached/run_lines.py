@@ -91,6 +91,6 @@ class RunLines:
             self._feed = Feed(store, self._run, lost_after_s=self._access.lost_after_s)
 
     def _answer(self, question: Question, text: str) -> str:
-        if ask.give(question.id, text):
+        if ask.answer(question.id, text):
             return ""
         return self._access.answer(question.process, question.id, text)

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.cli.beside import Beside
-    from vedette.client.current import end_as, own
+    from vedette.client.current import begin_owned, end_as
     from vedette.client.faults import swallow
     from vedette.client.run import DEFAULT_PROJECT
     from vedette.deaths.evidence import Evidence
@@ -95,7 +95,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     again, after = _find(args.settings, args.resume or named)
     config = dict(_value(text) for text in args.config)
     try:
-        begun = own(
+        begun = begin_owned(
             args.settings, resume=again, after=after, parent=os.environ.get("VEDETTE_RUN", ""),
             command=command, project=args.project or DEFAULT_PROJECT, experiment=None,
             name=args.name, config=config, tags=args.tag, notes="",

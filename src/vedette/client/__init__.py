@@ -1,4 +1,4 @@
-"""Inside the user's process: what it says is appended to its spool, and nothing else happens here (law 2).
+"""What runs inside the user's process: it appends records to the spool of that process, and does nothing else (law 2).
 
 What the user calls:
 - `current`: the current run, and the verbs that act on it: `vedette.init`, `vedette.log`
@@ -8,11 +8,11 @@ What the user calls:
 - `attrs`: `run.config` and `run.summary`
 - `files`: what a run saves and uses
 - `ask`: questions to whoever watches the run
-- `usage`: marks in what is measured
-- `values`: what a user hands over, as numbers and plain values
+- `usage`: marks on the timeline of the measurements
+- `values`: converts the user's values to numbers and plain values
 - `names`: names for runs without one
 - `off`: the run of `VEDETTE_MODE=off`
-- `journal`: what the process says of one run, and of itself
+- `journal`: writes the process's records about one run and about itself
 - `faults`: the one place where our own errors stop
 
 What it records by itself:
@@ -22,7 +22,7 @@ What it records by itself:
 - `rendering`: objects of rich, as text
 - `warned`: warnings
 - `streams`: what the program prints
-- `quiet`: keeps a line from being recorded twice
+- `quiet`: a flag per thread: what it prints now is not recorded
 - `exits`: how the process ends, and forks
 - `raised`: an exception that ends something, as evidence
 - `stacks`: where the program was when it died

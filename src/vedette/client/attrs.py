@@ -1,4 +1,4 @@
-"""A dict that is on the run's record too: `run.config` and `run.summary`."""
+"""`run.config` and `run.summary`: dicts whose changes are also written to the run's record."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -28,7 +28,7 @@ class Attrs(dict[str, Any]):
         self._write(changes)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Set a key unless it is there."""
+        """Set a key that is not there yet."""
         if key not in self:
             self[key] = default
         return self[key]

@@ -1,6 +1,7 @@
-"""Starts the program that takes down what a run is made of, beside the user's process and not as its child.
+"""Starts the program that records what a run is made of: code, packages, machine.
 
-All that happens here is one record, a file in memory, and a small shell that is gone at once (decisions/014).
+That program is not a child of the user's process. The user's process only writes one record
+and a file in memory, and starts a small shell that exits at once (decisions/014).
 """
 
 import os
@@ -18,12 +19,12 @@ from vedette.client.values import text_of
 from vedette.model import Value
 from vedette.settings import Settings
 
-_MOST_WORDS = 1000
-_MOST_CHARS = 100_000  # of all words of a command
+_MAX_WORDS = 1000
+_MAX_CHARS = 100_000  # of all words of a command together
 
 
 class Brief(Struct, frozen=True):
-    """What the program has to know."""
+    """What the capture program is told."""
 
     run: str
     home: str
@@ -34,13 +35,13 @@ class Brief(Struct, frozen=True):
     python: str
     sys_path: list[str]
     t: int
-    launched: bool = False  # the command is another program's, which is yet to begin
+    launched: bool = False  # the command is another program, which has not started yet
 
 
 def begin(journal: Journal, settings: Settings, command: list[str] | None = None) -> None:
-    """Put on record what is known at once, and start the program; never raise, never wait.
+    """Record what this process knows already, and start the capture program; never raise, never wait.
 
-    `command`: what the run was begun for, where it is not this process.
+    `command`: the program that the run is about, if that is not this process.
     """
     if not settings.capture.enable:
         return
@@ -48,15 +49,15 @@ def begin(journal: Journal, settings: Settings, command: list[str] | None = None
         _begin(journal, settings, command)
     except Exception as error:
         faults.let_through(error)
-        faults.swallow(error, "taking down what the run is made of")
+        faults.swallow(error, "the record of what the run is made of")
 
 
 def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> None:
-    words = list(getattr(sys, "orig_argv", sys.argv)) if command is None else command
-    argv, cut = _within(masks.argv(text_of(word) for word in words))
+    given = list(getattr(sys, "orig_argv", sys.argv)) if command is None else command
+    argv, cut = _cut(masks.argv(text_of(word) for word in given))
     try:
         cwd = os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the directory was removed
         cwd = ""
     attrs: dict[str, Value] = {"argv": argv, "cwd": masks.text(text_of(cwd)), "host": kernel.host()}
     if command is None:
@@ -69,11 +70,11 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
     journal.set(journal.run, attrs)
     if not can:
         return
-    own = command is None
+    ours = command is None
     brief = Brief(
-        journal.run, journal.home.asked, settings, cwd, [text_of(word) for word in words][:_MOST_WORDS],
-        _script() if own else "", platform.python_version() if own else "",
-        [os.path.join(cwd, str(part)) for part in sys.path] if own else [], journal.now(), launched=not own,
+        journal.run, journal.home.asked, settings, cwd, [text_of(word) for word in given][:_MAX_WORDS],
+        _script() if ours else "", platform.python_version() if ours else "",
+        [os.path.join(cwd, str(part)) for part in sys.path] if ours else [], journal.now(), launched=not ours,
     )  # fmt: skip
     try:
         _spawn(msgspec.msgpack.encode(brief))
@@ -81,17 +82,17 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
         journal.set(journal.run, {"capture": f"not begun: {error.strerror}"})
 
 
-def _within(words: list[str]) -> tuple[list[str], bool]:
-    """Return as many words as are kept, and whether that is not all of them."""
-    kept, room = [], _MOST_CHARS
-    for word in words[:_MOST_WORDS]:
+def _cut(words: list[str]) -> tuple[list[str], bool]:
+    """Return the words that fit into the limits, and whether something was cut."""
+    kept, room = [], _MAX_CHARS
+    for word in words[:_MAX_WORDS]:
         kept.append(word[:room])
         room -= len(kept[-1])
     return kept, kept != words
 
 
 def _script() -> str:
-    """Return the file of the program that runs, if it is one of the user's and not of a library's."""
+    """Return the path of the running script, if it is the user's own; a library's is not."""
     path: Any = getattr(sys.modules.get("__main__"), "__file__", None)
     if not isinstance(path, str) or not os.path.isfile(path):
         return ""
@@ -102,7 +103,7 @@ def _script() -> str:
 
 
 def _spawn(brief: bytes) -> None:
-    """Start the program as nobody's child. Its brief is a file in memory: an argument could be seen by everybody."""
+    """Start the program detached. Its brief is a file in memory: other users could read a command line."""
     handed = os.memfd_create("vedette-brief", os.MFD_CLOEXEC)
     try:
         with open(handed, "wb", closefd=False) as file:

@@ -1,7 +1,7 @@
-"""How a worker that `multiprocessing` starts afresh (spawn, forkserver) comes to take part in its parent's run.
+"""Makes workers that `multiprocessing` starts in a new interpreter (spawn, forkserver) join the run of their parent.
 
-A `Process` is pickled for such a worker together with what it has from its parent's `_config`. There a passport
-of ours lies while the run lasts: to unpickle it is to join the run. A fork needs no passport.
+Such a worker gets a pickled `Process`, with a copy of its parent's `_config` in it. While the run lasts we keep an
+Invitation in that `_config`; when the worker unpickles it, the worker joins the run. A fork child needs none of this.
 """
 
 import os
@@ -14,25 +14,25 @@ from vedette.client.run import Run
 _KEY = "vedette"
 
 
-class Passport:
+class Invitation:
     """Tells a worker which run it belongs to."""
 
     def __init__(self, run: str, attempt: str, home: str, upstream: str) -> None:
-        self.told = (run, attempt, home, upstream)
+        self.fields = (run, attempt, home, upstream)
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, str, str]]:
-        return arrive, self.told
+        return accept, self.fields
 
 
-def arrive(run: str, attempt: str, home: str, upstream: str) -> Passport:
+def accept(run: str, attempt: str, home: str, upstream: str) -> Invitation:
     """Join a run, in a worker that has just been started; never raise."""
     _join(run, attempt, home, upstream)
-    return Passport(run, attempt, home, upstream)  # for the workers of the worker
+    return Invitation(run, attempt, home, upstream)  # for the workers that this worker starts
 
 
 @never_raises
 def _join(run: str, attempt: str, home: str, upstream: str) -> None:
-    from vedette.client import current  # noqa: PLC0415 - it stands on this module
+    from vedette.client import current  # noqa: PLC0415 - it imports this module
 
     if current._current is not None and not current._current.finished:
         return  # its main module has begun or joined a run already
@@ -40,30 +40,30 @@ def _join(run: str, attempt: str, home: str, upstream: str) -> None:
     current.init(hub=upstream or None)
 
 
-class _Wait:
-    """Stands among the importers, finds nothing, and sees when `multiprocessing` has been imported."""
+class _ImportHook:
+    """A finder in `sys.meta_path` that finds nothing; it notices when `multiprocessing` is imported."""
 
-    def __init__(self, passport: Passport) -> None:
-        self.passport = passport
+    def __init__(self, invitation: Invitation) -> None:
+        self.invitation = invitation
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002
         """Find nothing."""
-        if name.startswith("multiprocessing.") and _hand_out(self.passport):
-            _stop_waiting()
+        if name.startswith("multiprocessing.") and _attach(self.invitation):
+            _remove_import_hook()
 
 
 def invite(run: Run, upstream: str) -> None:
-    """Have the workers that this process starts join the run until it ends."""
+    """Make the workers that this process starts join the run, until the run ends."""
     journal = run._journal
-    passport = Passport(run.id, journal.try_id.removeprefix(run.id + "/"), journal.home.asked, upstream)
-    if not _hand_out(passport):
-        sys.meta_path.insert(0, _Wait(passport))
+    invitation = Invitation(run.id, journal.try_id.removeprefix(run.id + "/"), journal.home.asked, upstream)
+    if not _attach(invitation):
+        sys.meta_path.insert(0, _ImportHook(invitation))
 
     def end() -> None:
         try:
-            _stop_waiting()
+            _remove_import_hook()
             config = _config()
-            if config is not None and config.get(_KEY) is passport:
+            if config is not None and config.get(_KEY) is invitation:
                 del config[_KEY]
         except Exception as error:
             swallow(error, "the end of the run")
@@ -71,21 +71,21 @@ def invite(run: Run, upstream: str) -> None:
     run._on_end.append(end)
 
 
-def _stop_waiting() -> None:
-    for finder in [finder for finder in sys.meta_path if isinstance(finder, _Wait)]:
+def _remove_import_hook() -> None:
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, _ImportHook)]:
         sys.meta_path.remove(finder)
 
 
 def _config() -> dict[str, Any] | None:
-    """Return what this process hands on to its workers, once `multiprocessing` is there."""
+    """Return the dict that this process hands on to its workers; None before `multiprocessing` is imported."""
     process = sys.modules.get("multiprocessing.process")
     config = getattr(getattr(process, "_current_process", None), "_config", None)
     return config if isinstance(config, dict) else None
 
 
-def _hand_out(passport: Passport) -> bool:
+def _attach(invitation: Invitation) -> bool:
     config = _config()
     if config is None:
         return False
-    config[_KEY] = passport
+    config[_KEY] = invitation
     return True

@@ -15,7 +15,7 @@ from vedette.home import Home
 from vedette.model import looks_like_run
 
 _current: Run | OffRun | None = None
-_MOST_ATTEMPT = 64  # letters of a try's own part of its id
+_MAX_ATTEMPT = 64  # characters of a try's own part of its id
 
 
 def init(
@@ -32,17 +32,17 @@ def init(
     usage: bool | None = None,
     resume: bool | str | None = None,
 ) -> Run | OffRun:
-    """Begin a run, resume one by its id, or join the one that the parent process began; make it the current one.
+    """Begin a run, resume one by its id, or join the run of the parent process; make it the current run.
 
-    A run that this process had begun before is finished. Never raises: if nothing else can be done, the run
-    that is returned does nothing, and the reason is on stderr.
+    This finishes a run that this process began before. It never raises: after an error it returns a run that does
+    nothing, and prints the reason on stderr.
     """
     global _current
     try:
-        said = {"home": home, "upstream": hub, "usage.enable": usage}
+        overrides = {"home": home, "upstream": hub, "usage.enable": usage}
         if console is not None:
-            said["console.mode"] = "on" if console else "off"
-        _current = _init(project, experiment, name, config, tags, notes, said, resume)
+            overrides["console.mode"] = "on" if console else "off"
+        _current = _init(project, experiment, name, config, tags, notes, overrides, resume)
     except Exception as error:
         faults.let_through(error)
         faults.swallow(error, "init()")
@@ -57,108 +57,108 @@ def _init(
     config: Any,
     tags: Iterable[str],
     notes: str,
-    said: dict[str, Any],
+    overrides: dict[str, Any],
     resume: bool | str | None,
 ) -> Run | OffRun:
     try:
-        chosen = settings.load(said)
+        loaded = settings.load(overrides)
     except VedetteError as error:
-        faults.say_once(f"{error} (the defaults are used)")
-        chosen = settings.fallback(said["home"], said["upstream"])
-    if chosen.mode == "off":
+        faults.say_once(f"{error} (vedette uses the defaults)")
+        loaded = settings.fallback(overrides["home"], overrides["upstream"])
+    if loaded.mode == "off":
         return OffRun(config)
-    again = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")
+    resume_id = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")
     before = _current if isinstance(_current, Run) and not _current.finished else None
-    if before is not None and not before._journal.main and resume is not False and again in ("", before.id):
-        before._merge(config)  # a fork child, or one that has joined already
+    if before is not None and not before._journal.main and resume is not False and resume_id in ("", before.id):
+        before._merge(config)  # a fork child, or a process that has joined already
         return before
     if before is not None:
         before.finish()
-    above = os.environ.get("VEDETTE_RUN", "")
-    if above and resume is not False and again in ("", above):
+    parent_run = os.environ.get("VEDETTE_RUN", "")
+    if parent_run and resume is not False and resume_id in ("", parent_run):
         attempt = os.environ.get("VEDETTE_TRY", "")
-        sound = 0 < len(attempt) <= _MOST_ATTEMPT and "/" not in attempt
-        run = Run._join(Home.of(chosen), chosen, above, attempt if sound else FIRST_TRY, config)
+        is_valid = 0 < len(attempt) <= _MAX_ATTEMPT and "/" not in attempt
+        run = Run._join(Home.of(loaded), loaded, parent_run, attempt if is_valid else FIRST_TRY, config)
         exits.watch(run)
-        _listen(run, chosen)
-        if os.environ.pop("VEDETTE_NEW", "") == above:  # its launcher was told nothing of it
+        _listen(run, loaded)
+        if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
             run._describe(project, experiment, [tags] if isinstance(tags, str) else tags, notes)
         return run
-    if not above and resume is not False:
-        named = os.environ.pop("VEDETTE_RESUME", "")  # it is meant for one run of this process, not for the next
-        again = again or _whole_id(named, f"VEDETTE_RESUME={named!r}")
-    run = own(
-        chosen, resume=again, parent=above, project=project, experiment=experiment, name=name, config=config,
+    if not parent_run and resume is not False:
+        named = os.environ.pop("VEDETTE_RESUME", "")  # it holds for the first run of this process only
+        resume_id = resume_id or _whole_id(named, f"VEDETTE_RESUME={named!r}")
+    run = begin_owned(
+        loaded, resume=resume_id, parent=parent_run, project=project, experiment=experiment, name=name, config=config,
         tags=[tags] if isinstance(tags, str) else tags, notes=notes,
     )  # fmt: skip
-    if not above:  # else the terminal is that of the process which began the run above
-        screen.begin(run, chosen)
-    _listen(run, chosen)  # outside of the console's lock: who takes a line down may have to wait for the journal's
+    if not parent_run:  # else the terminal belongs to the process that began the parent run
+        screen.begin(run, loaded)
+    _listen(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
     return run
 
 
-def _listen(run: Run, chosen: settings.Settings) -> None:
-    """Take down what the program says; a fault there leaves the run as it is."""
-    from vedette.client.listening import listen  # noqa: PLC0415 - it loads `logging`, which a run that is off spares
+def _listen(run: Run, loaded: settings.Settings) -> None:
+    """Record the program's logs and output; an error here does not affect the run."""
+    from vedette.client.listening import listen  # noqa: PLC0415 - it loads `logging`; mode=off need not
 
     try:
-        listen(run, chosen)
+        listen(run, loaded)
     except Exception as error:
         faults.let_through(error)
-        faults.swallow(error, "listening to logs and output")
+        faults.swallow(error, "recording logs and output")
 
 
-def own(
-    chosen: settings.Settings,
+def begin_owned(
+    loaded: settings.Settings,
     *,
     resume: str = "",
     after: int = 0,
     parent: str = "",
     command: list[str] | None = None,
-    **told: Any,
+    **fields: Any,
 ) -> Run:
-    """Begin a run, or a new try of one, whose end is that of this process; the processes that it starts join it.
+    """Begin a run, or a new try of one, that ends with this process; the processes that it starts join the run.
 
-    `command`: what it is begun for, where that is another program.
+    `command`: the program that the run is about, if that is not this process.
     """
     script = None if command is None else os.path.basename(command[0])
-    place = Home.of(chosen)
+    home = Home.of(loaded)
     if resume:
-        run = Run._resume(place, chosen, resume, after=after, **told)
+        run = Run._resume(home, loaded, resume, after=after, **fields)
     else:
-        run = Run._begin(place, chosen, parent=parent, script=script, **told)
-    capturing.begin(run._journal, chosen, command)
-    _export(run, place)
+        run = Run._begin(home, loaded, parent=parent, script=script, **fields)
+    capturing.begin(run._journal, loaded, command)
+    _export(run, home)
     exits.watch(run)
     return run
 
 
 def end_as(run: Run, state: str, cause: str) -> None:
-    """End a run that was begun for another program as that one ended."""
+    """End a run that was begun for another program, with the state and cause of that program's end."""
     try:
         run._end(state, cause)
     except Exception as error:
         faults.swallow(error, "the end of the run")
 
 
-def _whole_id(text: Any, said: str) -> str:
-    """Return the id of a run that is to be resumed; what is none is passed over, with a word."""
+def _whole_id(text: Any, given: str) -> str:
+    """Return the id of the run to resume; say so and return an empty text if it is not a whole id."""
     if isinstance(text, str) and (not text or looks_like_run(text)):
         return text
-    faults.say_once(f"{said}: a run is resumed by its whole id, as `vedette ls` shows it; gone on without")
+    faults.say_once(f"{given}: a run is resumed by its whole id, as `vedette ls` shows it; vedette ignores this one")
     return ""
 
 
 def _export(run: Run, home: Home) -> None:
-    """Let the processes that this one starts join the run, until it is finished."""
+    """Set the environment so that the processes this one starts join the run, until it is finished."""
     attempt = run._journal.try_id.removeprefix(run.id + "/")
-    said = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": attempt, "VEDETTE_HOME": home.asked}
-    before = {key: os.environ.get(key) for key in said}
-    os.environ.update(said)
+    exported = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": attempt, "VEDETTE_HOME": home.asked}
+    before = {key: os.environ.get(key) for key in exported}
+    os.environ.update(exported)
 
     def restore() -> None:
         for key, value in before.items():
-            if os.environ.get(key) != said[key]:
+            if os.environ.get(key) != exported[key]:
                 continue
             if value is None:
                 del os.environ[key]
@@ -169,11 +169,11 @@ def _export(run: Run, home: Home) -> None:
 
 
 def current() -> Run | OffRun:
-    """Return the current run; a verb used without `init` opens one, named after the script."""
+    """Return the current run. If `init` was not called, begin a run named after the script."""
     if _current is not None and not _current.finished:
         return _current
     script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
-    nameless = script in ("", "-c", "-m") or os.environ.get("VEDETTE_RESUME")  # a run that goes on keeps its name
+    nameless = script in ("", "-c", "-m") or os.environ.get("VEDETTE_RESUME")  # a resumed run keeps its name
     return init(name=None if nameless else script)
 
 

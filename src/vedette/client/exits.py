@@ -1,4 +1,4 @@
-"""How a process ends, as seen from inside: an exception, the interpreter's end, the end of a worker; and forks."""
+"""Notices how this process ends: by an exception, at the end of the interpreter, or as a worker. Also notices forks."""
 
 import atexit
 import functools
@@ -10,22 +10,22 @@ from typing import Any, NoReturn
 
 from vedette.client import screen, streams
 from vedette.client.faults import swallow
-from vedette.client.quiet import here
-from vedette.client.run import Run, account
+from vedette.client.quiet import quiet
+from vedette.client.run import Run, describe_exception
 
-_open: list[Run] = []  # a run that nobody holds any more still ends at exit, not before
+_open: list[Run] = []  # kept here so that a run without other references ends at exit, not before
 _installed = False
-_LAST = -1000  # of what a worker does at its end
-_exit_code = 0  # what sys.exit was last called with: a hint, for when nobody sees the real one
+_RUN_LAST = -1000  # the priority of our finalizer: a worker calls it last
+_exit_code = 0  # what sys.exit was last called with; used when nobody sees the real exit status
 
 
 def watch(run: Run) -> None:
-    """See to it that the end of this process is on the run's record, and that a fork begins its own spool."""
+    """Record the end of this process in the run, and give a fork child a spool of its own."""
     global _installed
     _open.append(run)
     run._on_end.append(lambda: _open.remove(run))
     run._journal.on_announce = lambda: _watch_worker(run)
-    if not run._journal.silent:
+    if not run._journal.has_said_nothing:
         _watch_worker(run)
     _watch_as_worker(run)
     if not _installed:
@@ -37,21 +37,21 @@ def watch(run: Run) -> None:
 
 
 def _hook_exit() -> None:
-    """Note what sys.exit is called with: atexit cannot tell, and a short process may be gone before the hub looks."""
-    leave = sys.exit
+    """Note what sys.exit is called with: atexit is not told, and a short process may be gone before the hub looks."""
+    original_exit = sys.exit
 
-    @functools.wraps(leave)
-    def leave_with(status: Any = None, /) -> NoReturn:
+    @functools.wraps(original_exit)
+    def exit_noting_status(status: Any = None, /) -> NoReturn:
         global _exit_code
-        if threading.current_thread() is threading.main_thread():  # elsewhere it ends the thread alone
+        if threading.current_thread() is threading.main_thread():  # in another thread it ends only that thread
             _exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
-        leave(status)
+        original_exit(status)
 
-    sys.exit = leave_with
+    sys.exit = exit_noting_status
 
 
-def _each(doing: str, act: Any) -> None:
-    for run in _open.copy():  # it leaves the list when it ends
+def _for_each_run(doing: str, act: Any) -> None:
+    for run in _open.copy():  # a run removes itself from the list when it ends
         try:
             act(run)
         except Exception as error:
@@ -59,34 +59,34 @@ def _each(doing: str, act: Any) -> None:
 
 
 def _leave() -> None:
-    _each("the end of the run", lambda run: run._leave(_exit_code))
+    _for_each_run("the end of the run", lambda run: run._leave(_exit_code))
 
 
 def _after_fork() -> None:
     screen.after_fork()
     streams.after_fork()
-    _each("the fork of the run", Run._after_fork)
-    _each("the fork of the run", _watch_as_worker)
+    _for_each_run("the fork of the run", Run._after_fork)
+    _for_each_run("the fork of the run", _watch_as_worker)
 
 
 def _watch_as_worker(run: Run) -> None:
-    """Have `_watch_worker` called should this process become a worker: what it was told before is forgotten then."""
+    """Call `_watch_worker` if this process becomes a worker: multiprocessing forgets older finalizers then."""
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None:
         return
     util.register_after_fork(run, _watch_worker)
-    if getattr(process.current_process(), "_inheriting", False):  # it is one, and has not begun its work yet
-        util.Finalize(None, lambda: _end_worker(run), exitpriority=_LAST)
+    if getattr(process.current_process(), "_inheriting", False):  # it is a worker that has not begun its work yet
+        util.Finalize(None, lambda: _end_worker(run), exitpriority=_RUN_LAST)
 
 
 def _watch_worker(run: Run) -> None:
-    """A worker of multiprocessing ends without atexit, and swallows its exception: look there too."""
+    """Notice the end of a multiprocessing worker: it ends without atexit, and swallows its exception."""
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None:
         return
     from multiprocessing.util import Finalize  # noqa: PLC0415 - it is loaded already
 
-    Finalize(None, lambda: _end_worker(run), exitpriority=_LAST)
+    Finalize(None, lambda: _end_worker(run), exitpriority=_RUN_LAST)
 
 
 def _end_worker(run: Run) -> None:
@@ -103,40 +103,40 @@ def _hook_exceptions() -> None:
     previous, previous_in_thread, previous_unraisable = sys.excepthook, threading.excepthook, sys.unraisablehook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        with screen.held():  # how it ended is the last line
+        with screen.hold_last_line():  # the console prints how the run ended after the traceback
             try:
-                _each("the record of an exception", lambda run: run._fail(error))
-            finally:  # whatever interrupts us, the traceback is shown
+                _for_each_run("the record of an exception", lambda run: run._fail(error))
+            finally:  # show the traceback even if we are interrupted
                 previous(kind, error, trace)
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
-            _tell(args.exc_value, {"thread": args.thread.name if args.thread else ""})
-        before, here.on = here.on, True
+            _record_exception(args.exc_value, {"thread": args.thread.name if args.thread else ""})
+        before, quiet.on = quiet.on, True
         try:
             previous_in_thread(args)
         finally:
-            here.on = before
+            quiet.on = before
 
     def hook_unraisable(args: Any) -> None:
         if args.exc_value is not None:
-            _tell(args.exc_value, {"unraisable": True})
-        before, here.on = here.on, True
+            _record_exception(args.exc_value, {"unraisable": True})
+        before, quiet.on = quiet.on, True
         try:
             previous_unraisable(args)
         finally:
-            here.on = before
+            quiet.on = before
 
     sys.excepthook = hook
     threading.excepthook = hook_in_thread
     sys.unraisablehook = hook_unraisable
 
 
-def _tell(error: BaseException, more: dict[str, Any]) -> None:
-    """Put an exception on record that ends a thread, or nothing at all."""
+def _record_exception(error: BaseException, extra: dict[str, Any]) -> None:
+    """Record an exception that ends only a thread, or that Python ignores."""
 
     def tell(run: Run) -> None:
-        text, attrs = account(error)
-        run._journal.event("exception", text, 40, attrs | more)
+        text, attrs = describe_exception(error)
+        run._journal.event("exception", text, 40, attrs | extra)
 
-    _each("the record of an exception", tell)
+    _for_each_run("the record of an exception", tell)

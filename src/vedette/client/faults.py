@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from vedette.client.quiet import here
+from vedette.client.quiet import quiet
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,13 +25,13 @@ def say_once(text: str) -> None:
     if text in _said or len(_said) > 1000:
         return
     _said.add(text)
-    before, here.on = here.on, True
+    before, quiet.on = quiet.on, True
     try:
         write_notice(f"vedette: {text}\n", write_stderr)
     except Exception:
         return
     finally:
-        here.on = before
+        quiet.on = before
 
 
 def write_stderr(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of a run: what it saves is copied under the home, of what it uses the digest is put on record."""
+"""Files of a run. A file that it saves is copied under the home; of a file that it uses only the digest is recorded."""
 
 import os
 import threading
@@ -7,37 +7,37 @@ from typing import Any
 from vedette.blobs import Source
 from vedette.client import faults
 from vedette.client.journal import Journal
-from vedette.client.messages import sound
+from vedette.client.messages import clean_text
 from vedette.errors import BlobError
 from vedette.fileio import digest_of, open_plain
 from vedette.media import HEAD_BYTES, media_of
 
-_MOST_NAME = 500
-_AT_ONCE_BYTES = 64 << 20  # of an input are read in the call itself
+_MAX_NAME = 500
+_READ_IN_CALL_BYTES = 64 << 20  # up to this size an input is read in the call itself
 
 
 class CannotBeKeptError(Exception):
-    """A file is turned away; the text says why."""
+    """A file is refused; the text says why."""
 
 
 def name_of(source: Any, name: Any) -> str:
-    """Return what a file is called: as it was said, else its path, as far as that lies below the working directory."""
+    """Return the given name of a file, else its path if it is below the working directory, else its base name."""
     if name is None and isinstance(source, bytes | bytearray | memoryview):
         raise CannotBeKeptError("needs a name: save(bytes, name)")
     if name is None:
         path = os.path.normpath(os.fsdecode(source))
         inside = not os.path.isabs(path) and path.split(os.sep)[0] != os.pardir
         name = path if inside else os.path.basename(path) or path
-    text = sound(str(name))
-    if not text or len(text) > _MOST_NAME:
-        raise CannotBeKeptError(f"has a name of {len(text)} letters: one to {_MOST_NAME} are kept")
+    text = clean_text(str(name))
+    if not text or len(text) > _MAX_NAME:
+        raise CannotBeKeptError(f"has a name of {len(text)} characters: 1 to {_MAX_NAME} are allowed")
     return text
 
 
 def save(journal: Journal, source: Any, name: str) -> str:
-    """Copy a file or bytes, and say that the run has them; return their digest."""
+    """Copy a file or bytes, and record that they belong to the run; return their digest."""
     try:
-        digest, size = journal.blobs.keep(_sourced(source))
+        digest, size = journal.blobs.keep(_as_source(source))
         with journal.blobs.open(digest) as file:
             head = file.read(HEAD_BYTES)
     except (BlobError, OSError, ValueError) as error:  # ValueError: a NUL in a path
@@ -47,20 +47,20 @@ def save(journal: Journal, source: Any, name: str) -> str:
 
 
 def use(journal: Journal, source: Any, name: str) -> None:
-    """Say which bytes an input has; those of a large one are read by a thread, and the call goes on."""
+    """Record the size and digest of an input; a thread reads a large one, so that the call returns at once."""
     try:
         fd = open_plain(os.fsdecode(source), follow=True)
     except (BlobError, OSError, ValueError) as error:
         raise CannotBeKeptError(_why(error)) from None
     size = os.fstat(fd).st_size
     journal.set(journal.run, {f"data_bytes.{name}": size})
-    if size <= _AT_ONCE_BYTES:
-        _digest(journal, fd, name)
+    if size <= _READ_IN_CALL_BYTES:
+        _record_digest(journal, fd, name)
         return
-    threading.Thread(target=_digest, args=(journal, fd, name), name="vedette data", daemon=True).start()
+    threading.Thread(target=_record_digest, args=(journal, fd, name), name="vedette data", daemon=True).start()
 
 
-def _digest(journal: Journal, fd: int, name: str) -> None:
+def _record_digest(journal: Journal, fd: int, name: str) -> None:
     try:
         journal.set(journal.run, {f"data.{name}": digest_of(fd)})
     except Exception as error:
@@ -69,13 +69,13 @@ def _digest(journal: Journal, fd: int, name: str) -> None:
         os.close(fd)
 
 
-def _sourced(source: Any) -> Source:
+def _as_source(source: Any) -> Source:
     if isinstance(source, bytes | bytearray | memoryview | str):
         return source
     try:
         return os.fsdecode(source)
     except TypeError:
-        raise CannotBeKeptError(f"is of type {type(source).__name__}: a path or bytes can be kept") from None
+        raise CannotBeKeptError(f"is of type {type(source).__name__}: give a path or bytes") from None
 
 
 def _why(error: Exception) -> str:

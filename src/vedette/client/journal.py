@@ -1,7 +1,7 @@
-"""What the user's process says of one run, and of itself: its span, its losses, and where it was when it died.
+"""Writes what this process says about one run and about itself: facts, lost records, and its stacks when it dies.
 
-Everything is made when the first record asks for it, in a fork child too: there the spool begins anew under
-another origin, and the first record brings the announcement of the process with it.
+Nothing is created before the first record. That record also announces the process. The same holds in a fork child,
+which begins a new spool under another origin.
 """
 
 import getpass
@@ -23,24 +23,22 @@ from vedette.voice import Voice, origin_here
 
 
 class Journal:
-    """What one process says of one run. Nothing here raises for want of disk or hub."""
+    """The records of one process about one run. Nothing here raises when the disk is full or no hub runs."""
 
     def __init__(self, home: Home, settings: Settings, run: str, attempt: str, *, main: bool) -> None:
-        """Open nothing yet; `main`: this process began the try `run/attempt`, so its end is the run's end."""
+        """Open no file yet. `main`: this process began the try `run/attempt`, so the run ends with it."""
         self.home = home
         self.blobs = Blobs(home, settings.limits)
         self.run = run
         self.try_id = f"{run}/{attempt}"
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
-        self.tap: Callable[[Event], None] | None = None  # the console of this process hears its own lines at once
+        self.tap: Callable[[Event], None] | None = None  # the console of this process, which shows events at once
         self._upstream = settings.upstream
-        self._usage_s = (
-            settings.usage.interval_s if settings.usage.enable else 0.0
-        )  # how often the hub is to measure it
+        self._usage_s = settings.usage.interval_s if settings.usage.enable else 0.0  # how often the hub measures
         self._lock = threading.RLock()
         self._announced = False
-        self._told_lost = 0
+        self._reported_lost = 0
         self._stacks = Stacks()
         self.voice = Voice(home, self._make_origin, settings.spool)
         self.now = self.voice.clock.now
@@ -53,13 +51,13 @@ class Journal:
         return origin_here(name, span=self.run, process=process, upstream=self._upstream, main=self.main)
 
     @property
-    def silent(self) -> bool:
-        """Whether this process has said nothing yet."""
+    def has_said_nothing(self) -> bool:
+        """Whether this process has written no record yet."""
         return not self._announced
 
     @property
     def is_measured(self) -> bool:
-        """Whether the hub is to measure this process."""
+        """Whether the hub measures this process."""
         return self._usage_s > 0
 
     @property
@@ -73,57 +71,57 @@ class Journal:
         self.tap = None
         self._lock = threading.RLock()
         self._announced = False
-        self._told_lost = 0
+        self._reported_lost = 0
         self.spool.renew()
-        self._stacks.leave()  # they are the parent's; this process has its own once it speaks
+        self._stacks.stop()  # they belong to the parent; this process opens its own with its first record
 
     def begin(self, span: str, kind: str, name: str, parent: str, state: str, attrs: dict[str, Value]) -> None:
-        """Say that a span has come to life."""
+        """Record that a span begins."""
         with self._lock:
-            self._keep(Span(span, self.now(), state=state, kind=kind, name=name, parent=parent, attrs=attrs))
+            self._write(Span(span, self.now(), state=state, kind=kind, name=name, parent=parent, attrs=attrs))
 
     def claim(self, span: str, state: str, cause: str = "") -> None:
-        """Say that a span is in a state now."""
+        """Record that a span is in a state now."""
         with self._lock:
-            self._keep(Span(span, self.now(), state=state, cause=cause[:1000]))
+            self._write(Span(span, self.now(), state=state, cause=cause[:1000]))
 
     def set(self, span: str, attrs: dict[str, Value]) -> None:
         """Set attributes of a span."""
         with self._lock:
-            self._keep(Span(span, self.now(), attrs=attrs))
+            self._write(Span(span, self.now(), attrs=attrs))
 
     def tell(self, span: str, **said: Any) -> None:
-        """Say any part of a span."""
+        """Record any fields of a span."""
         with self._lock:
-            self._keep(Span(span, self.now(), **said))
+            self._write(Span(span, self.now(), **said))
 
     def event(self, kind: str, text: str, level: int = 20, attrs: dict[str, Value] | None = None) -> None:
-        """Say that something happened in the run."""
+        """Record that something happened in the run."""
         with self._lock:
             event = Event(self.run, self.now(), kind, level, text, attrs or {})
-            self._keep(event)
-        tap = self.tap  # its console may go at any moment
+            self._write(event)
+        tap = self.tap  # another thread may close the console at any moment
         if tap is not None:
             tap(event)
 
     def blob(self, name: str, digest: str, size: int, media: str) -> None:
-        """Say that the run has a file, whose bytes are kept by now."""
+        """Record that the run has a file, whose bytes are stored already."""
         with self._lock:
-            self._keep(Blob(self.run, self.now(), name, digest, size, media))
+            self._write(Blob(self.run, self.now(), name, digest, size, media))
 
-    def _keep(self, fact: Fact) -> None:
+    def _write(self, fact: Fact) -> None:
         if fact.t > self.voice.wake_at and self._announced:
             self.wake_hub()
         with self._lock:
             self.voice.say(fact)
 
     def _rolled(self) -> None:
-        """A segment was begun: announce the process if nobody has, own up to losses, look after the hub."""
+        """Called when a segment begins: announce the process if that is not done yet, report losses, wake the hub."""
         try:
             if not self._announced:
                 self._announced = True
                 self._announce()
-            self.tell_losses()
+            self.report_losses()
             self.wake_hub()
         except Exception as error:
             swallow(error, "the spool's roll")
@@ -135,8 +133,8 @@ class Journal:
             "ppid": os.getppid(),
             "main": self.main,
             "argv": [arg[:1000] for arg in masks.argv(getattr(sys, "orig_argv", sys.argv)[:100])],
-            "cwd": _guess(os.getcwd),
-            "user": _guess(getpass.getuser),
+            "cwd": _or_empty(os.getcwd),
+            "user": _or_empty(getpass.getuser),
             "python": platform.python_version(),
             "usage_s": self._usage_s,
         }
@@ -145,26 +143,26 @@ class Journal:
         self._stacks.watch(self.spool.directory)
         self.on_announce()
 
-    def tell_losses(self) -> None:
-        """Put what had to be dropped on record, once there is room for it."""
+    def report_losses(self) -> None:
+        """Record how many records were dropped, once there is room for it."""
         lost = self.spool.lost
-        new = lost - self._told_lost
+        new = lost - self._reported_lost
         if new > 0:
-            self._told_lost = lost
+            self._reported_lost = lost
             why = self._why_lost()
             self.event("dropped", f"{new} records could not be kept: {why}", 40, {"count": new, "why": why})
 
     def wake_hub(self) -> None:
-        """Make sure that a hub lives, never waiting for it."""
+        """Start a hub if none runs; never wait for it."""
         if why := self.voice.wake_hub():
-            say_once(f"no hub can be started ({why}); what is logged waits on disk. `vedette doctor` tells more")
+            say_once(f"no hub can be started ({why}); what you log waits on disk. `vedette doctor` tells more")
 
     def close(self) -> None:
-        """Say that nothing will follow, and tell the user of losses."""
+        """Record that nothing will follow, and tell the user about lost records."""
         if self._announced:
-            self.tell_losses()
+            self.report_losses()
             self.voice.close()
-            self._stacks.leave()
+            self._stacks.stop()
         if self.spool.lost:
             say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
 
@@ -172,7 +170,7 @@ class Journal:
         return self.spool.trouble or "the disk was full"
 
 
-def _guess(ask: Callable[[], str]) -> str:
+def _or_empty(ask: Callable[[], str]) -> str:
     try:
         return ask()
     except Exception:

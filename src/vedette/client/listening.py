@@ -1,4 +1,4 @@
-"""All that a run takes down by itself while it lasts: log records, warnings, what is printed, its workers' words."""
+"""Switches on what a run records by itself: log records, warnings, printed lines, and the workers of the process."""
 
 import os
 
@@ -9,12 +9,12 @@ from vedette.settings import Settings
 
 
 def listen(run: Run, settings: Settings) -> None:
-    """Take down what the program says, for this run and until it ends."""
+    """Record logs, warnings and output for this run, until it ends."""
     chosen = settings.logs
     if chosen.enable:
         logs.install(run._journal, chosen.level)
         warned.install(run._journal)
-    if chosen.output and os.environ.get("VEDETTE_CAPTURED") != run.id:  # else `vedette run` does it
+    if chosen.output and os.environ.get("VEDETTE_CAPTURED") != run.id:  # else `vedette run` records the output
         streams.install(run._journal)
     run._on_end.append(_stop)
     children.invite(run, settings.upstream)

@@ -1,9 +1,9 @@
-"""Records of the module `logging`, taken down as events.
+"""Records the messages of the module `logging` as events.
 
-No handler of ours hangs anywhere: one on the root logger would make `logging.basicConfig` a no-op and silence the
-handler of last resort. Methods of `logging.Logger` are wrapped instead while the run lasts, and what the user's
-handlers get stays what it was: a record that only we want (INFO, with the root logger at its default) is marked
-when it is made, and goes no further.
+We install no handler: one on the root logger would make `logging.basicConfig` a no-op and silence the handler of
+last resort. Instead we wrap methods of `logging.Logger` while the run lasts. The user's handlers get the same records
+as before: a record that only we want (INFO, with the root logger at its default) is marked when it is made, and no
+handler gets it.
 """
 
 import logging
@@ -16,30 +16,30 @@ from typing import Any
 from vedette.client import screen
 from vedette.client.faults import let_through, swallow
 from vedette.client.journal import Journal
-from vedette.client.messages import compose, holds_rich, sound, spell
-from vedette.client.quiet import here as quiet
+from vedette.client.messages import clean_text, compose, holds_rich, spell
+from vedette.client.quiet import quiet
 
-_ALONE = "_vedette_alone"  # on a record that the user's handlers would not have got without us
-_MOST_NAME = 1000
-_MOST_DEPTH = 3  # records that are made while a record is taken down, in somebody's __str__
+_ONLY_OURS = "_vedette_alone"  # set on a record that the user's handlers must not get: without us it would not exist
+_MAX_NAME = 1000
+_MAX_DEPTH = 3  # a __str__ may log while its record is being written
 
 
 class _Thread(threading.local):
-    """What holds in one thread."""
+    """State of one thread."""
 
-    granted: tuple[logging.Logger, int] | None = None  # a record that we alone have asked for is about to be made
+    enabled_by_us: tuple[logging.Logger, int] | None = None  # the record that follows would not be made without us
     depth = 0
-    tidied = False  # a record is being handled that a console shows
+    shown_by_console = False  # the console shows the record that is being handled
 
 
-_here = _Thread()
+_this_thread = _Thread()
 _journal: Journal | None = None
 _level = 0
-_originals: dict[tuple[type, str], tuple[Any, Any]] = {}  # what we have replaced, and by what
+_originals: dict[tuple[type, str], tuple[Any, Any]] = {}  # (class, method): its original function, and ours
 
 
 def install(journal: Journal, level: int) -> None:
-    """Take down records from this level on, for this journal."""
+    """Write records of this level and above to this journal."""
     global _journal, _level
     _level = level
     _journal = journal
@@ -51,7 +51,7 @@ def install(journal: Journal, level: int) -> None:
 
 
 def remove() -> None:
-    """Put `logging` back as it was; what somebody else has wrapped meanwhile stays, and does nothing."""
+    """Put `logging` back as it was; a function of ours that somebody has wrapped stays in place and does nothing."""
     global _journal
     _journal = None
     for (owner, name), (original, ours) in list(_originals.items()):
@@ -61,7 +61,7 @@ def remove() -> None:
 
 
 def _replace(owner: type, name: str, make: Any) -> None:
-    if (owner, name) in _originals:  # of an earlier run: somebody has wrapped it, and so it stayed
+    if (owner, name) in _originals:  # left from an earlier run, because somebody had wrapped it
         return
     original = owner.__dict__[name]
     ours = make(original)
@@ -77,25 +77,25 @@ def _is_enabled_for(original: Any) -> Any:
         if _journal is None or level < _level:
             return False
         try:
-            wanted = self._cache[level, _level]  # type: ignore[attr-defined] # is emptied when any level changes
+            wanted = self._cache[level, _level]  # type: ignore[attr-defined] # emptied when any level changes
         except (KeyError, AttributeError):
-            wanted = _wanted(self, level)
+            wanted = _is_wanted(self, level)
         if wanted and not self.disabled:
-            _here.granted = (self, level)
+            _this_thread.enabled_by_us = (self, level)
             return True
         return False
 
     return is_enabled_for
 
 
-def _wanted(logger: logging.Logger, level: int) -> bool:
-    """Tell whether we want what the user's own levels turn away: the root logger's default does not bind us."""
+def _is_wanted(logger: logging.Logger, level: int) -> bool:
+    """Tell whether we want a record that the user's levels drop: we do if only the root logger's default drops it."""
     wanted = False
     if logger.manager.disable < level:
-        one: logging.Logger | None = logger
-        while one is not None and one.parent is not None and not one.level:
-            one = one.parent
-        wanted = one is not None and one.parent is None and one.level <= logging.WARNING
+        ancestor: logging.Logger | None = logger
+        while ancestor is not None and ancestor.parent is not None and not ancestor.level:
+            ancestor = ancestor.parent
+        wanted = ancestor is not None and ancestor.parent is None and ancestor.level <= logging.WARNING
     getattr(logger, "_cache", {})[level, _level] = wanted
     return wanted
 
@@ -103,11 +103,11 @@ def _wanted(logger: logging.Logger, level: int) -> bool:
 def _make_record(original: Any) -> Any:
     def make_record(self: logging.Logger, name: str, level: int, *args: Any, **named: Any) -> logging.LogRecord:
         record: logging.LogRecord = original(self, name, level, *args, **named)
-        granted = _here.granted
-        if granted is not None:
-            _here.granted = None
-            if granted == (self, level) and self.getEffectiveLevel() > level:
-                setattr(record, _ALONE, True)
+        enabled_by_us = _this_thread.enabled_by_us
+        if enabled_by_us is not None:
+            _this_thread.enabled_by_us = None
+            if enabled_by_us == (self, level) and self.getEffectiveLevel() > level:
+                setattr(record, _ONLY_OURS, True)
         return record
 
     return make_record
@@ -116,21 +116,21 @@ def _make_record(original: Any) -> Any:
 def _call_handlers(original: Any) -> Any:
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
         journal = _journal
-        alone = _ALONE in record.__dict__
-        tidied = journal is not None and _take(journal, self, record, alone) and screen.tidies()
-        if not alone:
-            before, _here.tidied = _here.tidied, tidied
+        only_ours = _ONLY_OURS in record.__dict__
+        shown_by_console = journal is not None and _record(journal, self, record, only_ours) and screen.shows_logs()
+        if not only_ours:
+            before, _this_thread.shown_by_console = _this_thread.shown_by_console, shown_by_console
             try:
                 original(self, record)
             finally:
-                _here.tidied = before
+                _this_thread.shown_by_console = before
 
     return call_handlers
 
 
 def _handle(original: Any) -> Any:
     def handle(self: logging.Handler, record: logging.LogRecord) -> Any:
-        if _here.tidied and _is_default(self):
+        if _this_thread.shown_by_console and _is_default(self):
             return False
         before, quiet.on = quiet.on, _journal is not None
         try:
@@ -143,9 +143,9 @@ def _handle(original: Any) -> Any:
 
 def _get_message(original: Any) -> Any:
     def get_message(self: logging.LogRecord) -> str:
-        if _journal is None or not (self.args or type(self.msg) is not str) or _here.depth >= _MOST_DEPTH:
+        if _journal is None or not (self.args or type(self.msg) is not str) or _this_thread.depth >= _MAX_DEPTH:
             return str(original(self))
-        _here.depth += 1  # a __str__ that logs itself would double the work at each level
+        _this_thread.depth += 1  # a __str__ that logs itself would double the work at each level
         try:
             if holds_rich(self.msg, self.args):
                 return compose(self.msg, self.args)[0]
@@ -154,24 +154,24 @@ def _get_message(original: Any) -> Any:
             let_through(error)
             return compose(self.msg, self.args)[0]
         finally:
-            _here.depth -= 1
+            _this_thread.depth -= 1
 
     return get_message
 
 
-def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, alone: bool) -> bool:
-    """Take a record down, and tell whether that was done; never raise."""
-    if _here.depth >= _MOST_DEPTH:
+def _record(journal: Journal, logger: logging.Logger, record: logging.LogRecord, only_ours: bool) -> bool:
+    """Write a log record to the journal, and tell whether that was done; never raise."""
+    if _this_thread.depth >= _MAX_DEPTH:
         return False
-    _here.depth += 1
+    _this_thread.depth += 1
     try:
         level = record.levelno
-        if level >= _level and not _told_elsewhere(record):
+        if level >= _level and not _is_recorded_elsewhere(record):
             text, ansi = compose(record.msg, record.args)
             attrs = _attrs(record)
             if ansi:
                 attrs["ansi"] = ansi
-            if not alone and _printed(logger, level):
+            if not only_ours and _will_be_printed(logger, level):
                 attrs["printed"] = True
             journal.event("log", text, int(level), attrs)
             return True
@@ -179,13 +179,13 @@ def _take(journal: Journal, logger: logging.Logger, record: logging.LogRecord, a
         let_through(error)
         swallow(error, "the record of a log message")
     finally:
-        _here.depth -= 1
+        _this_thread.depth -= 1
     return False
 
 
-def _told_elsewhere(record: logging.LogRecord) -> bool:
-    """Tell whether a record is on record by another word: of a worker that made it, or as a warning."""
-    if quiet.warned and record.name == "py.warnings":
+def _is_recorded_elsewhere(record: logging.LogRecord) -> bool:
+    """Tell whether a record is written elsewhere: as a warning, or by the worker process that made it."""
+    if quiet.in_warning and record.name == "py.warnings":
         return True
     return record.process not in (None, os.getpid()) and record.processName not in (None, "MainProcess")
 
@@ -202,53 +202,57 @@ def _attrs(record: logging.LogRecord) -> dict[str, Any]:
     if record.exc_info or record.exc_text:
         attrs["exception"] = _exception(record)
     if record.stack_info:
-        attrs["stack"] = sound(spell(record.stack_info))
+        attrs["stack"] = clean_text(spell(record.stack_info))
     return attrs
 
 
 def _name(text: Any) -> str:
-    if type(text) is str and text.isascii() and len(text) <= _MOST_NAME:
+    if type(text) is str and text.isascii() and len(text) <= _MAX_NAME:
         return text
-    return "" if text is None else sound(spell(text)[:_MOST_NAME])
+    return "" if text is None else clean_text(spell(text)[:_MAX_NAME])
 
 
 def _exception(record: logging.LogRecord) -> str:
-    """Return the traceback of a record's exception, whatever stands in its place."""
+    """Return the traceback of a record's exception; `exc_info` may be any object."""
     error: Any = record.exc_info
     if isinstance(error, tuple):
         error = next((part for part in error if isinstance(part, BaseException)), None)
     if isinstance(error, BaseException):
-        return sound("".join(traceback.format_exception(error)))
-    return sound(spell(record.exc_text or ""))
+        return clean_text("".join(traceback.format_exception(error)))
+    return clean_text(spell(record.exc_text or ""))
 
 
-def _printed(logger: logging.Logger, level: int) -> bool:
-    """Tell whether a handler of the user's is about to show a record in the terminal."""
-    found, tidied = False, screen.tidies()
-    one: logging.Logger | None = logger
-    while one is not None:
-        for handler in one.handlers:
-            found = True
-            if level >= handler.level and _shows(handler) and not (tidied and _is_default(handler)):
+def _will_be_printed(logger: logging.Logger, level: int) -> bool:
+    """Tell whether a handler of the user will print the record to the terminal."""
+    has_handler, shown_by_console = False, screen.shows_logs()
+    ancestor: logging.Logger | None = logger
+    while ancestor is not None:
+        for handler in ancestor.handlers:
+            has_handler = True
+            if (
+                level >= handler.level
+                and _writes_to_terminal(handler)
+                and not (shown_by_console and _is_default(handler))
+            ):
                 return True
-        one = one.parent if one.propagate else None
+        ancestor = ancestor.parent if ancestor.propagate else None
     last = logging.lastResort
-    return not found and not tidied and last is not None and level >= last.level
+    return not has_handler and not shown_by_console and last is not None and level >= last.level
 
 
 def _is_default(handler: logging.Handler) -> bool:
-    """Tell whether a handler is one that `logging` makes by itself, which a console takes the place of.
+    """Tell whether a handler is one of `logging`'s defaults. The console replaces these: its lines say more.
 
-    It is that of last resort, or that of `basicConfig` with its own format: the console's lines say more.
+    They are the handler of last resort, and that of `basicConfig` with the default format.
     """
     if handler is logging.lastResort:
         return True
-    form = getattr(handler.formatter, "_fmt", None)
+    format_string = getattr(handler.formatter, "_fmt", None)
     plain = type(handler) is logging.StreamHandler and type(handler.formatter) is logging.Formatter
-    return plain and form == logging.BASIC_FORMAT and _shows(handler) and not handler.filters
+    return plain and format_string == logging.BASIC_FORMAT and _writes_to_terminal(handler) and not handler.filters
 
 
-def _shows(handler: logging.Handler) -> bool:
+def _writes_to_terminal(handler: logging.Handler) -> bool:
     stream = getattr(handler, "stream", None)
     if stream is not None:
         return stream is sys.stderr or stream is sys.stdout or stream is sys.__stderr__ or stream is sys.__stdout__

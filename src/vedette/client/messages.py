@@ -1,23 +1,23 @@
-"""What a log record says, as text: classic `%` first, several messages joined, objects of rich drawn.
+"""Turns a log record into text: by `%` formatting if that works, else by joining its parts; objects of rich are drawn.
 
-Nothing here raises, whatever the objects do, but for what a signal handler of the user's raised meanwhile.
+Nothing here raises, whatever the objects do; only an error from the user's signal handler passes through.
 """
 
 from itertools import islice
 from typing import Any
 
 from vedette.client.faults import let_through
-from vedette.client.rendering import MOST, is_rich, render
+from vedette.client.rendering import MAX_CHARS, is_rich, render
 from vedette.sources.colours import colourless
 
 _CUT = " (cut)"
 _SIMPLE = frozenset((str, int, float, bool, type(None)))
-_HOLDERS = frozenset((list, tuple, set, frozenset, dict, bytes, bytearray))
-_MANY = 20_000  # parts of a thing that is not spelled out to its end
+_CONTAINERS = frozenset((list, tuple, set, frozenset, dict, bytes, bytearray))
+_MAX_ITEMS = 20_000  # a larger container is written only in part
 
 
-class _Shown:
-    """Stands for an argument that is shown by another text than its own."""
+class _FixedText:
+    """Takes the place of an argument in `%` formatting; its text is fixed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -29,44 +29,44 @@ class _Shown:
 
 
 def compose(msg: Any, args: Any) -> tuple[str, str]:
-    """Return what a record says: as plain text, and with colour codes where it has any, else an empty text."""
+    """Return the text of a record, and the same with colour codes (empty if it has none)."""
     if type(msg) is str and not args:
         text = msg
     elif (
         type(msg) is str
         and type(args) is tuple
         and _SIMPLE.issuperset(map(type, args))
-        and (filled := _fill(msg, args)) is not None
+        and (formatted := _format(msg, args)) is not None
     ):
-        text = filled
+        text = formatted
     else:
         plain, coloured = _compose_any(msg, args)
-        return sound(colourless(plain)), sound(coloured) if coloured != plain or "\x1b" in plain else ""
+        return clean_text(colourless(plain)), clean_text(coloured) if coloured != plain or "\x1b" in plain else ""
     if "\x1b" in text or "\x9b" in text:
-        return sound(colourless(text)), sound(text)
-    return sound(text), ""
+        return clean_text(colourless(text)), clean_text(text)
+    return clean_text(text), ""
 
 
 def holds_rich(msg: Any, args: Any) -> bool:
-    """Tell whether a record has an object of rich in it."""
+    """Tell whether a record contains an object of rich."""
     if type(msg) not in _SIMPLE and is_rich(msg):
         return True
     return any(type(arg) not in _SIMPLE and is_rich(arg) for arg in args) if type(args) is tuple else is_rich(args)
 
 
-def sound(text: str) -> str:
-    """Return a text that can be kept: not too long, and without lone surrogates."""
-    if len(text) > MOST:
-        text = text[:MOST] + _CUT
+def clean_text(text: str) -> str:
+    """Return a text that can be stored: cut to the maximum length, and without lone surrogates."""
+    if len(text) > MAX_CHARS:
+        text = text[:MAX_CHARS] + _CUT
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def spell(value: Any) -> str:
-    """Return a value's text, whatever it does; what holds very much is spelled out in part."""
+    """Return the text of any value, never raise; a very large container is written only in part."""
     if type(value) is str:
         return value
     try:
-        if type(value) in _HOLDERS and len(value) > _MANY:
+        if type(value) in _CONTAINERS and len(value) > _MAX_ITEMS:
             return _spell_part(value)
         return str.__str__(str(value))
     except Exception as error:
@@ -76,7 +76,7 @@ def spell(value: Any) -> str:
 
 def _spell_part(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
-        part = repr(bytes(value[:_MANY]))
+        part = repr(bytes(value[:_MAX_ITEMS]))
     elif isinstance(value, dict):
         part = repr(dict(islice(value.items(), 100)))
     else:
@@ -87,12 +87,12 @@ def _spell_part(value: Any) -> str:
 def _name_of(kind: type) -> str:
     try:
         return str(kind.__name__)[:100]
-    except Exception:  # of a metaclass
+    except Exception:  # raised by a metaclass
         return "object"
 
 
-def _fill(msg: str, args: Any) -> str | None:
-    """Fill a message in as `logging` does it; return None where it has no place for just these arguments."""
+def _format(msg: str, args: Any) -> str | None:
+    """Format a message as `logging` does; return None if the arguments do not fit its placeholders."""
     if "%" not in msg:
         return None
     try:
@@ -105,23 +105,25 @@ def _fill(msg: str, args: Any) -> str | None:
 def _compose_any(msg: Any, args: Any) -> tuple[str, str]:
     rest = args if type(args) is tuple else (args,) if args else ()
     if not holds_rich(msg, rest):
-        filled = _fill(spell(msg), _bounded(args)) if rest else None
-        text = _join([spell(part) for part in (msg, *rest)]) if filled is None else filled
+        formatted = _format(spell(msg), _bounded(args)) if rest else None
+        text = _join([spell(part) for part in (msg, *rest)]) if formatted is None else formatted
         return text, text
-    looks = [_look(part) for part in (msg, *rest)]
-    plain, coloured = (_fill_looks(msg, rest, [look[side] for look in looks]) for side in (0, 1))
+    drawn = [_draw(part) for part in (msg, *rest)]
+    plain, coloured = (_format_drawn(msg, rest, [pair[side] for pair in drawn]) for side in (0, 1))
     return plain, coloured
 
 
 def _bounded(args: Any) -> Any:
-    """Return arguments with what holds very much replaced by a part of its text."""
+    """Return the arguments, very large containers replaced by a part of their text."""
     if type(args) is not tuple:
         return args
-    return tuple(_Shown(_spell_part(arg)) if type(arg) in _HOLDERS and len(arg) > _MANY else arg for arg in args)
+    return tuple(
+        _FixedText(_spell_part(arg)) if type(arg) in _CONTAINERS and len(arg) > _MAX_ITEMS else arg for arg in args
+    )
 
 
-def _look(part: Any) -> tuple[str, str]:
-    """Return what a part of a message looks like: plain, and with colour codes."""
+def _draw(part: Any) -> tuple[str, str]:
+    """Return a part of a message as plain text, and as text with colour codes."""
     if is_rich(part):
         try:
             return render(part)
@@ -131,14 +133,14 @@ def _look(part: Any) -> tuple[str, str]:
     return text, text
 
 
-def _fill_looks(msg: Any, args: tuple[Any, ...], texts: list[str]) -> str:
-    shown = tuple(_Shown(text) if is_rich(arg) else arg for arg, text in zip(args, texts[1:], strict=True))
-    filled = None if is_rich(msg) else _fill(texts[0], shown)
-    return _join(texts) if filled is None else filled
+def _format_drawn(msg: Any, args: tuple[Any, ...], texts: list[str]) -> str:
+    shown = tuple(_FixedText(text) if is_rich(arg) else arg for arg, text in zip(args, texts[1:], strict=True))
+    formatted = None if is_rich(msg) else _format(texts[0], shown)
+    return _join(texts) if formatted is None else formatted
 
 
 def _join(parts: list[str]) -> str:
-    """Join messages: by a space, or by a new line where one of two has several lines."""
+    """Join parts by a space, or by a newline if one of the two neighbours has several lines."""
     joined = parts[0]
     many = "\n" in parts[0]
     for part in parts[1:]:

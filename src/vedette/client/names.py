@@ -15,7 +15,7 @@ tide tiger valley violet willow wren yarrow""".split()
 
 
 def new_name() -> str:
-    """Make a name such as `brisk-otter-417`; the user's own random seed has no part in it, nor is it disturbed."""
+    """Make a name such as `brisk-otter-417`; it neither uses nor changes the state of the module `random`."""
     dice, number = divmod(int.from_bytes(os.urandom(8)), 999)
     first, second = divmod(dice, len(_SECOND))
     return f"{_FIRST[first % len(_FIRST)]}-{_SECOND[second]}-{number + 1}"

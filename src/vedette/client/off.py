@@ -1,4 +1,4 @@
-"""The run of `VEDETTE_MODE=off`: it has every verb of a Run, and none does anything."""
+"""The run of `VEDETTE_MODE=off`: it has every method of Run, and none does anything."""
 
 from typing import Any, Self
 
@@ -7,7 +7,7 @@ from vedette.client.values import as_config
 
 
 class OffProgress:
-    """A bar that does nothing, quickly."""
+    """A progress bar that does nothing."""
 
     id = ""
     total: float | None = None
@@ -31,7 +31,7 @@ class OffProgress:
 
 
 class OffRun:
-    """Does nothing, quickly."""
+    """A run that does nothing."""
 
     id = ""
     name = "off"

@@ -1,7 +1,7 @@
-"""How far something is: a bar that any number of threads and processes may move.
+"""Progress bars, which any number of threads and processes may advance together.
 
-`advance` stores eight bytes in a mapped file (`gauges`), where the hub looks for them: it costs next to nothing, and
-a kill -9 takes none of it back. Begin and end of a bar are facts like all others.
+`advance` stores eight bytes in a mapped file (`gauges`), and the hub reads them there: that costs next to nothing, and
+a kill -9 loses none of it. The begin and the end of a bar are ordinary facts.
 """
 
 import math
@@ -28,47 +28,60 @@ T = TypeVar("T")
 Message = str | Sequence[str]
 
 _INFINITE = math.inf
-_RETRY_S = 1.0  # after there was no room on the disk
-_LEFT = "left before its end"
+_RETRY_S = 1.0  # after the disk was full
+_LEFT_EARLY = "left before its end"
 
 
 class Progress:
-    """A bar. Every method returns at once and never raises for a fault of ours.
+    """A progress bar. Every method returns at once, and none raises for an error of our own.
 
-    A copy in another process, by fork or by pickle, moves the same bar; it ends it only when told to `complete`.
+    A copy in another process, by fork or by pickle, advances the same bar; a copy ends the bar only by `complete`.
     """
 
     __slots__ = (
-        "__weakref__", "_added", "_at", "_began", "_lock", "_made_here", "_msg", "_numbers", "_position", "_retry_at",
-        "_slot", "_trackers", "id", "is_finished", "total",
+        "__weakref__",
+        "_added",
+        "_at",
+        "_began",
+        "_is_maker",
+        "_lock",
+        "_msg",
+        "_numbers",
+        "_position",
+        "_retry_at",
+        "_slot",
+        "_trackers",
+        "id",
+        "is_finished",
+        "total",
     )  # fmt: skip
 
-    def __init__(self, trackers: "Trackers", id_: str, total: float | None, msg: list[str], *, made_here: bool) -> None:
-        """Take part in a bar; `Progress.new` begins one."""
+    def __init__(self, trackers: "Trackers", id_: str, total: float | None, msg: list[str], *, is_maker: bool) -> None:
+        """Use an existing bar; `Progress.new` begins one."""
         self.id = id_
         self.total = total
         self.is_finished = False
         self._trackers = trackers
         self._msg = msg
-        self._made_here = made_here
+        self._is_maker = is_maker
         self._begin()
 
     def _begin(self) -> None:
-        """Start from nothing, as each process does."""
+        """Set the numbers of this process to zero; each process counts its own part."""
         self._added = 0.0  # by this process
-        self._at: float | None = None  # where it said that it is, without what it added
-        # A signal handler may advance while its own thread does. And that thread may hold any other lock of ours, so
-        # that nobody waits for another one while it holds this.
+        self._at: float | None = None  # what `update` set, without what `advance` added
+        # Reentrant: a signal handler may call `advance` while its thread is in `advance`. That thread may also hold
+        # any other lock of ours, so nobody may wait for another lock while holding this one.
         self._lock = threading.RLock()
         self._slot: Slot | None = None
         self._numbers: Numbers | None = None
-        self._position = 0  # of `add` among the numbers
+        self._position = 0  # index of the added part among the numbers
         self._retry_at = 0.0
         self._began = time.monotonic()
 
     @staticmethod
     def new(total: float | None = None, msg: Message = "", run: Any = None) -> "Progress | OffProgress":
-        """Begin a bar of a run, of the current one if none is given; `total` may be unknown."""
+        """Begin a bar of a run, by default the current one; `total` is None if it is unknown."""
         from vedette.client import current  # noqa: PLC0415 - it needs Run, which needs this
 
         try:
@@ -80,14 +93,14 @@ class Progress:
             return OffProgress()
 
     def advance(self, step: float = 1, msg: Message | None = None, distributed: bool = False) -> None:  # noqa: ARG002
-        """Go on by a step; all steps of all processes add up. `distributed` is understood: it is always so."""
+        """Advance by a step; the steps of all processes add up. `distributed` is accepted and has no effect."""
         kind = type(step)
         if (kind is int or kind is float) and 0 <= step < _INFINITE and msg is None:
             with self._lock:
-                # No Python code is called from here to the end of the block, so that no signal comes in between.
+                # This block calls no Python function, so no signal handler can run in the middle of it.
                 added = self._added + step
                 try:
-                    self._numbers[self._position] = added  # type: ignore[index] # None: the careful way
+                    self._numbers[self._position] = added  # type: ignore[index] # None raises TypeError: go the slow way
                     self._added = added
                     return
                 except TypeError:
@@ -100,27 +113,27 @@ class Progress:
             return
         number = _number(step)
         if number is None or number < 0:
-            faults.say_once(f"advance({text_of(step)[:50]}): a bar goes on by a number from 0 on; turned away")
+            faults.say_once(f"advance({text_of(step)[:50]}): a step is a number, 0 or more; refused")
         else:
-            self._attach()
+            self._get_slot()
             with self._lock:
                 if not self.is_finished:
                     self._added += number
                     if self._numbers is not None:
                         self._numbers[self._position] = self._added
         if msg is not None:
-            self._call(msg)
+            self._set_message(msg)
 
     @never_raises
     def update(self, completed: float, msg: Message | None = None) -> None:
-        """Say how far it is by now; a bar never goes back, so what is less than before says nothing."""
+        """Set how far the bar is; a bar never goes back, so a smaller number than before is ignored."""
         if self.is_finished:
             return
         number = _number(completed)
         if number is None:
-            faults.say_once(f"update({text_of(completed)[:50]}): a bar is at a number; turned away")
+            faults.say_once(f"update({text_of(completed)[:50]}): not a number; refused")
         else:
-            self._attach()
+            self._get_slot()
             with self._lock:
                 at = number - self._added
                 if at > (self._at or 0.0) and not self.is_finished:
@@ -128,16 +141,16 @@ class Progress:
                     if self._numbers is not None:
                         self._numbers[self._position - 1] = at
         if msg is not None:
-            self._call(msg)
+            self._set_message(msg)
 
     @never_raises
     def complete(self) -> None:
-        """Say that all of it is done, whatever was counted; this a copy in another process may do too."""
+        """End the bar as complete, whatever was counted; a copy in another process may do this too."""
         self._end("done", complete=True)
 
     @property
     def estimate(self) -> float | None:
-        """When it will end, in seconds since 1970, if it goes on as in this process so far; None: nobody can tell."""
+        """When the bar will end at this process's speed so far, in seconds since 1970; None if that is unknown."""
         done = (self._at or 0.0) + self._added
         if self.is_finished or not self.total or done <= 0:
             return None
@@ -149,7 +162,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._made_here:
+        if not self._is_maker:
             return
         try:
             if error is None:
@@ -163,30 +176,30 @@ class Progress:
     def __reduce__(self) -> tuple[Any, ...]:
         journal = self._trackers.journal
         attempt = journal.try_id.removeprefix(journal.run + "/")
-        maker = journal.spool.origin.name if self._made_here else ""
+        maker = journal.spool.origin.name if self._is_maker else ""
         return revive, (self.id, journal.run, attempt, journal.home.asked, maker, self.total, self._msg)
 
     def __repr__(self) -> str:
         return f"<vedette progress {' | '.join(self._msg)} ({self.id})>"
 
-    def _attach(self) -> None:
-        """Get a slot, if there is none; where there is no room the numbers wait here, and are said at the end."""
+    def _get_slot(self) -> None:
+        """Get a slot for the numbers. If there is no room they stay in memory, and are recorded at the end."""
         if self._numbers is not None or time.monotonic() < self._retry_at:
             return
         journal, trackers = self._trackers.journal, self._trackers
         try:
-            if not self._made_here:
-                journal.tell(self.id, add=self._added)  # so that it is known where to look
+            if not self._is_maker:
+                journal.tell(self.id, add=self._added)  # so that the hub knows this process has a part
             slot = trackers.slot(self)
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
-            faults.say_once(f"how far a bar is cannot be kept just now ({error.strerror or error}); tried again")
+            faults.say_once(f"progress cannot be stored just now ({error.strerror or error}); vedette tries again")
             return
-        if not self._settle(slot):
+        if not self._use_slot(slot):
             trackers.gauges.give_back(slot)
 
-    def _settle(self, slot: Slot) -> bool:
-        """Move into a slot; tell whether it was needed: another thread may have found one meanwhile."""
+    def _use_slot(self, slot: Slot) -> bool:
+        """Use a slot from now on; return False if it is not needed, as when another thread got one first."""
         with self._lock:
             if self._slot is not None or self.is_finished:
                 return False
@@ -196,8 +209,8 @@ class Progress:
             self._slot, self._numbers, self._position = slot, slot.numbers, slot.position + 1
             return True
 
-    def _detach(self) -> bool:
-        """Say how far it is in a record, and give its slot to others; tell whether that could be done just now."""
+    def _give_up_slot(self) -> bool:
+        """Record how far the bar is, and free its slot for another bar; tell whether that worked."""
         with self._lock:
             slot, at, added = self._slot, self._at, self._added
             self._slot = self._numbers = None
@@ -206,12 +219,12 @@ class Progress:
         spool = self._trackers.journal.spool
         lost = spool.lost
         self._trackers.journal.tell(self.id, at=at, add=added)
-        if spool.lost > lost and self._settle(slot):
+        if spool.lost > lost and self._use_slot(slot):
             return False
         self._trackers.gauges.give_back(slot)
         return True
 
-    def _call(self, msg: Message) -> None:
+    def _set_message(self, msg: Message) -> None:
         words = _words(msg)
         if words != self._msg:
             self._msg = words
@@ -228,86 +241,84 @@ class Progress:
         lost = spool.lost
         attrs: dict[str, Value] = {"complete": True} if complete else {}
         self._trackers.journal.tell(self.id, state=state, cause=cause[:1000], at=self._at, add=self._added, attrs=attrs)
-        if slot is not None and spool.lost == lost:  # else the slot alone knows how far it was
+        if slot is not None and spool.lost == lost:  # else the record was lost, and only the slot has the numbers
             self._trackers.gauges.give_back(slot)
         self._trackers.known.pop(self.id, None)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
-            self._end("cancelled", _LEFT)
+            self._end("cancelled", _LEFT_EARLY)
             return
         end = verdict(evidence_of(error))
         self._end(end.state, end.cause)
 
 
 class Trackers:
-    """The bars that one process moves in one run."""
+    """The bars that one process advances in one run."""
 
     def __init__(self, journal: Journal) -> None:
         """Begin with none."""
         self.journal = journal
         self.gauges = Gauges(mapped=journal.spool.mapped)
-        self.known: dict[str, Progress] = {}  # a worker is handed the same one time and again, and goes on with it
+        self.known: dict[str, Progress] = {}  # by id: a worker that unpickles a bar again gets the same object
 
     def new(self, total: Any, msg: Message) -> Progress:
         """Begin a bar."""
         number = None if total is None else _number(total)
         if total is not None and (number is None or number < 0):
-            faults.say_once(f"progress({text_of(total)[:50]}): a total is a number from 0 on; taken as unknown")
+            faults.say_once(f"progress({text_of(total)[:50]}): a total is a number, 0 or more; taken as unknown")
             number = None
         words = _words(msg)
-        tracker = Progress(self, f"{self.journal.run}/p-{new_id(8)}", number, words, made_here=True)
+        tracker = Progress(self, f"{self.journal.run}/p-{new_id(8)}", number, words, is_maker=True)
         attrs: dict[str, Value] = {"msg": list(words)} if number is None else {"msg": list(words), "total": number}
         self.journal.tell(
             tracker.id, state="running", kind="progress", name=_name(words), parent=self.journal.process, attrs=attrs,
             add=0.0,
         )  # fmt: skip
         self.known[tracker.id] = tracker
-        tracker._attach()
+        tracker._get_slot()
         return tracker
 
     def join(self, id_: str, maker: str, total: float | None, msg: list[str]) -> Progress:
-        """Take part in a bar that may be another process's."""
+        """Return a bar by its id, which another process may have begun."""
         tracker = self.known.get(id_)
         if tracker is None:
-            tracker = Progress(self, id_, total, msg, made_here=False)
-            if (
-                maker and maker == self.journal.spool.origin.name
-            ):  # its maker has ended it, and does not know it any more
+            tracker = Progress(self, id_, total, msg, is_maker=False)
+            if maker and maker == self.journal.spool.origin.name:  # this process made it, and has ended it
                 tracker.is_finished = True
             else:
                 self.known[id_] = tracker
         return tracker
 
     def slot(self, tracker: Progress) -> Slot:
-        """Find a slot, taking it from the bar that was begun first if need be; raise OSError when there is none."""
+        """Return a slot; if none is free, take that of the oldest bar. Raise OSError if that fails too."""
         directory = self.journal.spool.directory
         try:
             return self.gauges.take(directory, tracker.id)
         except OSError:
-            if not any(other._detach() for other in list(self.known.values()) if other is not tracker):
+            if not any(other._give_up_slot() for other in list(self.known.values()) if other is not tracker):
                 raise
             return self.gauges.take(directory, tracker.id)
 
-    def leave(self) -> None:
-        """The process ends: say how far those are that had no room to keep it."""
+    def flush(self) -> None:
+        """Record the numbers of bars without a slot, as the process ends."""
         for tracker in list(self.known.values()):  # other threads may begin bars meanwhile
             if tracker._slot is None and (tracker._added or tracker._at is not None):
                 self.journal.tell(tracker.id, at=tracker._at, add=tracker._added)
 
     def after_fork(self) -> None:
-        """Go on as another process: it moves the same bars, each from nothing of its own."""
+        """Go on in a fork child: it advances the same bars, and its own part begins at zero."""
         self.gauges.renew()
         for tracker in self.known.values():
-            tracker._made_here = False
+            tracker._is_maker = False
             tracker._begin()
 
 
 def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) -> Iterator[T]:
-    """Hand on what an iterable yields, and move a bar by one for each that is done with.
+    """Yield the items of an iterable, and advance a bar by one after each.
 
-    An exception of the iterable ends the bar as failed. One that leaves the loop before the end, by break or by an
-    exception of its own, leaves it as cancelled, with what was done until then.
+    An exception of the iterable ends the bar as failed. If the loop is left early, by break or by an exception in its
+    body, the bar ends as cancelled, with what was done until then.
     """
     if total is None:
         try:
@@ -326,39 +337,39 @@ def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) 
 def revive(
     id_: str, run: str, attempt: str, home: str, maker: str, total: float | None, msg: list[str]
 ) -> "Progress | OffProgress":
-    """Return the bar that was pickled, as this process's own to move."""
+    """Unpickle a bar: return it as an object that this process can advance."""
     try:
         found = _run_of(run, attempt, home)
         return OffProgress() if found is None else found._trackers.join(id_, maker, total, msg)
     except Exception as error:
-        faults.swallow(error, "the arrival of a bar")
+        faults.swallow(error, "unpickling a progress bar")
         return OffProgress()
 
 
-_joined: dict[str, Any] = {}  # runs that this process takes part in for the sake of a bar alone
+_joined_runs: dict[str, Any] = {}  # runs that this process joined only because it got one of their bars
 
 
 def _run_of(run: str, attempt: str, home: str) -> Any:
-    """Return the run that a bar belongs to: the current one, the one that the parent began, or one to be joined."""
+    """Return the run of a bar: the current run, that of the parent process, or one that we join now."""
     from vedette.client import current, exits  # noqa: PLC0415 - they need Run, which needs this
     from vedette.client.run import Run  # noqa: PLC0415
 
     here = current.current() if os.environ.get("VEDETTE_RUN") == run else current._current
     if here is not None and here.id == run:
         return here
-    if run not in _joined:
+    if run not in _joined_runs:
         chosen = settings.load({"home": home})
         if chosen.mode == "off":
             return None
-        _joined[run] = Run._join(Home.of(chosen), chosen, run, attempt, None)
-        exits.watch(_joined[run])
-    return _joined[run]
+        _joined_runs[run] = Run._join(Home.of(chosen), chosen, run, attempt, None)
+        exits.watch(_joined_runs[run])
+    return _joined_runs[run]
 
 
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except Exception as error:  # whatever a stranger's __float__ raises
+    except Exception as error:  # a user's __float__ may raise anything
         faults.let_through(error)
         return None
     return number if math.isfinite(number) else None

@@ -1,15 +1,16 @@
-"""What a thread prints while it is hushed stays off the record: it is there by another word, or is a word of ours.
+"""A flag per thread: what the thread prints while `quiet.on` is set is not recorded.
 
-Whoever hushes it puts back what held before by an assignment in a `finally`, never by a call: at the entry of a
-function an interrupt may come in, and the thread would be hushed for ever.
+It is set while something is printed that is on record already, or that is a message of vedette itself.
+Whoever sets the flag restores the old value by an assignment in a `finally`, never by a function call: an interrupt
+(Ctrl-C) may come in when a function is entered, and the flag would stay set for ever.
 """
 
 import threading
 
 
-class _Thread(threading.local):
+class _Quiet(threading.local):
     on = False
-    warned = False  # a warning is being shown, which is on record already
+    in_warning = False  # `warnings` prints a warning that is on record already
 
 
-here = _Thread()
+quiet = _Quiet()

@@ -1,14 +1,14 @@
-"""An exception that ends a run, a `with` block or a bar, as evidence of that end."""
+"""Turns an exception that ends a run, a `with` block or a progress bar into evidence of that end."""
 
 import traceback
 
-from vedette.client.messages import sound
+from vedette.client.messages import clean_text
 from vedette.client.values import text_of
 from vedette.deaths.evidence import Evidence, Raised
 
 
 def evidence_of(error: BaseException) -> Evidence:
-    """Return what an exception tells; `sys.exit` is an exit code."""
+    """Return the evidence in an exception; SystemExit counts as an exit code."""
     kind = type(error)
     if issubclass(kind, KeyboardInterrupt):
         return Evidence(raised=Raised("KeyboardInterrupt", interrupt=True))
@@ -23,4 +23,4 @@ def evidence_of(error: BaseException) -> Evidence:
 
 def last_line(error: BaseException) -> str:
     """Return the last line of an exception's traceback: its type and what it says."""
-    return sound(traceback.format_exception_only(type(error), error)[-1].strip())
+    return clean_text(traceback.format_exception_only(type(error), error)[-1].strip())

@@ -1,31 +1,31 @@
-"""Objects of rich, made into text where they were handed over: they travel as what they look like."""
+"""Draws objects of rich as text in the user's process, so that only text is recorded."""
 
 import os
 from typing import Any
 
-MOST = 64 << 10  # characters of a text that is kept, and of the same with colour codes
-_WIDTH = 100  # columns, where no terminal says another
+MAX_CHARS = 64 << 10  # of a recorded text, and of the same text with colour codes
+_WIDTH = 100  # columns, if there is no terminal
 
 
 def is_rich(value: Any) -> bool:
-    """Tell whether an object draws itself by rich; its class is asked, since an instance may answer to any name."""
+    """Tell whether rich can draw an object. We ask its class: an instance may have a __getattr__ for any name."""
     kind = type(value)
     try:
         return hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__")
-    except Exception:  # of a metaclass
+    except Exception:  # raised by a metaclass
         return False
 
 
 def render(value: Any) -> tuple[str, str]:
-    """Return an object as plain text and with colour codes; what would be too long is not drawn to its end."""
-    from rich.color import ColorSystem  # noqa: PLC0415 - only where an object of rich is, is rich loaded
+    """Return an object as plain text and as text with colour codes; a long drawing is cut."""
+    from rich.color import ColorSystem  # noqa: PLC0415 - loaded only when there is an object of rich
     from rich.console import Console  # noqa: PLC0415
 
     with open(os.devnull, "w") as nowhere:
         console = Console(file=nowhere, width=_columns(), force_terminal=True, legacy_windows=False)
         plain: list[str] = []
         coloured: list[str] = []
-        left_plain = left_coloured = MOST
+        left_plain = left_coloured = MAX_CHARS
         for segment in console.render(value):
             if segment.control or not segment.text:
                 continue

@@ -14,7 +14,7 @@ from vedette.client import faults, files
 from vedette.client.attrs import Attrs
 from vedette.client.faults import never_raises
 from vedette.client.journal import Journal
-from vedette.client.messages import sound
+from vedette.client.messages import clean_text
 from vedette.client.names import new_name
 from vedette.client.progress import Message, Progress, Trackers
 from vedette.client.raised import evidence_of, last_line
@@ -30,30 +30,30 @@ DEFAULT_PROJECT = "default"
 FIRST_TRY = "1"
 _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
-_MOST_STEP = 1 << 62
-_MOST_REFUSED = 100  # names that are remembered
+_MAX_STEP = 1 << 62
+_MAX_REFUSED_NAMES = 100  # more are counted together as "others"
 
 
 class Run:
-    """What is going on. Every method returns at once and never raises for a fault of ours."""
+    """A run. Every method returns at once, and none raises for an error of our own."""
 
     def __init__(self, journal: Journal, name: str, config: Mapping[str, Any]) -> None:
-        """Take part in a run; `_begin` opens a new one, `_resume` a new try, `_join` enters what another has begun."""
+        """Use `_begin` for a new run, `_resume` for a new try of one, `_join` for a run that another process began."""
         self.id = journal.run
         self.name = name
-        self.url: str | None = None  # until a page is served
+        self.url: str | None = None  # None: no page shows the run
         self.config = Attrs(journal, "config", config)
         self.summary = Attrs(journal, "summary", {})
         self.finished = False
         self._journal = journal
-        self._on_end: list[Callable[[], None]] = []  # called once, before the last words
+        self._on_end: list[Callable[[], None]] = []  # called once, before the last records are written
         self._measured = journal.is_measured
         self._voice = journal.voice
         self._samples = journal.spool.samples
         self._trackers = Trackers(journal)
-        self._step = 0  # the next one
+        self._step = 0  # of the next `log` without a step
         self._refused: dict[str, int] = {}
-        self._how = ("", "")  # its end, as far as this process knows: state and cause
+        self._ended_as = ("", "")  # state and cause of its end, as this process knows them
 
     @classmethod
     def _begin(
@@ -70,7 +70,7 @@ class Run:
         parent: str = "",
         script: str | None = None,
     ) -> "Run":
-        """Open a new run, whose end is the end of this process unless it is finished before."""
+        """Begin a new run. It ends with this process, unless it is finished before."""
         journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
         run = cls(journal, text_of(name) if name else new_name(), as_config(config))
         attrs = {
@@ -81,7 +81,7 @@ class Run:
             "tag": {text_of(tag): True for tag in tags},
             "config": masks.values(dict(run.config)),
         }
-        journal.begin(run.id, "run", run.name, parent, "created", _said(attrs))
+        journal.begin(run.id, "run", run.name, parent, "created", _without_empty(attrs))
         journal.begin(journal.try_id, "try", "", run.id, "running", {"n": 1})
         journal.wake_hub()
         return run
@@ -101,10 +101,11 @@ class Run:
         notes: str,
         after: int = 0,
     ) -> "Run":
-        """Open a new try of a run, whose end is the run's end from now on; what is not said stays as it was.
+        """Begin a new try of a run; the run ends when this try ends. Fields that are not given keep their values.
 
-        Nobody is asked which tries there are: by its nanosecond of birth a later one is the higher, and by chance
-        in its id two of one moment are still two. `after`: the n of another try that is known, to be above it.
+        The store is not asked for older tries. A try's number is its begin in nanoseconds, so a later try has a
+        higher one; its id is random, so two tries of the same nanosecond differ. `after`: the number of a known
+        older try; the new one is higher, even if the clock went back.
         """
         journal = Journal(home, settings, run, new_id(), main=True)
         resumed = cls(journal, text_of(name) if name else "", as_config(config))
@@ -115,14 +116,14 @@ class Run:
             "tag": {text_of(tag): True for tag in tags},
             "config": masks.values(dict(resumed.config)),
         }
-        journal.begin(run, "run", resumed.name, "", "", _said(attrs))
+        journal.begin(run, "run", resumed.name, "", "", _without_empty(attrs))
         journal.begin(journal.try_id, "try", "", run, "running", {"n": max(time_ns(), after + 1)})
         journal.wake_hub()
         return resumed
 
     @classmethod
     def _join(cls, home: Home, settings: Settings, run: str, attempt: str, config: Any) -> "Run":
-        """Take part in a run that another process began; its end is not the run's end."""
+        """Join a run that another process began; the run goes on when this process ends."""
         journal = Journal(home, settings, run, attempt, main=False)
         joined = cls(journal, "", {})
         joined._merge(config)
@@ -130,27 +131,27 @@ class Run:
         return joined
 
     def _describe(self, project: str, experiment: str | None, tags: Iterable[str], notes: str) -> None:
-        """Say of a run that a launcher has begun what the program itself knows of it."""
+        """Add what the program says about a run that a launcher has begun."""
         attrs = {
             "project": project if project != DEFAULT_PROJECT else None,
             "experiment": experiment,
             "notes": notes,
             "tag": {text_of(tag): True for tag in tags},
         }
-        if said := _said(attrs):
+        if said := _without_empty(attrs):
             self._journal.set(self.id, said)
 
     def _merge(self, config: Any) -> None:
-        """Add what another process of the run says of its config."""
+        """Add what another process of the run gives as config."""
         self.config.update(as_config(config))
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Log named numbers at a step; without one, at the step after the last."""
         try:
             if step is None:
-                step = self._step if type(self._step) is int else self._sound_step(0)
+                step = self._step if type(self._step) is int else self._valid_step(0)
             self._step = step + 1
-            sum(values.values())  # fails unless all are numbers, at a fraction of the cost of looking at each
+            sum(values.values())  # raises unless all are numbers; much faster than a check of each
             t = time_ns()
             payload = encode_sample((t, step, values))
             size = len(payload)
@@ -178,7 +179,7 @@ class Run:
     @never_raises
     def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
         """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
-        return bind(self._journal, text_of(name), _text_tags(tags), self._log_apart)
+        return bind(self._journal, text_of(name), _text_tags(tags), self._log_for_handle)
 
     @never_raises
     def mark(self, *labels: Any) -> None:
@@ -188,20 +189,20 @@ class Run:
 
     @never_raises
     def save(self, path: "str | os.PathLike[str] | bytes", name: str | None = None) -> str | None:
-        """Keep a file of this run, or bytes with a name, as they are now; return their digest, None if that failed.
+        """Save a copy of a file, or bytes under a name, with this run; return the digest, or None if that failed.
 
-        It is copied before this returns, so that whatever the program writes next is no part of it: that takes as long
-        as the disk takes, about 3 s for a gigabyte (a file system that can share the bytes needs to read them alone).
-        Whoever cannot wait calls it in a thread.
+        The copy is complete when this returns, so later writes to the file do not change it. That takes as long as
+        the disk takes, about 3 s for a gigabyte; on a file system that can share blocks, only the time to read it.
+        Call it in a thread if your program cannot wait.
         """
         digest: str | None = self._file(files.save, path, name)
         return digest
 
     @never_raises
     def use(self, path: "str | os.PathLike[str]", name: str | None = None) -> None:
-        """Put on record which file this run reads: its name, size and digest, not its bytes.
+        """Record which file this run reads: its name, size and digest, not its content.
 
-        Up to 64 MiB are read before this returns; the digest of a larger file follows when it has been read.
+        A file of up to 64 MiB is read before this returns; a larger one is read by a thread, and its digest follows.
         """
         self._file(files.use, path, name)
 
@@ -218,60 +219,60 @@ class Run:
 
     @never_raises
     def progress(self, total: float | None = None, msg: Message = "") -> Progress:
-        """Begin a bar; `total` may be unknown, `msg` a text or several."""
+        """Begin a progress bar; `total` is None if it is unknown, `msg` is a text or several."""
         return self._trackers.new(total, msg)
 
     @never_raises
     def finish(self, state: str | None = None) -> None:
-        """End this process's part; if it began the run, the run ends too, `done` unless told otherwise."""
+        """End this process's part in the run. If this process began the run, the run ends too, by default as `done`."""
         self._end(state or "done", "")
 
     def _end(self, state: str, cause: str) -> None:
         if self.finished:
             return
         self.finished = True
-        self._how = state, cause
-        self._ending()
+        self._ended_as = state, cause
+        self._call_on_end()
         if state not in ("done", "failed", "cancelled"):
             faults.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
             state, cause = "failed", f"finished as {text_of(state)}"
-        self._tell_refused()
+        self._report_refused()
         if self._journal.main:
             self._journal.claim(self._journal.try_id, state, cause)
         self._journal.claim(self._journal.process, state, cause)
         self._journal.close()
 
-    def _ending(self) -> None:
-        self._trackers.leave()
+    def _call_on_end(self) -> None:
+        self._trackers.flush()
         while self._on_end:
             self._on_end.pop()()
 
     def _leave(self, exit_code: int) -> None:
-        """The interpreter ends: say so. How it ended the kernel tells; `exit_code` is a hint, should it not."""
+        """Record that the interpreter exits. `exit_code` counts only if nobody gets the exit status from the kernel."""
         if not self.finished:
             self.finished = True
             end = verdict(Evidence(said_code=exit_code))
-            self._how = end.state, end.cause
-            self._ending()
-            if self._journal.main or not self._journal.silent:
-                self._tell_refused()
+            self._ended_as = end.state, end.cause
+            self._call_on_end()
+            if self._journal.main or not self._journal.has_said_nothing:
+                self._report_refused()
                 if exit_code:
                     self._journal.set(self._journal.process, {"exit_code": exit_code})
                 self._journal.claim(self._journal.process, "leaving")
             self._journal.close()
 
     def _fail(self, error: BaseException) -> None:
-        """An exception ends the program, or this run's `with` block."""
+        """End the run with an exception, which ends the program or the run's `with` block."""
         if self.finished:
             return
         end = verdict(evidence_of(error))
         if end.kind in (Kind.EXCEPTION, Kind.DISK):
-            text, attrs = account(error)
+            text, attrs = describe_exception(error)
             self._journal.event("exception", text, 50, attrs)
         self._end(end.state, end.cause)
 
     def _after_fork(self) -> None:
-        """Go on as another process, which takes part in the run but did not begin it."""
+        """Go on in a fork child, which takes part in the run but did not begin it."""
         self._journal.after_fork()
         self._trackers.after_fork()
         self._refused = {}
@@ -294,28 +295,28 @@ class Run:
     def __repr__(self) -> str:
         return f"<vedette run {self.name or self.id} ({self.id})>"
 
-    def _log_apart(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
-        """Log for a handle, which has a count of steps of its own."""
+    def _log_for_handle(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
+        """Log for a series handle, which counts its own steps."""
         self._log_carefully(values, step, tags, counted=False)
 
-    def _sound_step(self, step: Any) -> int:
-        """Return a step that can be kept: the one that was given, or the next, and then say so."""
+    def _valid_step(self, step: Any) -> int:
+        """Return the given step if it is valid; else the next one, and tell the user."""
         for candidate in (step, self._step):
             try:
                 number = int(candidate)
-            except Exception:  # whatever a stranger's __int__ raises
+            except Exception:  # a user's __int__ may raise anything
                 if step is not None:
-                    self._refuse("step", "is not a step that can be kept, so the next one is taken")
+                    self._refuse("step", "is not a whole number in range, so the next step is taken")
                 continue
-            if -_MOST_STEP <= number < _MOST_STEP:
+            if -_MAX_STEP <= number < _MAX_STEP:
                 return number
-            self._refuse("step", "is not a step that can be kept, so the next one is taken")
+            self._refuse("step", "is not a whole number in range, so the next step is taken")
         return 0
 
     def _log_carefully(
         self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None, *, counted: bool = True
     ) -> None:
-        """Log what can be logged of anything at all; turn the rest away, once per name with a word."""
+        """Log the numbers in any value; refuse the rest, and tell the user once per name."""
         try:
             if not isinstance(values, Mapping):
                 self._refuse("log()", f"takes a dict of numbers, not {type(values).__name__}")
@@ -326,7 +327,7 @@ class Run:
                     self._refuse(name, "is not a number")
                 else:
                     numbers[name] = number
-            step = self._sound_step(step)
+            step = self._valid_step(step)
             if counted:
                 self._step = step + 1
             if numbers:
@@ -347,32 +348,32 @@ class Run:
             self._samples.append(wire.frame(payload))
 
     def _refuse(self, name: str, why: str) -> None:
-        if len(self._refused) >= _MOST_REFUSED and name not in self._refused:
+        if len(self._refused) >= _MAX_REFUSED_NAMES and name not in self._refused:
             name = "others"
         if name not in self._refused:
-            faults.say_once(f"{name!r} {why}; turned away")
+            faults.say_once(f"{name!r} {why}; refused")
         self._refused[name] = self._refused.get(name, 0) + 1
 
-    def _tell_refused(self) -> None:
+    def _report_refused(self) -> None:
         if faults.swallowed:
-            text = f"{faults.swallowed} calls failed by a fault of vedette's own and were passed over"
+            text = f"{faults.swallowed} calls had no effect because of an error in vedette itself"
             self._journal.event("swallowed", text, 40, {"count": faults.swallowed})
             faults.swallowed = 0
         if self._refused:
             count = sum(self._refused.values())
             names = ", ".join(list(self._refused)[:10])
             self._journal.event(
-                "refused", f"{count} values were turned away: {names}", 30, {"count": count, "names": names}
+                "refused", f"{count} values were refused: {names}", 30, {"count": count, "names": names}
             )
 
 
-def account(error: BaseException) -> tuple[str, dict[str, Value]]:
-    """Return the traceback of an exception as text, and what else is on record of it."""
-    text = sound("".join(traceback.format_exception(error)))
-    return text, {"type": sound(type(error).__name__), "message": last_line(error), "pid": os.getpid()}
+def describe_exception(error: BaseException) -> tuple[str, dict[str, Value]]:
+    """Return the traceback of an exception as text, and the other attributes of its event."""
+    text = clean_text("".join(traceback.format_exception(error)))
+    return text, {"type": clean_text(type(error).__name__), "message": last_line(error), "pid": os.getpid()}
 
 
-def _said(attrs: dict[str, Any]) -> dict[str, Value]:
+def _without_empty(attrs: dict[str, Any]) -> dict[str, Value]:
     return {key: plain(value) for key, value in attrs.items() if value not in (None, "", {})}
 
 

@@ -1,6 +1,6 @@
-"""The terminal of this process, while a console draws on it: what the program prints goes around the console.
+"""Lets a console and the program share the terminal of this process: before the program prints, the console makes room.
 
-The console itself is a view, and handed in from outside (`open_console`): nothing here knows how it looks.
+The console itself is a view, which the composition root hands in (`open_console`); this module does not draw.
 """
 
 import builtins
@@ -21,40 +21,40 @@ from vedette.settings import Settings
 class Console(Protocol):
     """What a console inside a run's own process can do."""
 
-    alive: bool  # it has not failed
+    alive: bool  # False once it has failed
 
     def lock_for(self, stream: TextIO) -> AbstractContextManager[Any] | None:
-        """Return what is to be held while the program prints on a stream; None: it goes elsewhere."""
+        """Return the lock to hold while the program prints to a stream; None if the stream goes elsewhere."""
 
     def make_room(self, text: str) -> None:
-        """Take everything away that a text would be printed over."""
+        """Erase what the text would be printed over."""
 
     def go_on(self, text: str) -> None:
-        """Put everything back behind a text that was printed."""
+        """Draw everything again below the printed text."""
 
     def read(self, on: bool, *, ended: bool = True) -> None:
-        """Leave the cursor alone while the program has a line typed; `ended`: the line was."""
+        """Leave the cursor alone while the user types a line for the program; `ended`: the line is complete."""
 
     def close(self, name: str, state: str, cause: str) -> str:
-        """Go away, within 2 s; return the last line to be shown."""
+        """Close within 2 s; return the last line to print."""
 
     def forget(self) -> None:
-        """Do nothing any more: this is the child of a fork, and the terminal is the parent's to draw on."""
+        """Stop drawing: this is a fork child, and the terminal belongs to the parent."""
 
 
-_PATIENCE_S = 0.2
+_WAIT_S = 0.2
 Open = Callable[[Run, Settings], Console]
 
 open_console: Open | None = None  # set by the composition root
 _console: Console | None = None
-_of_parent = False  # the parent of this process draws on the terminal
-_put: list[tuple[Any, str, Any, Any]] = []  # objects, the names that we put into them, ours, and what was there
-_here = threading.local()
-_last: list[str] | None = None  # last lines that wait until a traceback is out
+_parent_has_console = False  # the parent of this process draws on the terminal
+_replaced: list[tuple[Any, str, Any, Any]] = []  # (object, attribute, our function, what was there before)
+_this_thread = threading.local()
+_held_lines: list[str] | None = None  # last lines that wait until a traceback is printed
 
 
 def wanted(mode: str, stream: TextIO | None, environ: Mapping[str, str]) -> bool:
-    """Tell whether a run in this process is to have a console on a stream."""
+    """Tell whether a run in this process gets a console on a stream."""
     if mode == "off" or stream is None or environ.get("VEDETTE_CAPTURED"):
         return False
     if mode == "on":
@@ -64,9 +64,9 @@ def wanted(mode: str, stream: TextIO | None, environ: Mapping[str, str]) -> bool
 
 
 def begin(run: Run, settings: Settings) -> None:
-    """Open a console for a run that this process has begun, where one is wanted."""
+    """Open a console for a run that this process has begun, if one is wanted."""
     global _console
-    if open_console is None or _console is not None or _of_parent:
+    if open_console is None or _console is not None or _parent_has_console:
         return
     if not wanted(settings.console.mode, sys.stderr, os.environ):
         return
@@ -83,33 +83,33 @@ def begin(run: Run, settings: Settings) -> None:
 
 
 def is_on() -> bool:
-    """Tell whether a console is drawn by this process."""
+    """Tell whether this process draws a console."""
     return _console is not None
 
 
-def tidies() -> bool:
-    """Tell whether a console shows what is logged here, in its own way: this process's, or that of its parent."""
-    return _of_parent or (_console is not None and _console.alive)
+def shows_logs() -> bool:
+    """Tell whether a console shows the log messages of this process: its own console, or that of its parent."""
+    return _parent_has_console or (_console is not None and _console.alive)
 
 
 def after_fork() -> None:
     """Leave the terminal to the parent."""
-    global _console, _of_parent
+    global _console, _parent_has_console
     if _console is not None:
         _console.forget()
         _console = None
-        _of_parent = True
+        _parent_has_console = True
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Keep the last line back until what is printed in here is out."""
-    global _last
-    _last = []
+def hold_last_line() -> Iterator[None]:
+    """Print the console's last line only after this block, behind what the block prints."""
+    global _held_lines
+    _held_lines = []
     try:
         yield
     finally:
-        waiting, _last = _last, None
+        waiting, _held_lines = _held_lines, None
         for line in waiting:
             _say(line)
 
@@ -121,26 +121,26 @@ def _end(run: Run) -> None:
     console, _console = _console, None
     _unwrap()
     try:
-        line = console.close(run.name or run.id, *run._how)
+        line = console.close(run.name or run.id, *run._ended_as)
     except Exception as error:
         swallow(error, "the end of the console")
         return
-    if _last is None:
+    if _held_lines is None:
         _say(line)
     else:
-        _last.append(line)
+        _held_lines.append(line)
 
 
 def _say(line: str) -> None:
     try:
-        if line and kernel.wait((), [sys.stderr], _PATIENCE_S):  # it may be stopped, by Ctrl-S
+        if line and kernel.wait((), [sys.stderr], _WAIT_S):  # Ctrl-S may have stopped the terminal
             faults.write_stderr(line + "\n")
     except Exception:
         return
 
 
 def _write_around_console(text: str, write: Callable[[str], None]) -> None:
-    """Write words of ours where the console is."""
+    """Write a message of ours to the terminal that the console draws on."""
     console = _console
     lock = console.lock_for(sys.stderr) if console is not None and sys.stderr is not None else None
     if console is None or lock is None:
@@ -155,23 +155,23 @@ def _write_around_console(text: str, write: Callable[[str], None]) -> None:
 
 
 def _wrap(stream: Any) -> None:
-    """Put a method of ours before the stream's own `write`; a stream that does not let us is left alone."""
+    """Replace the stream's `write` by ours, which calls it; leave a stream alone that does not allow that."""
     try:
-        before = vars(stream).get("write")  # somebody else's, if there is one
+        before = vars(stream).get("write")  # set on the instance by somebody else, or None
         original = stream.write
 
         def write(*args: Any, **named: Any) -> Any:
             console = _console
-            if _of_parent:
+            if _parent_has_console:
                 _make_room(stream)
-            if console is None or getattr(_here, "inside", False) or not args or not isinstance(args[0], str):
+            if console is None or getattr(_this_thread, "inside", False) or not args or not isinstance(args[0], str):
                 return original(*args, **named)
             lock = console.lock_for(stream)
             if lock is None:
                 return original(*args, **named)
-            _here.inside = True
+            _this_thread.inside = True
             try:
-                with lock:  # in C, where no interrupt can come in: one in a context manager's code would leave it held
+                with lock:  # a lock in C: Ctrl-C inside a Python context manager would leave it held
                     try:
                         console.make_room(args[0])
                         written = original(*args, **named)
@@ -181,19 +181,19 @@ def _wrap(stream: Any) -> None:
                         console.go_on(args[0])
                 return written
             finally:
-                _here.inside = False
+                _this_thread.inside = False
 
         stream.write = write
-        _put.append((stream, "write", write, before))
-    except Exception:  # whatever a stranger's stream raises
+        _replaced.append((stream, "write", write, before))
+    except Exception:  # a user's stream may raise anything
         return
 
 
 def _wrap_input() -> None:
-    """Have the console leave the terminal alone during `input()`, whose prompt C writes, and whose echo the kernel."""
+    """Make the console pause during `input()`: C code writes the prompt, and the kernel echoes the keys."""
     original = builtins.input
 
-    def input(*args: Any) -> str:  # noqa: A001 - it is the one that we stand for
+    def input(*args: Any) -> str:  # noqa: A001 - it replaces the builtin
         console = _console
         if console is None or console.lock_for(sys.stdout) is None or not _is_terminal(sys.stdin):
             return original(*args)
@@ -207,28 +207,28 @@ def _wrap_input() -> None:
             console.read(False, ended=ended)
 
     builtins.input = input
-    _put.append((builtins, "input", input, original))
+    _replaced.append((builtins, "input", input, original))
 
 
 def _is_terminal(stream: Any) -> bool:
     try:
         return bool(stream.isatty())
-    except Exception:  # whatever stands in the place of stdin
+    except Exception:  # stdin may be any object
         return False
 
 
 def _make_room(stream: Any) -> None:
-    """Take away what the parent has drawn below the cursor; it draws it again behind what is printed now."""
+    """Erase what the parent has drawn below the cursor; it draws again below what we print now."""
     try:
         if _is_terminal(stream):
             os.write(stream.fileno(), b"\x1b[J")
-    except Exception:  # it is not a stream of ours
+    except Exception:  # a user's stream may raise anything
         return
 
 
 def _unwrap() -> None:
-    while _put:
-        owner, name, ours, before = _put.pop()
+    while _replaced:
+        owner, name, ours, before = _replaced.pop()
         try:
             if vars(owner).get(name) is not ours:
                 continue
@@ -236,5 +236,5 @@ def _unwrap() -> None:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        except Exception:  # noqa: S112 - it stays, and passes on what it gets
+        except Exception:  # noqa: S112 - our function stays, and calls the original
             continue

@@ -13,10 +13,10 @@ Handle = Callable[..., None]
 
 
 def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..., None]) -> Handle:
-    """Return `handle(value, step=None)`, which logs a float of the series.
+    """Return `handle(value, step=None)`, which logs one float of the series.
 
-    The record is laid out by one struct: its shape is that of `Sample`, fixed but for time, step and value.
-    What does not fit, and series with tags, go to `careful(values, step, tags)`.
+    One struct packs the record: all bytes of the `Sample` are fixed except time, step and value.
+    Other values, and series with tags, go to `careful(values, step, tags)`.
     """
     key = wire.encode({name: 0.5})[:-8]
     layout = Struct(f">2sQ1sq{len(key)}sd")

@@ -1,6 +1,6 @@
-"""Where the program was when it died: Python stacks, written in C, since a handler in Python would delay death.
+"""Writes the Python stacks when the program dies. faulthandler does it in C: a handler in Python would delay the end.
 
-What the program itself has set for SIGTERM or for crashes stands, whether it was set before us or after.
+We never replace a handler that the program itself has set for SIGTERM or crashes, before us or after.
 """
 
 import faulthandler
@@ -11,39 +11,39 @@ from weakref import ref
 
 
 class Stacks:
-    """Has stacks written to a file `stacks` when SIGTERM comes, or when the program crashes."""
+    """Has faulthandler write the stacks to a file `stacks` on SIGTERM or on a crash."""
 
     def __init__(self) -> None:
         """Watch for nothing yet."""
         self._file: IO[str] | None = None
-        self._terminated: ref[_Held] | None = None  # dead as soon as somebody has registered another file
-        self._crashed: ref[_Held] | None = None
+        self._terminated: ref[_StackFile] | None = None  # dead once somebody else has registered a file
+        self._crashed: ref[_StackFile] | None = None
 
     def watch(self, directory: str) -> None:
-        """Begin; who handles SIGTERM, or has crashes reported elsewhere, is left to it."""
-        terminable = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        crashes = not faulthandler.is_enabled()
-        if not terminable and not crashes:
+        """Begin, except for what the program handles itself: SIGTERM, or crashes by its own faulthandler."""
+        on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        on_crash = not faulthandler.is_enabled()
+        if not on_sigterm and not on_crash:
             return
         try:
             self._file = open(os.path.join(directory, "stacks"), "w")  # noqa: SIM115 - open until death
-            if terminable:
-                held = _Held(self._file)
-                faulthandler.register(signal.SIGTERM, file=held, all_threads=True, chain=True)
-                self._terminated = ref(held)
-            if crashes:
-                held = _Held(self._file)
-                faulthandler.enable(file=held, all_threads=True)
-                self._crashed = ref(held)
+            if on_sigterm:
+                file = _StackFile(self._file)
+                faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
+                self._terminated = ref(file)
+            if on_crash:
+                file = _StackFile(self._file)
+                faulthandler.enable(file=file, all_threads=True)
+                self._crashed = ref(file)
         except (OSError, ValueError, RuntimeError, AttributeError):
             return
 
-    def leave(self) -> None:
-        """Put things back as they were, unless somebody has changed them meanwhile."""
-        handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # to unregister would take that away
-        if _holds(self._terminated) and not handled:
+    def stop(self) -> None:
+        """Undo `watch`, except where somebody has changed the handlers meanwhile."""
+        handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # unregister() would remove that handler
+        if _is_alive(self._terminated) and not handled:
             faulthandler.unregister(signal.SIGTERM)
-        if _holds(self._crashed):
+        if _is_alive(self._crashed):
             faulthandler.disable()
         self._terminated = self._crashed = None
         if self._file is not None:
@@ -51,13 +51,13 @@ class Stacks:
             self._file = None
 
 
-class _Held:
-    """What faulthandler is given, and nobody else keeps: while it lives, faulthandler writes there."""
+class _StackFile:
+    """The file object that only faulthandler refers to: while it lives, faulthandler uses it."""
 
     def __init__(self, file: IO[str]) -> None:
         self.fileno = file.fileno
         self.flush = file.flush
 
 
-def _holds(held: Any) -> bool:
-    return held is not None and held() is not None
+def _is_alive(file: Any) -> bool:
+    return file is not None and file() is not None

@@ -1,4 +1,4 @@
-"""Marks in what is measured of a run: `vedette.Usage.checkpoint("epoch", 3)`."""
+"""Marks on the timeline of a run's measurements: `vedette.Usage.checkpoint("epoch", 3)`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ class Usage:
 
     @staticmethod
     def checkpoint(*labels: Any) -> None:
-        """Put a mark on the timeline of what is measured; where nothing is measured it does nothing."""
+        """Put a mark on the timeline; do nothing if the run is not measured."""
         run = current._current
         if run is None:
             run = current.current()

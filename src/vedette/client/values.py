@@ -1,4 +1,4 @@
-"""What a user hands over, made into numbers and plain values, without importing numpy, torch or jax."""
+"""Converts the user's values to numbers and plain values, without importing numpy, torch or jax."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -8,12 +8,12 @@ import msgspec
 
 from vedette.model import Value
 
-_MOST_TEXT = 10_000
-_MOST_DEPTH = 20
+_MAX_TEXT = 10_000
+_MAX_DEPTH = 20
 
 
 def to_number(value: Any) -> float | int | bool:
-    """Return the number that a scalar of any library holds; raise TypeError when it holds none."""
+    """Return the number in a scalar of any library; raise TypeError if it is not a number."""
     number: Any = value
     if type(value) not in (float, int, bool):
         item = getattr(value, "item", None)  # numpy, torch, jax, cupy: one element, as Python's own
@@ -37,34 +37,34 @@ encode_sample = msgspec.msgpack.Encoder(enc_hook=to_number, decimal_format="numb
 
 
 class Budget:
-    """How many parts of a user's value are looked at: things that hold each other must cost no time."""
+    """Limits how many parts of a value we look at: containers that hold each other could take for ever."""
 
     def __init__(self, items: int = 1_000_000) -> None:
         self.left = items
 
     def take(self) -> bool:
-        """Use one up; tell whether there was one."""
+        """Count one part; tell whether the limit is not reached yet."""
         self.left -= 1
         return self.left >= 0
 
 
 def numbers_in(
-    values: Mapping[Any, Any], prefix: str = "", above: tuple[int, ...] = (), budget: Budget | None = None
+    values: Mapping[Any, Any], prefix: str = "", parents: tuple[int, ...] = (), budget: Budget | None = None
 ) -> Iterator[tuple[str, float | int | bool | None]]:
-    """Yield (name, number) for all that `values` holds, nested names joined by `/`; a refused value comes as None.
+    """Yield (name, number) for each value in `values`, nested names joined by `/`; None means a refused value.
 
-    `above` are the ids of the dicts that this one lies in: one that holds itself is refused.
+    `parents` are the ids of the dicts around this one: a dict that contains itself is refused.
     """
-    above = (*above, id(values))
+    parents = (*parents, id(values))
     budget = budget or Budget()
     for key, value in values.items():
         if not budget.take():
             yield f"{prefix}(and more)", None
             return
         name = prefix + text_of(key)
-        if isinstance(value, Mapping) and id(value) not in above and len(above) < _MOST_DEPTH:
+        if isinstance(value, Mapping) and id(value) not in parents and len(parents) < _MAX_DEPTH:
             try:
-                yield from numbers_in(value, f"{name}/", above, budget)
+                yield from numbers_in(value, f"{name}/", parents, budget)
             except Exception:  # whatever the mapping's own methods raise
                 yield name, None
             continue
@@ -74,33 +74,33 @@ def numbers_in(
             yield name, None
 
 
-def plain(value: Any, above: tuple[int, ...] = (), budget: Budget | None = None) -> Value:
-    """Return a value that can be kept as an attribute: itself, its parts, or as a last resort its text."""
+def plain(value: Any, parents: tuple[int, ...] = (), budget: Budget | None = None) -> Value:
+    """Return a value that can be stored as an attribute: the value itself, its parts, or else its text."""
     try:
-        return _plain(value, above, budget or Budget())
+        return _plain(value, parents, budget or Budget())
     except Exception:  # whatever the value's own methods raise
         return text_of(value)
 
 
-def _plain(value: Any, above: tuple[int, ...], budget: Budget) -> Value:
+def _plain(value: Any, parents: tuple[int, ...], budget: Budget) -> Value:
     if value is None or type(value) in (bool, float):
         return value
     if type(value) is int:
         return value if -(1 << 63) <= value < 1 << 63 else text_of(value)
     if isinstance(value, str):
         return text_of(value)
-    if budget.take() and id(value) not in above and len(above) < _MOST_DEPTH:
-        above = (*above, id(value))
+    if budget.take() and id(value) not in parents and len(parents) < _MAX_DEPTH:
+        parents = (*parents, id(value))
         if isinstance(value, Mapping):
-            return {text_of(key): _item(value, key, above, budget) for key in value}
+            return {text_of(key): _item(value, key, parents, budget) for key in value}
         if (names := _field_names(value)) is not None:
-            return {text_of(name): _part(value, name, above, budget) for name in names}
+            return {text_of(name): _part(value, name, parents, budget) for name in names}
         if isinstance(value, list | tuple | set | frozenset):
-            return [plain(inner, above, budget) for inner in value]
+            return [plain(inner, parents, budget) for inner in value]
         if type(value).__module__.partition(".")[0] == "omegaconf" and hasattr(value, "__len__"):
-            return [_item(value, at, above, budget) for at in range(len(value))]
+            return [_item(value, at, parents, budget) for at in range(len(value))]
     elif isinstance(value, Mapping | list | tuple | set | frozenset):
-        return f"<{type(value).__name__}>"  # its text could be as large as what it holds
+        return f"<{type(value).__name__}>"  # its text could be very large
     try:
         return to_number(value)
     except Exception:
@@ -112,10 +112,10 @@ _FIELDS = ("__dataclass_fields__", "model_fields", "__pydantic_fields__", "__fie
 
 
 def _field_names(value: Any) -> list[str] | None:
-    """Return the names of what a value is made of, None when it is nothing of the kind.
+    """Return the names of a value's fields; None if it has no fields.
 
-    A dataclass, a model of pydantic, a struct of msgspec, a named tuple, a class by attrs, a namespace: all of them are
-    told by what they have, and nothing is imported for it.
+    We recognise a dataclass, a pydantic model, a msgspec struct, a named tuple, an attrs class and a namespace by
+    their attributes, and import none of these libraries.
     """
     kind = type(value)
     if isinstance(value, type):
@@ -132,24 +132,24 @@ def _field_names(value: Any) -> list[str] | None:
     return None
 
 
-def _part(value: Any, name: str, above: tuple[int, ...], budget: Budget) -> Value:
+def _part(value: Any, name: str, parents: tuple[int, ...], budget: Budget) -> Value:
     try:
-        return plain(getattr(value, name, None), above, budget)
+        return plain(getattr(value, name, None), parents, budget)
     except Exception as error:  # whatever a property raises
         return f"<{type(error).__name__}>"
 
 
-def _item(value: Any, key: Any, above: tuple[int, ...], budget: Budget) -> Value:
-    """Return one item of a container; one that cannot be had (`???` of omegaconf) spoils no other."""
+def _item(value: Any, key: Any, parents: tuple[int, ...], budget: Budget) -> Value:
+    """Return one item of a container, or the name of the error if it raises (`???` of omegaconf)."""
     try:
         inner = value[key]
     except Exception as error:
         return f"<{type(error).__name__}>"
-    return plain(inner, above, budget)
+    return plain(inner, parents, budget)
 
 
 def as_config(value: Any) -> dict[str, Value]:
-    """Return a config as it is kept: a dict of plain values, whatever the user gave."""
+    """Return a config as it is stored: a dict of plain values, whatever the user gave."""
     values = plain(value)
     if values is None:
         return {}
@@ -157,9 +157,9 @@ def as_config(value: Any) -> dict[str, Value]:
 
 
 def text_of(value: Any) -> str:
-    """Return a value's text, short enough to keep and fit to be written; never raise."""
+    """Return a value's text, cut to the maximum length and valid as UTF-8; never raise."""
     try:
         text = str.__str__(value) if isinstance(value, str) else str(value)
-        return text[:_MOST_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
+        return text[:_MAX_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
     except Exception:
         return f"<{type(value).__name__}>"

@@ -1,12 +1,12 @@
-"""Warnings of the module `warnings`, taken down as events and shown as ever."""
+"""Records what the module `warnings` shows, as events. The warnings are shown as before."""
 
 import warnings
 from typing import Any
 
 from vedette.client.faults import let_through, swallow
 from vedette.client.journal import Journal
-from vedette.client.messages import sound, spell
-from vedette.client.quiet import here
+from vedette.client.messages import clean_text, spell
+from vedette.client.quiet import quiet
 
 _journal: Journal | None = None
 _original: Any = None
@@ -14,16 +14,16 @@ _ours: Any = None
 
 
 def install(journal: Journal) -> None:
-    """Take down what `warnings` shows, for this journal."""
+    """Record in this journal what `warnings` shows."""
     global _journal, _original, _ours
     _journal = journal
-    if _ours is None or warnings.showwarning is _original:  # the end of a `catch_warnings` has taken it away
+    if _ours is None or warnings.showwarning is _original:  # a `catch_warnings` block has put the original back
         _original = warnings.showwarning
         _ours = warnings.showwarning = _show(_original)
 
 
 def remove() -> None:
-    """Put `warnings` back as it was; what somebody has put on top of ours stays, and ours does nothing."""
+    """Put `warnings` back as it was; if somebody has wrapped our function, it stays in place and does nothing."""
     global _journal, _original, _ours
     _journal = None
     if warnings.showwarning is _ours:
@@ -38,26 +38,26 @@ def _show(original: Any) -> Any:
         if _journal is None or file is not None:
             original(message, category, filename, lineno, file, line)
             return
-        _take(_journal, message, category, filename, lineno)
-        on, warned = here.on, here.warned
-        here.on = here.warned = True
+        _record(_journal, message, category, filename, lineno)
+        on, in_warning = quiet.on, quiet.in_warning
+        quiet.on = quiet.in_warning = True
         try:
             original(message, category, filename, lineno, file, line)
         finally:
-            here.on, here.warned = on, warned
+            quiet.on, quiet.in_warning = on, in_warning
 
     return showwarning
 
 
-def _take(journal: Journal, message: Any, category: Any, filename: Any, lineno: Any) -> None:
+def _record(journal: Journal, message: Any, category: Any, filename: Any, lineno: Any) -> None:
     try:
         attrs = {
-            "file": sound(spell(filename)[:1000]),
+            "file": clean_text(spell(filename)[:1000]),
             "line": lineno if type(lineno) is int and 0 <= lineno < 1 << 62 else 0,
-            "category": sound(spell(getattr(category, "__name__", category))[:1000]),
+            "category": clean_text(spell(getattr(category, "__name__", category))[:1000]),
             "printed": True,
         }
-        journal.event("warning", sound(spell(message)), 30, attrs)
+        journal.event("warning", clean_text(spell(message)), 30, attrs)
     except Exception as error:
         let_through(error)
         swallow(error, "the record of a warning")
