@@ -1,12 +1,16 @@
-"""What a command costs that prints a line or two: its CPU against a Python that does nothing."""
+"""What a command costs that prints a line or two, its CPU against a Python that does nothing; and a hub's start."""
 
+import contextlib
 import os
+import socket
+import subprocess
 import sys
+import time
 from collections import defaultdict
 
 from bench.place import fresh_home
 from bench.report import Part
-from bench.spread import quartiles, ratios
+from bench.spread import quartiles
 from vedette.home import Home
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Columns
@@ -53,20 +57,23 @@ def measure(*, quick: bool, times: int | None) -> Part:
                     took[what].append(cpu_s * 1e3)
                 elif words[0] == _COMMAND:
                     _check(what, said)
-    for what, (_, limit) in _CASES.items():
-        spread = ratios(took[what], took[_NOTHING])
-        figure = f"{spread.show('.1f', 'x')}, {quartiles(took[what]).show('.1f', ' ms')}"
-        if limit is not None:
-            ratio = quartiles(took[what]).median / quartiles(took[_NOTHING]).median
-            part.most(f"`{what}`" if "`" not in what else what, ratio, limit, f"{ratio:.2f}x; {figure}", "x")
-        elif what == _NOTHING:
-            part.know(f"`{what}`", quartiles(took[what]).show(".1f", " ms"))
+    for _ in range(rounds // 4 + 1):
+        took["hub"].append(_start_hub() * 1e3)
+    nothing = quartiles(took[_NOTHING])
+    part.know(f"`{_NOTHING}`", nothing.show(".1f", " ms"))
+    for what, (_, limit) in list(_CASES.items())[1:]:
+        spread = quartiles(took[what])
+        ratio = spread.median / nothing.median
+        name, figure = what if "`" in what else f"`{what}`", f"{ratio:.2f}x, {spread.show('.1f', ' ms')}"
+        if limit is None:
+            part.know(name, figure)
         else:
-            part.know(f"`{what}`", figure)
+            part.most(name, ratio, limit, figure, "x")
+    part.know("a hub, from its start until it greets, in an empty home", quartiles(took["hub"]).show(".1f", " ms"))
     part.note(
         f"{rounds} rounds in turn; user and system time of the process itself, by `wait4`; its output is a pipe."
         f" Bytecode is there, the hub lives, and the home has {_RUNS} runs, each with 30 attributes, two series and ten"
-        " lines. Goals are judged by the ratio of the medians."
+        " lines. A ratio is that of the medians. The hub's CPU is that of its threads when its first byte has come."
     )
     return part
 
@@ -86,6 +93,29 @@ def _run(words: list[str], more: dict[str, str]) -> tuple[float, str]:
     if status:
         raise RuntimeError(f"{' '.join(words)} ended with {os.waitstatus_to_exitcode(status)}")
     return used.ru_utime + used.ru_stime, said
+
+
+def _start_hub() -> float:
+    """Start a hub; return its CPU in seconds when it has greeted."""
+    with fresh_home(hub=True) as home:
+        environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        hub = subprocess.Popen([sys.executable, "-P", "-m", "vedette", "hub", "--quiet"], env=environ)
+        try:
+            while True:
+                with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
+                    peer.connect(home.socket)
+                    peer.recv(1)
+                    tasks = f"/proc/{hub.pid}/task"
+                    return sum(_ran_ns(f"{tasks}/{name}/schedstat") for name in os.listdir(tasks)) / 1e9
+                time.sleep(0.003)
+        finally:
+            hub.kill()
+            hub.wait()
+
+
+def _ran_ns(path: str) -> int:
+    with open(path) as file:
+        return int(file.read().split()[0])
 
 
 def _check(what: str, said: str) -> None:

@@ -203,12 +203,10 @@ def _find(settings: Settings, text: str) -> tuple[str, int]:
     """Return the id of the run that is to be resumed, and the n of its last try."""
     if not text:
         return "", 0
-    from vedette.launch.local import held
+    from vedette.cli.output import open_home
+    from vedette.query.runs import find
+    from vedette.query.tries import of_runs, order
 
-    with held():  # numpy starts threads, which must not catch what is meant for us
-        from vedette.cli.output import open_home
-        from vedette.query.runs import find
-        from vedette.query.tries import of_runs, order
     try:
         store = open_home(settings)
         run_id = find(store, text).id

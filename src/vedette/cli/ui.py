@@ -14,7 +14,6 @@ import json
 import os
 import sys
 import threading
-import webbrowser
 from urllib.parse import quote
 
 from vedette.access.home_access import HomeAccess
@@ -75,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     def ready() -> None:
         print(json.dumps({"url": url, "port": port, "pid": os.getpid()}) if args.json else url, flush=True)
         if not args.no_browser and _has_screen():
+            import webbrowser
+
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     serve(app, listener, certificate, ready)
