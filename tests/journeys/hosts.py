@@ -136,19 +136,24 @@ class Host:
             time.sleep(0.01)
 
     def seal(self) -> bool:
-        """Have this host's hub seal all that has reached it; tell whether there was one to ask. It starts none."""
+        """Have this host's hub seal all that has reached it; tell whether there was one to ask."""
+        return self.ask(wire.Seal()) is not None
+
+    def ask(self, message: wire.Message) -> wire.Message | None:
+        """Ask this host's hub, by its socket; return its answer, None when there is no hub. None is started."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 peer.settimeout(60)
                 peer.connect(Home(self.home).socket)
-                peer.sendall(wire.pack_message(wire.Hello(name="test")) + wire.pack_message(wire.Seal()))
+                peer.sendall(wire.pack_message(wire.Hello(name="test")) + wire.pack_message(message))
                 unframer = wire.Unframer(16 << 20)
                 while data := peer.recv(1 << 16):
-                    if any(isinstance(wire.unpack_message(payload), wire.Done) for payload in unframer.feed(data)):
-                        return True
+                    for payload in unframer.feed(data):
+                        if not isinstance(answer := wire.unpack_message(payload), wire.Hello):
+                            return answer
         except OSError:
             pass
-        return False
+        return None
 
     def small_disk(self, path: str, megabytes: int) -> None:
         """Mount an empty disk at a path; only what runs on this host sees it."""

@@ -66,7 +66,8 @@ class Downstreams:
             self._route(downstream, introduction.origins)
             await self._introduce(introduction, connection)
             while True:
-                payload = await asyncio.wait_for(connection.read(wire.MAX_SHIPMENT), _SILENCE_S)
+                async with asyncio.timeout(_SILENCE_S):  # never wait_for: see relay.py
+                    payload = await connection.read(wire.MAX_SHIPMENT)
                 message = wire.unpack_message(payload)
                 if isinstance(message, wire.Shipment):
                     await self._wait_for_room(inbox)

@@ -214,7 +214,8 @@ class Relay:
             begun = time.monotonic()
             try:
                 async with contextlib.AsyncExitStack() as stack:
-                    reader, writer, unframer = await asyncio.wait_for(self._dial(stack), _CONNECT_S)
+                    async with asyncio.timeout(_CONNECT_S):
+                        reader, writer, unframer = await self._dial(stack)
                     self.trouble = ""
                     if self._other_home == self._home_id:
                         self._report(IsThisHub(session), wake)
@@ -306,12 +307,10 @@ class Relay:
         while True:
             session.more.clear()
             while session.outgoing:
-                writer.write(session.outgoing.popleft())
-                await asyncio.wait_for(writer.drain(), _SILENCE_S)
+                await _write(writer, session.outgoing.popleft())
             if session.blob_request is not None:
                 data, session.blob_request = session.blob_request, None
-                writer.write(data)
-                await asyncio.wait_for(writer.drain(), _SILENCE_S)
+                await _write(writer, data)
                 continue
             await session.more.wait()
 
@@ -322,7 +321,7 @@ class Relay:
     async def _receive(
         self, session: Session, reader: asyncio.StreamReader, unframer: wire.Unframer, wake: Callable[[], None]
     ) -> None:
-        while data := await asyncio.wait_for(reader.read(1 << 16), _SILENCE_S):
+        while data := await _read(reader):
             for payload in unframer.feed(data):
                 message = wire.unpack_message(payload)
                 if isinstance(message, wire.Refused):
@@ -341,6 +340,21 @@ class Relay:
                 self._report(Received(session, message), wake)
                 session.introduced.set()
         raise HubError("it closed the connection")
+
+
+# Never asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes together with its result, and then
+# the task goes on, and the hub does not end.
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    async with asyncio.timeout(_SILENCE_S):
+        await writer.drain()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(_SILENCE_S):
+        return await reader.read(1 << 16)
 
 
 def _sentence(error: Exception) -> str:

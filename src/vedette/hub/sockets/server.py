@@ -76,7 +76,8 @@ class Server:
             if local:
                 addresses.check_peer(writer.get_extra_info("socket"))
                 writer.write(self._greeting())
-            hello = await asyncio.wait_for(connection.receive(wire.MAX_HELLO), _HELLO_S)
+            async with asyncio.timeout(_HELLO_S):
+                hello = await connection.receive(wire.MAX_HELLO)
             if not isinstance(hello, wire.Hello):
                 raise FormatError("a Hello must come first")
             wire.check_version(hello)
@@ -134,7 +135,8 @@ class Server:
             over = False
             while not over:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), _NEWS_S)
+                    async with asyncio.timeout(_NEWS_S):
+                        await ended.wait()
                 over = asked.over
                 connection.send(asked.news())
                 await connection.writer.drain()
@@ -154,7 +156,8 @@ class Server:
             return wire.Refused(failure) if failure else wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
             with contextlib.suppress(TimeoutError):  # a turn first, so that health includes what was written until now
-                await asyncio.wait_for(self._hub.seal(NOTHING), _TURN_PATIENCE_S)
+                async with asyncio.timeout(_TURN_PATIENCE_S):
+                    await self._hub.seal(NOTHING)
             return self._hub.health()
         if isinstance(message, wire.AskLatest):
             return wire.Latest(await self._hub.in_keeper(lambda keeper: requests.newest(keeper, message.prefix)))
