@@ -1,23 +1,16 @@
 """`vedette top` by its keys, over a home in which real processes live: what the screen then shows."""
 
-import asyncio
 import os
 import re
 import signal
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from textual.pilot import Pilot
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
-from vedette.access.home_access import HomeAccess
+from tests.top_pilot import drive, screen, shows, until
 from vedette.home import Home
-from vedette.settings import load
-from vedette.views.top.app import Top
-from vedette.views.top.feed import Asked
 from vedette.views.top.log import LogView
 from vedette.views.top.run import RunScreen
 from vedette.views.top.table import RunTable
@@ -43,8 +36,6 @@ ENDED = """
     raise ValueError("it was the \\x1b[31mbutler")
 """
 
-Act = Callable[[Pilot[None]], Awaitable[None]]
-
 
 @pytest.fixture
 def camp(start: Any, home: Home) -> Any:
@@ -54,37 +45,6 @@ def camp(start: Any, home: Home) -> Any:
     start(ENDED).communicate(timeout=30)
     eventually(lambda: [run.state for run in read_runs(home)] == ["running", "failed"])
     return first, run
-
-
-def drive(act: Act, *, size: tuple[int, int] = (220, 30), interval_s: float = 0.3, **asked: Any) -> Top:
-    """Open the screen, let it act, leave."""
-    shown = Top(HomeAccess.of(load({})), asked=Asked(**asked), interval_s=interval_s)
-
-    async def session() -> None:
-        async with shown.run_test(size=size) as pilot:
-            await until(pilot, lambda: shown.feed.looks > 1)
-            await act(pilot)
-
-    asyncio.run(session())
-    return shown
-
-
-async def until(pilot: Pilot[None], check: Callable[[], Any], seconds: float = 20) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, screen(pilot)
-        await pilot.pause(0.05)
-
-
-def screen(pilot: Pilot[None]) -> str:
-    """Return what is on the screen, line by line."""
-    return "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
-
-
-async def shows(pilot: Pilot[None], *texts: str) -> None:
-    """Wait until all of these are on the screen."""
-    await until(pilot, lambda: all(text in screen(pilot) for text in texts))
 
 
 def test_runs_and_hosts(camp):
