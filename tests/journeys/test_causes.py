@@ -98,7 +98,7 @@ def test_sigterm(home, hub, job, launched):
 
 @both
 def test_sigkill(home, hub, job, launched):
-    """SIGKILL is named, with who could have sent it; a want of memory is ruled out."""
+    """SIGKILL is named, with who could have sent it; that memory ran out is ruled out."""
     process, pid = job("time.sleep(60)", launched=launched)
     eventually(lambda: home.hub_pid() and read_runs(home))
     os.kill(pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_sigkill(home, hub, job, launched):
 
     run = ended(home)
     assert (run.state, run.cause) == (
-        "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
+        "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
     )  # fmt: skip
 
 

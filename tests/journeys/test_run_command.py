@@ -46,7 +46,7 @@ def launch(*args, **kwargs):
             "kill -KILL $$",
             137,
             "failed",
-            "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
+            "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
         ),
         ("exit 127", 127, "failed", "exit code 127: a command was not found"),
         ("exit 137", 137, "failed", "exit code 137: probably SIGKILL killed what it had started"),

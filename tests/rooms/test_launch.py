@@ -17,7 +17,7 @@ from vedette.deaths import tree
 from vedette.deaths.verdict import verdict
 from vedette.launch.ending import evidence
 from vedette.launch.gate import Gate
-from vedette.launch.local import Launch, Wish, held
+from vedette.launch.local import Launch, Options, blocked
 
 MAIN = threading.main_thread().ident
 
@@ -41,7 +41,7 @@ def launch():
     """Launch a command; return its ending and what was taken down of it. `ready`: a file that it makes first."""
     threads = []
 
-    def run(*argv, wish=Wish(), signals=(), left=set, ready=None):  # noqa: B008 - frozen
+    def run(*argv, options=Options(), signals=(), left=set, ready=None):  # noqa: B008 - frozen
         taken = []
 
         def started(pid):
@@ -54,7 +54,7 @@ def launch():
             for number in signals:
                 signal.pthread_kill(MAIN, number)
 
-        job = Launch(list(argv), os.environ, wish, lambda *took: taken.append(took), left=left, on_start=started)
+        job = Launch(list(argv), os.environ, options, lambda *took: taken.append(took), left=left, on_start=started)
         return job.run(), taken
 
     def tell(pid):
@@ -120,7 +120,7 @@ def test_without_capture_the_descriptors_are_ours(launch, pipes):
     """Nothing stands between: what is printed comes out, and nothing of it is taken down."""
     (out, ours), _ = pipes
     with standing_on(ours, ours):
-        ending, taken = launch("sh", "-c", "echo out", wish=Wish(capture=False))
+        ending, taken = launch("sh", "-c", "echo out", options=Options(capture=False))
     assert (ending.status, os.read(out, 100), taken) == (0, b"out\n", [])
 
 
@@ -150,7 +150,7 @@ def test_a_signal_is_passed_on_and_its_sender_known(launch):
 
 def test_what_is_left_and_does_not_stop_is_killed(launch, monkeypatch):
     """What a command that was told to end leaves behind is killed if it does not end."""
-    monkeypatch.setattr("vedette.launch.local._LEFT_S", 0.1)
+    monkeypatch.setattr("vedette.launch.local._LEFTOVER_S", 0.1)
     left = subprocess.Popen(["sh", "-c", "trap '' TERM; echo; sleep 60; true"], stdout=subprocess.PIPE)
     try:
         left.stdout.readline()
@@ -167,7 +167,7 @@ def test_what_is_left_and_does_not_stop_is_killed(launch, monkeypatch):
 
 def test_the_time_limit(launch):
     """A command whose time is over is told to stop."""
-    ending, _ = launch("sleep", "60", wish=Wish(limit_s=0.1))
+    ending, _ = launch("sleep", "60", options=Options(limit_s=0.1))
     assert (ending.status, ending.timed_out, ending.killed) == (signal.SIGTERM, True, False)
     assert verdict(evidence(ending, [], "0.1s", {})).cause == "time limit of 0.1s"
 
@@ -175,7 +175,7 @@ def test_the_time_limit(launch):
 def test_the_time_limit_of_one_that_does_not_stop(launch, tmp_path):
     """After its grace it is killed, with what it has started."""
     code = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/ready; wait"
-    ending, _ = launch("sh", "-c", code, wish=Wish(limit_s=0.1, grace_s=0.2), ready=tmp_path / "ready")
+    ending, _ = launch("sh", "-c", code, options=Options(limit_s=0.1, grace_s=0.2), ready=tmp_path / "ready")
     assert (ending.status, ending.timed_out, ending.killed) == (signal.SIGKILL, True, True)
     below = int((tmp_path / "ready").read_text())
     deadline = time.monotonic() + 10
@@ -203,7 +203,7 @@ def test_a_full_disk_below_the_output(launch):
 
 def test_a_gate_holds_a_command_back(tmp_path):
     """Its pid is known before it begins; it begins when it may, and ends as any command does."""
-    with held() as mask:
+    with blocked() as mask:
         gate = Gate(["sh", "-c", f"echo ran > {tmp_path}/ran; exit 4"], os.environ, mask)
     assert not os.path.exists(tmp_path / "ran")
     gate.open()

@@ -124,7 +124,7 @@ def test_other_descriptors_are_served(line):
     """Whoever waits for a descriptor of his own is called when it is readable."""
     reader, writer = os.pipe()
     calls = []
-    line.pump.also(reader, lambda: calls.append(os.read(reader, 10)))
+    line.pump.watch(reader, lambda: calls.append(os.read(reader, 10)))
     os.write(writer, b"now")
     line.pump.turn(0)
     os.close(writer)
@@ -140,7 +140,7 @@ def test_keys_are_passed_to_the_command(line, terminals):
     line.pump.keys = bytes.upper
     line.pump.listen(keyboard, master)
     os.write(typing, b"abc\n")
-    line.pump.turn(0, hear=False)
+    line.pump.turn(0, with_keys=False)
     line.pump.turn(0)
     line.pump.turn(0)
     assert os.read(slave, 10) == b"ABC\n"

@@ -71,10 +71,10 @@ TABLE = [
     ({"status": 40}, (Kind.SIGNAL, "failed", "killed by signal 40", Sure.SEEN)),
     # SIGKILL
     ({"status": 9},
-     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel for want of memory",
+     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel because memory ran out",
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True},
-     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
+     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True, "stopped_by": "ada"},
      (Kind.STOPPED, "cancelled", "told to stop by ada, and killed by SIGKILL as it did not", Sure.SEEN)),

@@ -148,8 +148,8 @@ def test_a_kill_says_whether_memory_ran_out(stage):
     [(_, state, cause)] = stage.ends()
     assert state == "failed"
     assert cause in (
-        "killed by SIGKILL: kill -9 or a scheduler; there is no sign of want of memory",
-        "killed by SIGKILL: kill -9, a scheduler, or the kernel for want of memory",  # where there are no cgroups
+        "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
+        "killed by SIGKILL: kill -9, a scheduler, or the kernel because memory ran out",  # where there are no cgroups
     )
 
 

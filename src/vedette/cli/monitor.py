@@ -74,12 +74,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _process(plan: "Plan", args: argparse.Namespace) -> int:
     from vedette import kernel
-    from vedette.launch.local import held
+    from vedette.launch.local import blocked
     from vedette.monitor.life import Life, exists
 
     if not exists(plan.pid):
         raise NotFoundError(f"there is no process {plan.pid}")
-    with held(_ENDING):
+    with blocked(_ENDING):
         life = Life(plan.pid)
         watch = _Watch(plan, args, plan.pid, " ".join(kernel.command(plan.pid)), sys.stdout)
         ended = watch.until_end(life)
@@ -94,14 +94,14 @@ def _process(plan: "Plan", args: argparse.Namespace) -> int:
 
 def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
     from vedette.launch.gate import Gate
-    from vedette.launch.local import held
+    from vedette.launch.local import blocked
     from vedette.monitor.life import Life
 
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
         _say(f"there is no command {command[0]!r}")
         return 127
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may ignore it, and the status would be lost
-    with held(_PASSED_ON) as before:
+    with blocked(_PASSED_ON) as before:
         gate = Gate(command, os.environ, before)
         watch = None
         try:

@@ -26,7 +26,7 @@ from vedette.settings import Settings
 from vedette.views.text import clean
 
 if TYPE_CHECKING:
-    from vedette.launch.local import Wish
+    from vedette.launch.local import Options
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _MOST_S = 10**8
@@ -121,12 +121,12 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
 
     def started(pid: int) -> None:
         recorder.pid = pid
-        if wish.capture:
+        if options.capture:
             console.begin()
 
-    wish = _wish(args)
+    options = _options(args)
     job = Launch(
-        command, _environ(begun.id, capture=wish.capture, new=not (again or args.project)), wish,
+        command, _environ(begun.id, capture=options.capture, new=not (again or args.project)), options,
         _careful(recorder.take), left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
     )  # fmt: skip
     try:
@@ -152,17 +152,17 @@ def _unmonitored(command: list[str], args: argparse.Namespace) -> int:
 
     try:
         return _exit_code(
-            Launch(command, os.environ, _wish(args)._replace(capture=False), lambda _, __: None).run().status
+            Launch(command, os.environ, _options(args)._replace(capture=False), lambda _, __: None).run().status
         )
     except OSError as error:
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
 
 
-def _wish(args: argparse.Namespace) -> "Wish":
-    from vedette.launch.local import Wish
+def _options(args: argparse.Namespace) -> "Options":
+    from vedette.launch.local import Options
 
     capture = args.settings.logs.output and not args.no_capture
-    return Wish(capture, args.time_limit.s if args.time_limit else None, args.grace)
+    return Options(capture, args.time_limit.s if args.time_limit else None, args.grace)
 
 
 def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a dying program wrote, read back: the stacks of faulthandler, the end of a traceback, a full disk."""
+"""Reads what a program wrote as it died: the stacks of faulthandler, the end of a traceback, a full disk."""
 
 import errno
 import os
@@ -20,13 +20,13 @@ _FULL = re.compile(r"\[Errno 28\]|No space left on device|(?P<quota>\[Errno 122\
 _IN_QUOTES = re.compile(r"'([^']*)'\s*(?:->.*)?$")
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: .*|:)?$")
-_MOST_AFTER = 20  # lines behind the name of an exception that may be its message
+_MOST_AFTER = 20  # an exception's message may have so many lines
 _MOST_CHARS = 500
-_LAST = 5  # lines among which one that tells of a full disk counts
+_LAST = 5  # only so many last lines are searched for a full disk
 
 
 def stacks(text: str) -> Stacks | None:
-    """Read the file in which a process has its stacks written: when it crashes, or when SIGTERM comes."""
+    """Read the file to which faulthandler writes a process's stacks on a crash or on SIGTERM."""
     if not text:
         return None
     found = _crash(text)
@@ -34,12 +34,12 @@ def stacks(text: str) -> Stacks | None:
 
 
 def crash(lines: Sequence[str]) -> Stacks | None:
-    """Read the stacks that faulthandler has printed at the end of some output."""
+    """Read stacks that faulthandler printed at the end of the output."""
     return _crash("\n".join(lines))
 
 
 def raised(lines: Sequence[str]) -> Raised | None:
-    """Read the last line of the traceback that some output ends in, such as `ValueError: bad`."""
+    """Read the last line of a traceback at the end of the output, such as `ValueError: bad`."""
     for at in range(len(lines) - 1, -1, -1):
         if lines[at].lstrip("| ").startswith(_TRACEBACK):
             break
@@ -62,12 +62,12 @@ def raised(lines: Sequence[str]) -> Raised | None:
 
 
 def full_disk(lines: Sequence[str]) -> str:
-    """Return the newest of the last lines that tells of a full disk; empty: none does."""
+    """Return the newest of the last lines that reports a full disk, or an empty text."""
     return next((line.strip()[:_MOST_CHARS] for line in reversed(lines[-_LAST:]) if _FULL.search(line)), "")
 
 
 def _crash(text: str) -> Stacks | None:
-    """Read the stacks of a crash; where the error is none of a signal's, Python has found it and aborted."""
+    """Read the stacks of a crash. A fatal error without a signal's name is one after which Python aborts."""
     at = text.rfind("\n" + _FATAL) + 1
     if not text.startswith(_FATAL, at):
         return None
@@ -77,9 +77,9 @@ def _crash(text: str) -> Stacks | None:
 
 
 def _frame(text: str) -> str:
-    """Return where the thread that the signal hit was, as `train.py:12 (function)`.
+    """Return where the interrupted thread was, such as `train.py:12 (function)`.
 
-    It is the topmost frame of the user's own, if there is one: that a library crashed tells less than who called it.
+    It is the topmost frame of the user's own code, if there is one: who called a library says more than the library.
     """
     current = max(0, text.find("Current thread"))
     end = text.find("\n\n", current)

@@ -1,4 +1,4 @@
-"""Which processes live, and how the others ended, as far as the kernel tells."""
+"""Watches whether a process lives, and how it ended, as far as the kernel tells."""
 
 import os
 import signal
@@ -8,24 +8,24 @@ from typing import NamedTuple
 from vedette import kernel
 from vedette.model import Origin
 
-_PATIENCE_S = 1.0  # a status can be read once the parent has reaped; then at the latest we give up
+_PATIENCE_S = 1.0  # the status can be read once the parent has reaped; we give up after this
 
 
 class Death(NamedTuple):
-    """How a process ended; `status` is None where nobody can tell."""
+    """How a process ended; `status` is None if nobody knows it."""
 
     t: int | None  # None: nobody was looking
     status: int | None
-    rebooted: bool = False  # the machine has been started anew since
+    rebooted: bool = False  # the machine has been rebooted since
 
 
 class Watch:
-    """Follows one process by a pidfd, which no later process of the same pid can be mistaken for."""
+    """Watches one process by a pidfd, so that a later process with the same pid is not mistaken for it."""
 
     def __init__(self, origin: Origin, handed: dict[tuple[int, int], int]) -> None:
-        """Begin to watch; a process that is not there, or is another by its start time, is dead already.
+        """Begin to watch. A process that is gone, or whose pid now has another start time, is dead already.
 
-        `handed`: pidfds that were given to us, by (pid, start time): they tell of their process even after its death.
+        `handed`: pidfds that we were given, by (pid, start time); they give the exit status even after the death.
         """
         if origin.boot and not kernel.boot():
             raise OSError("this machine's boot id cannot be read just now")
@@ -38,8 +38,8 @@ class Watch:
         if self.unknown:
             return
         if origin.boot != kernel.boot():
-            # The same host in another boot or pid namespace. After a reboot the process is gone for certain;
-            # in another namespace it may live, and only its own last word can be trusted.
+            # The same host, in another boot or another pid namespace. After a reboot the process is certainly gone.
+            # In another namespace it may live, and only its own records tell of its end.
             same_boot = origin.boot.partition("/")[0] == kernel.boot().partition("/")[0]
             if same_boot:
                 self.unknown = True
@@ -51,7 +51,7 @@ class Watch:
             return
         try:
             self._fd = os.pidfd_open(origin.pid)
-        except ProcessLookupError:  # any other error says nothing of the process, and is the caller's
+        except ProcessLookupError:  # other errors say nothing about the process: the caller handles them
             self.death = Death(None, None)
             return
         try:
@@ -77,7 +77,7 @@ class Watch:
         self.shut()
 
     def send(self, number: int) -> bool:
-        """Send the process a signal; tell whether that could be done. No other process can be hit."""
+        """Send the process a signal; tell whether that could be done. It cannot reach another process."""
         if self._fd is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Whether the kernel killed a process as memory ran out: the counters of its cgroups, and the kernel's log."""
+"""Finds out whether the kernel killed a process because memory ran out: cgroup counters, and the kernel's log."""
 
 import os
 import re
@@ -18,13 +18,13 @@ class Level(NamedTuple):
     """One cgroup on the way from a process's own up to the root."""
 
     path: str
-    kills: int | None  # processes in it that were killed for want of memory
+    kills: int | None  # how many of its processes the out-of-memory killer has killed
     hits: int | None  # how often its own limit was reached
     limit: int | None
 
 
 class Baseline(NamedTuple):
-    """How the counters stood when a process began, for a look back at its end."""
+    """The counters when a process began, to compare with those at its end."""
 
     pid: int
     levels: tuple[Level, ...]
@@ -32,16 +32,16 @@ class Baseline(NamedTuple):
 
 
 def begin(pid: int, proc: str = "/proc") -> Baseline:
-    """Take down how the counters of a process's cgroups stand now; nothing of it raises."""
+    """Read the counters of a process's cgroups as they are now; never raise."""
     return Baseline(
         pid, tuple(_level(path) for path in cgroup.paths(pid, "memory", proc)), time.clock_gettime(time.CLOCK_MONOTONIC)
     )
 
 
 def look_back(before: Baseline | None, status: int | None) -> Shortage | None:
-    """Return what was short, if an end looks like a kill by the kernel: SIGKILL, or a shell's exit code for it.
+    """Return which memory ran out, if the end was SIGKILL, or a shell's exit code for it; else None.
 
-    Other ends are not looked at: to read the kernel's log takes a while.
+    Other ends are not examined, because reading the kernel's log takes a while.
     """
     if before is None or status is None or (status & 0x7F or (status >> 8) - 128) != signal.SIGKILL:
         return None
@@ -49,7 +49,7 @@ def look_back(before: Baseline | None, status: int | None) -> Shortage | None:
 
 
 def shortage(before: Baseline, log: str = _LOG) -> Shortage | None:
-    """Tell whether one of the cgroups, or the kernel, has killed for want of memory since then; None: no sign of it."""
+    """Return which memory ran out, if the out-of-memory killer was at work since then; else None."""
     now = [(old, _level(old.path)) for old in before.levels]
     if not any(_rose(old.kills, new.kills) for old, new in now) and not _in_log(before, log):
         return None
@@ -81,7 +81,7 @@ def _table(path: str) -> dict[str, int]:
 
 
 def _in_log(before: Baseline, log: str) -> bool:
-    """Look for the process in the kernel's log, where we may read it."""
+    """Tell whether the kernel's log says that the process was killed; False if we may not read the log."""
     try:
         fd = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""All that hangs below a process, found in /proc and ended, so that no grandchild survives."""
+"""Finds all descendants of a process in /proc, and ends them, so that no grandchild survives."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 
 from vedette import kernel
 
-_ROUNDS = 20  # a tree that still grows after so many looks, stopped as it is, cannot be
+_ROUNDS = 20  # a stopped tree cannot grow, so it is complete long before this
 
 Find = Callable[[], Collection[int]]
 
 
 def below(pid: int) -> set[int]:
-    """Return the processes that a process has started, and those that these have started, and so on."""
+    """Return all descendants of a process."""
     children: dict[int, list[int]] = {}
     for child, parent in kernel.parents().items():
         children.setdefault(parent, []).append(child)
@@ -28,7 +28,7 @@ def below(pid: int) -> set[int]:
 def marked(run: str, attempt: str) -> set[int]:
     """Return the processes whose environment says that they belong to a try of a run, whoever their parent is now.
 
-    One that detaches itself has init as its parent; what it was started with it still has.
+    A process that detaches itself gets init as its parent, but keeps its environment.
     """
     wanted = {f"VEDETTE_RUN={run}".encode(), f"VEDETTE_TRY={attempt}".encode()}
     found = set()
@@ -44,10 +44,10 @@ def marked(run: str, attempt: str) -> set[int]:
 
 
 def end(find: Find) -> int:
-    """Kill all that `find` finds, and what these start meanwhile; return how many there were.
+    """Kill all processes that `find` returns, and those that they start meanwhile; return how many there were.
 
-    They are stopped first, until no more are found: a process that stands still starts no other, and one whose
-    parent was killed before it could be looked at would not be found again. Each is held by a pidfd.
+    All are stopped (SIGSTOP) first, until no new ones are found. A stopped process cannot start another; and if we
+    killed a parent at once, we could not find its children any more. A pidfd keeps each from being mistaken.
     """
     held: dict[int, int] = {}
     try:

@@ -1,7 +1,7 @@
-"""Why something ended: one list of rules over the evidence. The first rule that applies has the say.
+"""Why something ended: one list of rules over the evidence. The first rule that applies decides.
 
-Nothing here reads a file or a clock, and it is light: it also runs in the user's process. Whoever must decide by a
-verdict looks at its kind; its cause is for people.
+Nothing here reads a file or a clock, and it imports little: it also runs in the user's process. Code decides by the
+kind of a verdict; its cause is for people.
 """
 
 import errno
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 class Sure(StrEnum):
     """How sure the cause is."""
 
-    SEEN = "seen"  # the kernel, the launcher or the process itself told it
+    SEEN = "seen"  # the kernel, the launcher or the process itself reported it
     LIKELY = "likely"  # the signs point to it
     UNKNOWN = "unknown"
 
@@ -51,9 +51,9 @@ class Verdict(NamedTuple):
 
 Rule = Callable[[Evidence], Verdict | None]
 
-# Signals go by their names here: not every system has all of them, and this module is imported on all.
+# Signals by name: not every system has all of them, and this module is imported everywhere.
 _CRASHES = frozenset("SIGSEGV SIGABRT SIGBUS SIGFPE SIGILL SIGSYS".split())
-_ASKED = frozenset("SIGTERM SIGINT SIGHUP SIGPIPE".split())  # somebody wanted an end
+_ASKED = frozenset("SIGTERM SIGINT SIGHUP SIGPIPE".split())  # somebody asked for the end
 _STOPPING = frozenset("SIGTERM SIGKILL".split())
 _MEANINGS = {
     "SIGXCPU": "its limit of CPU time (ulimit -t) was reached",
@@ -63,13 +63,13 @@ _MEANINGS = {
     "SIGINT": "Ctrl-C",
 }
 _EXITS = {126: "what it should run cannot be executed", 127: "a command was not found"}
-_PASSED_ON = 128  # a shell's exit code is this plus the signal that killed what it had started
+_PASSED_ON = 128  # a shell exits with this plus the signal that killed its child
 _TELLING = _CRASHES | frozenset("SIGKILL SIGTERM SIGINT SIGXCPU SIGXFSZ".split())
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def verdict(evidence: Evidence) -> Verdict:
-    """Return why something ended, by all that is known of it."""
+    """Return why something ended."""
     return next((found for rule in RULES if (found := rule(evidence)) is not None), _UNKNOWN)
 
 
@@ -126,9 +126,9 @@ def _killed(of: Evidence) -> Verdict | None:
     if _name(of.signal) != "SIGKILL":
         return None
     if of.memory_watched:
-        who = "kill -9 or a scheduler; there is no sign of want of memory"
+        who = "kill -9 or a scheduler; there is no sign that memory ran out"
     else:
-        who = "kill -9, a scheduler, or the kernel for want of memory"
+        who = "kill -9, a scheduler, or the kernel because memory ran out"
     return _by_signal(of, Kind.KILLED, who, sure=Sure.LIKELY)
 
 
@@ -200,14 +200,14 @@ _UNKNOWN = Verdict(Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
 RULES: tuple[Rule, ...] = (
     _never_started, _time_limit, _success,
     _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory, _killed, _crash, _signal,
-    # From here on no signal has killed it.
+    # The rules below are for an end without a signal.
     _exit_after_signal, _crash_below, _exception, _disk_full, _exit,
     _reboot, _unseen,
 )  # fmt: skip
 
 
 def _ended_by(of: Evidence, name: str) -> bool:
-    """Tell whether a signal killed it, or what it had started."""
+    """Tell whether this signal killed the process, or a child of a shell that reports it."""
     return name == _name(of.signal if of.code is None else of.code - _PASSED_ON)
 
 

@@ -1,6 +1,6 @@
-"""A command as a run, on this machine: what it prints is passed on as it is, and put on record.
+"""Runs a command on this machine as a run: passes on what it prints, unchanged, and records it.
 
-`child` starts it (descriptors, terminal, fork and exec), `gate` holds one back until it may begin. `local` stays with
-it until its end: signals, keys, time limit. `pump` moves bytes, `terminal` is the one that we stand in, `record` makes
-events of what is printed, and `ending` gathers what is known of its end.
+`child` starts the command (descriptors, terminal, fork and exec); `gate` starts one that waits until it may begin.
+`local` stays with it until its end: signals, keys, time limit. `pump` moves bytes. `terminal` handles the terminal that
+we were started in. `record` turns output into events. `ending` gathers what is known about the end.
 """

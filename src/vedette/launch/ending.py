@@ -1,4 +1,4 @@
-"""What a launcher has seen of a command's end, gathered as evidence."""
+"""Gathers what the launcher has seen of a command's end, as evidence."""
 
 import pwd
 import time
@@ -8,22 +8,22 @@ from typing import NamedTuple
 from vedette.deaths import last_words, memory
 from vedette.deaths.evidence import Evidence
 
-_ABOUT_S = 5.0  # how far from its time limit a scheduler may be
+_ABOUT_S = 5.0  # a scheduler may kill this long before its time limit
 
 
 class Ending(NamedTuple):
-    """How a command ended, and what is known of why."""
+    """How a command ended, and what is known about the reason."""
 
     status: int
     baseline: memory.Baseline
-    sent: dict[int, str]  # signals that were passed on to it, and who had sent them
+    sent: dict[int, str]  # by signal that we passed on: who sent it
     timed_out: bool
-    killed: bool  # by us, as it did not stop in time
-    refused: int = 0  # the error number with which our own output was refused, if it was
+    killed: bool  # we killed it, because it did not stop in time
+    refused: int = 0  # the errno of a failed write to our own output
 
 
 def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[str, str]) -> Evidence:
-    """Return all that is known of a command's end; `last`: its last lines, `limit`: its time limit in words."""
+    """Return all evidence of a command's end; `last`: its last lines, `limit`: its time limit in words."""
     return Evidence(
         status=ending.status,
         stacks=last_words.crash(last),
@@ -40,7 +40,7 @@ def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[s
 
 
 def sender(pid: int, uid: int) -> str:
-    """Say who sent a signal, as far as that can be read."""
+    """Return who sent a signal, as far as we can find out."""
     try:
         user = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -59,7 +59,7 @@ def sender(pid: int, uid: int) -> str:
 
 
 def _slurm_job(environ: Mapping[str, str]) -> str:
-    """Return the Slurm job that this process runs in, if the time of that job is over."""
+    """Return the Slurm job of this process, if the time of that job is over."""
     end = environ.get("SLURM_JOB_END_TIME", "")
     if end.isascii() and end.isdigit() and time.time() >= int(end) - _ABOUT_S:
         return f"Slurm job {environ.get('SLURM_JOB_ID', '')}".rstrip()

@@ -1,4 +1,4 @@
-"""The pump: bytes from the descriptors of a command to where they always went, and to whoever listens, at once."""
+"""Copies bytes from a command's descriptors to where they would go without us, and hands them to the recorder."""
 
 import contextlib
 import os
@@ -7,18 +7,18 @@ import stat
 from collections.abc import Callable
 
 _CHUNK = 64 << 10
-_PIPE_ROOM = select.PIPE_BUF  # what a pipe that says it is writable takes without a wait
-_MOST_KEYS = 64 << 10
+_PIPE_SAFE_BYTES = select.PIPE_BUF  # a pipe that polls as writable takes so much without blocking
+_MAX_KEYS = 64 << 10
 
 Take = Callable[[str, bytes], None]
 Around = Callable[[str, bytes], contextlib.AbstractContextManager[None]]
 
 
 class Stream:
-    """One stream of the command's output: where it is read, and where it goes.
+    """One stream of the command's output: where we read it, and where it goes.
 
-    A reader of ours that is slow makes the command wait, as it would without us; one that is gone has the command's
-    descriptor closed, so that it is told by the kernel as it would be without us.
+    If the reader of our output is slow, the command waits, as it would without us. If that reader is gone, we close the
+    command's descriptor, so that the kernel tells the command (SIGPIPE), as it would without us.
     """
 
     def __init__(self, name: str, source: int, sink: int | None) -> None:
@@ -27,23 +27,23 @@ class Stream:
         self.source: int | None = source
         self.sink = sink
         self.pending = memoryview(b"")
-        self.trouble = 0  # the error number with which the sink refused what came
+        self.trouble = 0  # the errno of a failed write to the sink
         os.set_blocking(source, False)
         mode = os.fstat(sink).st_mode if sink is not None else 0
         self._may_block = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        self._own = _reopen(sink) if sink is not None and stat.S_ISFIFO(mode) else None
-        if self._own is not None:
-            self.sink = self._own
+        self._reopened = _reopen(sink) if sink is not None and stat.S_ISFIFO(mode) else None
+        if self._reopened is not None:
+            self.sink = self._reopened
 
     def read(self) -> bytes:
-        """Return what has come; the end of the stream closes it."""
+        """Return what can be read now; close the source at the end of the stream."""
         found = b""
-        while self.source is not None and len(found) < _CHUNK:  # a terminal hands out 4 KiB at most
+        while self.source is not None and len(found) < _CHUNK:  # a terminal returns at most 4 KiB per read
             try:
                 data = os.read(self.source, _CHUNK)
             except BlockingIOError:
                 break
-            except OSError:  # how a terminal says that nobody holds its other end
+            except OSError:  # a terminal raises this when nobody has its other end open
                 data = b""
             found += data
             if not data:
@@ -51,14 +51,14 @@ class Stream:
         return found
 
     def write(self) -> None:
-        """Pass on what is pending, as much as goes without a wait."""
+        """Write as much of the pending bytes as possible without blocking."""
         if self.sink is None:
             self.pending = memoryview(b"")
             return
-        room = _PIPE_ROOM if self._may_block and self._own is None else len(self.pending)
+        room = _PIPE_SAFE_BYTES if self._may_block and self._reopened is None else len(self.pending)
         try:
             self.pending = self.pending[os.write(self.sink, self.pending[:room]) :]
-        except BlockingIOError:  # somebody else has made it so
+        except BlockingIOError:  # another process has made the descriptor non-blocking
             pass
         except OSError as error:
             self.trouble = error.errno or 0
@@ -66,30 +66,30 @@ class Stream:
             self.close()
 
     def offer(self, data: bytes) -> None:
-        """Have bytes passed on: at once, where that cannot make us wait."""
+        """Set the bytes to pass on, and write them now if that cannot block."""
         self.pending = memoryview(data)
-        while self.pending and (self._own is not None or not self._may_block):
+        while self.pending and (self._reopened is not None or not self._may_block):
             before = len(self.pending)
             self.write()
             if len(self.pending) == before:
                 break
 
     def close(self) -> None:
-        """Let go of the command's end."""
+        """Close the command's end."""
         if self.source is not None:
             os.close(self.source)
             self.source = None
 
     def shut(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self.close()
-        if self._own is not None:
-            os.close(self._own)
-            self._own = None
+        if self._reopened is not None:
+            os.close(self._reopened)
+            self._reopened = None
 
 
 def _reopen(pipe: int) -> int | None:
-    """Return a descriptor of a pipe that does not block, which leaves those that others have of it as they are."""
+    """Return a non-blocking descriptor of a pipe; the descriptors of other processes stay blocking."""
     try:
         return os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -97,20 +97,22 @@ def _reopen(pipe: int) -> int | None:
 
 
 class Pump:
-    """Moves bytes; `turn` makes one pass."""
+    """Moves bytes; `turn` does it once."""
 
     def __init__(self, streams: list[Stream], take: Take) -> None:
-        """`take(name, bytes)` is handed each chunk right after it went to its sink, or is about to."""
+        """`take(name, bytes)` gets each chunk when it was offered to its sink."""
         self.streams = streams
-        self.keys: Callable[[bytes], bytes] = lambda data: data  # looks at what is typed before it is passed on
-        self.around: Around = lambda _name, _data: contextlib.nullcontext()  # who else draws where it goes
+        self.keys: Callable[[bytes], bytes] = lambda data: data  # filters typed bytes before they are passed on
+        self.around: Around = lambda _name, _data: (
+            contextlib.nullcontext()
+        )  # a context around each write, for the console
         self._take = take
         self._others: dict[int, Callable[[], None]] = {}
         self._keyboard: tuple[int, int] | None = None
         self._typed = b""
 
-    def also(self, fd: int, act: Callable[[], None]) -> None:
-        """Call something whenever a descriptor is readable."""
+    def watch(self, fd: int, act: Callable[[], None]) -> None:
+        """Call `act` whenever a descriptor is readable."""
         self._others[fd] = act
 
     def listen(self, keyboard: int, master: int) -> None:
@@ -127,11 +129,11 @@ class Pump:
 
     @property
     def open(self) -> bool:
-        """Whether there is a stream that has not ended, or something of one that is not passed on yet."""
+        """Whether a stream has not ended, or has bytes that are not passed on yet."""
         return any(stream.source is not None or stream.pending for stream in self.streams)
 
-    def turn(self, timeout_s: float | None, *, hear: bool = True) -> bool:
-        """Wait until something can be done, and do it; tell whether there was output. `hear`: keys count, too."""
+    def turn(self, timeout_s: float | None, *, with_keys: bool = True) -> bool:
+        """Wait until something is ready, and move bytes; tell whether there was output. `with_keys`: read keys too."""
         wanted = dict.fromkeys(self._others, select.POLLIN)
 
         def want(fd: int, what: int) -> None:
@@ -142,18 +144,18 @@ class Pump:
                 want(stream.sink, select.POLLOUT)
             elif stream.source is not None:
                 want(stream.source, select.POLLIN)
-        if self._keyboard is not None and hear:
+        if self._keyboard is not None and with_keys:
             keyboard, master = self._keyboard
             if self._typed:
                 want(master, select.POLLOUT)
-            if len(self._typed) < _MOST_KEYS:
+            if len(self._typed) < _MAX_KEYS:
                 want(keyboard, select.POLLIN)
         poll = select.poll()
         for fd, what in wanted.items():
             poll.register(fd, what)
         ready = dict(poll.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999))))
         moved = self._move(ready)
-        if self._keyboard is not None and hear:
+        if self._keyboard is not None and with_keys:
             self._pass_keys(ready)
         for fd in ready:
             if fd in self._others:
@@ -186,7 +188,7 @@ class Pump:
                 return
             except OSError:
                 data = b""
-            self._typed += self.keys(data)  # which may say it in the terminal's own way when nothing more comes
+            self._typed += self.keys(data)  # at the end of input it returns the terminal's end-of-file character
             if not data:
                 self.stop_listening()
         if self._typed:

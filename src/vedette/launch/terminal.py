@@ -1,4 +1,4 @@
-"""The terminal that we stand in: its keys go to the command as they are typed, and in the end it is as it was."""
+"""The terminal that we were started in: raw mode while a command runs, and restored at the end."""
 
 import atexit
 import contextlib
@@ -10,16 +10,16 @@ import tty
 
 
 class Terminal:
-    """The terminal behind stdin, in raw mode while it is ours."""
+    """The terminal of stdin, in raw mode between `take` and `give_back`."""
 
     def __init__(self, fd: int) -> None:
-        """Look at it; nothing is changed yet."""
+        """Read its settings; change nothing yet."""
         self.fd = fd
         self.settings = termios.tcgetattr(fd)
         self.raw = False
 
     def take(self) -> bool:
-        """Have its keys come as bytes, if we are in its foreground; tell whether they do."""
+        """Set raw mode, if we are in its foreground; tell whether it is in raw mode now."""
         if not self.raw and in_foreground(self.fd):
             try:
                 self.settings = termios.tcgetattr(self.fd)
@@ -31,7 +31,7 @@ class Terminal:
         return self.raw
 
     def give_back(self) -> None:
-        """Leave it as it was found; any number of times."""
+        """Restore its settings; may be called more than once."""
         if self.raw:
             self.raw = False
             atexit.unregister(self.give_back)
@@ -40,7 +40,7 @@ class Terminal:
 
 
 def in_foreground(fd: int) -> bool:
-    """Tell whether a terminal is ours to read: a job in the background would be stopped for it."""
+    """Tell whether we may read from a terminal: the kernel stops a background job that does."""
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:
@@ -48,7 +48,7 @@ def in_foreground(fd: int) -> bool:
 
 
 def copy_size(source: int, target: int) -> None:
-    """Make a terminal as large as another; the kernel tells the programs in it."""
+    """Give a terminal the size of another; the kernel tells the programs in it."""
     with contextlib.suppress(OSError):
         size = fcntl.ioctl(source, termios.TIOCGWINSZ, bytes(8))
         if fcntl.ioctl(target, termios.TIOCGWINSZ, bytes(8)) != size:
@@ -56,25 +56,25 @@ def copy_size(source: int, target: int) -> None:
 
 
 def copy_settings(source: int, target: int) -> None:
-    """Have a terminal treat keys and line ends as another does."""
+    """Give a terminal the settings of another, for keys and line ends."""
     with contextlib.suppress(termios.error):
         termios.tcsetattr(target, termios.TCSANOW, termios.tcgetattr(source))
 
 
 def control(fd: int) -> None:
-    """Make a terminal that of this session, whose leader we are."""
+    """Make this the controlling terminal of our session."""
     fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
 
 
 def pass_through(fd: int) -> None:
-    """Have a terminal leave what is written to it as it is: another one behind it sees to line ends."""
+    """Switch off output processing: the outer terminal already converts line ends."""
     settings = termios.tcgetattr(fd)
     settings[1] &= ~termios.OPOST
     termios.tcsetattr(fd, termios.TCSANOW, settings)
 
 
 def means(master: int, byte: bytes, which: int) -> bool:
-    """Tell whether a typed byte has this meaning (termios.VSUSP, say) in the terminal of a command just now."""
+    """Tell whether a typed byte is this control character (such as termios.VSUSP) in a command's terminal now."""
     try:
         settings = termios.tcgetattr(master)
     except termios.error:
@@ -85,7 +85,7 @@ def means(master: int, byte: bytes, which: int) -> bool:
 
 
 def by_lines(master: int) -> bool:
-    """Tell whether the terminal of a command hands out what is typed line by line."""
+    """Tell whether a command's terminal is in line mode."""
     try:
         local: int = termios.tcgetattr(master)[3]
     except termios.error:
@@ -94,7 +94,7 @@ def by_lines(master: int) -> bool:
 
 
 def end_of_input(master: int) -> bytes:
-    """Return what a person types in the terminal of a command to say that nothing more comes."""
+    """Return the end-of-file character of a command's terminal (usually Ctrl-D)."""
     try:
         character = termios.tcgetattr(master)[6][termios.VEOF]
     except termios.error:
