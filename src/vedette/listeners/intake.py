@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.hub.turn.own import Own
 from vedette.model import Fact, Sample
 from vedette.store import Reader
-from vedette.store.sqlite_file import open_reader
 
 _MOST_KINDS, _MOST_CHARS = 32, 60  # of what was refused
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Intake:
 
     def ask(self, question: Callable[[Reader], T]) -> T:
         """Ask the store, from any thread; raise what it raises. What was kept a moment ago may not be there yet."""
-        reader = open_reader(self._home.store)
+        reader = HomeAccess(self._home).reader()
         try:
             return question(reader)
         finally:

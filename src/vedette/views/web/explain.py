@@ -8,14 +8,11 @@ from msgspec import Struct
 from vedette.query.explain import explain as explained
 from vedette.query.runs import find
 from vedette.store import Reader
-from vedette.views.web.files import read
 from vedette.views.web.replies import Refusal, plain
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row
 from vedette.views.web.state import AppState
-
-_MOST_BYTES = 64 << 20  # of a file that is looked into
 
 
 class Cause(Struct, frozen=True):
@@ -156,6 +153,6 @@ def explain(state: AppState, store: Reader, asked: Asked) -> Explanation:
         raise Refusal(400, "two runs are compared: a and b")
     ids = [find(store, asked.query[side]).id for side in ("a", "b")]
     views, lines = state.listing.look_at(store, ids)
-    found = plain(explained(views[0], views[1], lambda digest: read(state.home, digest, _MOST_BYTES)).as_dict())
+    found = plain(explained(views[0], views[1], state.home.read_blob).as_dict())
     rows = rows_of(store, views, lines)
     return msgspec.convert(found | {"a": rows[0], "b": rows[1]}, Explanation)

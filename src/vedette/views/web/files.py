@@ -64,25 +64,25 @@ def code(state: AppState, store: Reader, asked: Asked) -> Code:
     """Return the code of a run."""
     seen = view(store, asked.path["run"])
     digests = {one.name: one.digest for one in files_of(store, seen.id)}
-    manifest = read(state.home, digests.get(_MANIFEST, ""), 64 << 20)
+    manifest = state.home.read_blob(digests.get(_MANIFEST, ""))
     try:
         rows = msgspec.json.decode(manifest, type=list[CodeFile]) if manifest else []
     except (msgspec.DecodeError, RecursionError):
         rows = []
-    diff = read(state.home, digests.get(_DIFF, ""), _MOST_DIFF) or b""
+    diff = _beginning(state.home, digests.get(_DIFF, ""), _MOST_DIFF)
     git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
     return Code(rows, plain(git), diff.decode("utf-8", "replace"))
 
 
-def read(home: HomeAccess, digest: str, most: int) -> bytes | None:
-    """Return the bytes of a digest, up to so many; None when they are not here."""
+def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:
+    """Return the first bytes of a digest, up to so many; none when they are not here."""
     path = home.blob(digest) if _DIGEST.fullmatch(digest) else None
     if path is None:
-        return None
+        return b""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return None
+        return b""
     with open(fd, "rb") as file:
         return file.read(most)
 
