@@ -190,7 +190,7 @@ def test_a_reader_without_a_hub_reads_what_is_there(home, finish):
     assert "may be behind" in done.stderr
 
 
-def test_a_clock_that_jumps_back_loses_nothing(home, finish):
+def test_a_clock_that_jumps_back_loses_nothing(home, hub, finish):
     """Time may go backwards: points keep their steps, and the last write of an attribute still wins."""
     finish(
         """
@@ -340,19 +340,19 @@ def test_the_hub_holds_nothing_of_the_users(home, tmp_path):
 
 
 def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
-    """Forty jobs under a soft limit of 64 descriptors, which their hub raises: every one is done, with all points."""
+    """Thirty jobs under a soft limit of 40 descriptors, which their hub raises: every one is done, with all points."""
     script = tmp_path / "job.py"
     script.write_text(
         "import time, vedette\nrun = vedette.init()\n"
         "for step in range(50):\n    run.log({'x': float(step)}, step=step)\n    time.sleep(0.02)\n"
     )
-    command = f"ulimit -Sn 64; for i in $(seq 40); do {sys.executable} {script} & done; wait"
+    command = f"ulimit -Sn 40; for i in $(seq 30); do {sys.executable} {script} & done; wait"
     subprocess.run(["bash", "-c", command], check=True, env={**os.environ, "VEDETTE_HOME": home.asked})
 
     runs = eventually(lambda: (r := read_runs(home)) and all(run.end_t for run in r) and r, 30)
-    assert len(runs) == 40
+    assert len(runs) == 30
     assert {run.state for run in runs} == {"done"}
-    assert sum(len(run.history("x")) for run in runs) == 2000
+    assert sum(len(run.history("x")) for run in runs) == 1500
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ TTY = "import os; print('tty', *[int(os.isatty(fd)) for fd in (0, 1, 2)], flush=
 
 
 @pytest.fixture
-def screen(home):
+def screen(home, hub):
     """Start programs in terminals; what is left of them goes with the test."""
     started = []
 
@@ -48,7 +48,7 @@ def output(run):
         ("</dev/null 2>/dev/null", "tty 0 1 0"),
     ],
 )
-def test_what_is_a_terminal_stays_one(home, screen, redirect, seen):
+def test_what_is_a_terminal_stays_one(home, hub, screen, redirect, seen):
     """The command sees a terminal where there is one, and none where there is none."""
     said, code = screen(*run_command(PYTHON, "-c", TTY), redirect=redirect).end()
 
@@ -56,7 +56,7 @@ def test_what_is_a_terminal_stays_one(home, screen, redirect, seen):
     assert output(ended(home)) == [seen]
 
 
-def test_stdout_in_a_file_and_stderr_on_the_terminal(home, screen, tmp_path):
+def test_stdout_in_a_file_and_stderr_on_the_terminal(home, hub, screen, tmp_path):
     """`vedette run -- cmd > file`: stdout is no terminal, stderr is one, and both are on record as what they are."""
     code = TTY + "; import sys; print('word', file=sys.stderr)"
     said, _ = screen(*run_command(PYTHON, "-c", code), redirect=f"> {tmp_path}/out").end()
@@ -67,7 +67,7 @@ def test_stdout_in_a_file_and_stderr_on_the_terminal(home, screen, tmp_path):
     assert found == {"tty 1 0 1": "stdout", "word": "stderr"}
 
 
-def test_the_size_of_the_window(home, screen):
+def test_the_size_of_the_window(home, hub, screen):
     """The command's window is as large as ours, and stays so when that changes; it is told."""
     code = (
         "import os, signal, time\n"
@@ -82,7 +82,7 @@ def test_the_size_of_the_window(home, screen):
     assert term.end()[1] == 0
 
 
-def test_what_is_typed_reaches_the_command(home, screen):
+def test_what_is_typed_reaches_the_command(home, hub, screen):
     """input() gets what is typed, its echo is the command's terminal's, and Ctrl-D ends the input."""
     code = "import sys; print('hello', input('name? ')); print('rest', repr(sys.stdin.read()))"
     term = screen(*run_command(PYTHON, "-c", code))
@@ -96,7 +96,7 @@ def test_what_is_typed_reaches_the_command(home, screen):
     assert said.count(b"ada") == 2
 
 
-def test_the_terminal_is_set_as_ours_and_ours_is_left_as_it_was(home, screen):
+def test_the_terminal_is_set_as_ours_and_ours_is_left_as_it_was(home, hub, screen):
     """`stty -a` says what it says without us, and our own terminal is as it was, also after a Ctrl-C."""
     plain = screen("/bin/stty", "-a").end()[0]
     term = screen(*run_command("stty", "-a"))
@@ -114,7 +114,7 @@ def test_the_terminal_is_set_as_ours_and_ours_is_left_as_it_was(home, screen):
 
 
 @pytest.mark.parametrize(("key", "name"), [("\x03", "SIGINT"), ("\x1c", "SIGQUIT")])
-def test_keys_that_mean_a_signal(home, screen, key, name):
+def test_keys_that_mean_a_signal(home, hub, screen, key, name):
     """Ctrl-C and Ctrl-backslash reach the command as the terminal's signals, and end it as they do."""
     term = screen(*run_command("sh", "-c", "ulimit -c 0; echo ready; exec sleep 60"))
     term.until("ready")
@@ -124,7 +124,7 @@ def test_keys_that_mean_a_signal(home, screen, key, name):
     assert f"killed by {name}" in ended(home).cause
 
 
-def test_ctrl_z_and_back(home, screen):
+def test_ctrl_z_and_back(home, hub, screen):
     """Ctrl-Z gives the shell its terminal back, and `fg` goes on with the command and its keys."""
     shell = screen("/bin/bash", "--norc", "-i", environ={"PS1": "$ "})
     shell.until("$ ")
@@ -148,7 +148,7 @@ def test_ctrl_z_and_back(home, screen):
     assert ended(home).state == "done"
 
 
-def test_in_the_background(home, screen):
+def test_in_the_background(home, hub, screen):
     """A command in the background takes no key from the shell, and is not stopped."""
     shell = screen("/bin/bash", "--norc", "-i", environ={"PS1": "$ "})
     shell.until("$ ")
@@ -160,7 +160,7 @@ def test_in_the_background(home, screen):
     assert shell.end()[1] == 0
 
 
-def test_every_byte_of_a_full_screen_comes_through(home, screen, tmp_path):
+def test_every_byte_of_a_full_screen_comes_through(home, hub, screen, tmp_path):
     """What a full-screen program draws comes out byte for byte as without us; on record it is text alone."""
     drawn = (
         b"\x1b[?1049h\x1b[2J\x1b[H\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[10;20Hhere\x1b[?25l\x1bP1$r0m\x1b\\\r\n"
@@ -177,7 +177,7 @@ def test_every_byte_of_a_full_screen_comes_through(home, screen, tmp_path):
     assert events[0].text == "redhere"
 
 
-def test_binary_output_in_a_pipe(home, tmp_path):
+def test_binary_output_in_a_pipe(home, hub, tmp_path):
     """Any bytes come out of a pipe as they went in."""
     data = os.urandom(3_000_000) + b"\n" + bytes(range(256)) * 100
     (tmp_path / "data").write_bytes(data)
@@ -188,7 +188,7 @@ def test_binary_output_in_a_pipe(home, tmp_path):
     assert ended(home).state == "done"
 
 
-def test_two_streams_to_one_place_keep_their_order(home):
+def test_two_streams_to_one_place_keep_their_order(home, hub):
     """With `2>&1` lines of both streams come in the order in which they were written."""
     done = subprocess.run(
         run_command("sh", "-c", "for n in $(seq 300); do echo out $n; echo err $n >&2; done"),
@@ -197,7 +197,7 @@ def test_two_streams_to_one_place_keep_their_order(home):
     assert done.stdout == "".join(f"out {n}\nerr {n}\n" for n in range(1, 301))
 
 
-def test_lines_are_on_record(home):
+def test_lines_are_on_record(home, hub):
     """Each line of the command and its children is an event with its stream, a last one without an end too."""
     done = call("run", "--quiet", "--", "sh", "-c", "echo one; sh -c 'echo two >&2'; printf three")
     assert (done.stdout, done.stderr) == ("one\nthree", "two\n")
@@ -209,7 +209,7 @@ def test_lines_are_on_record(home):
     assert all(isinstance(event.attrs["pid"], int) for event in events)
 
 
-def test_nothing_is_captured_when_not_asked_for(home):
+def test_nothing_is_captured_when_not_asked_for(home, hub):
     """With --no-capture the command has our own descriptors, and nothing that it prints is on record."""
     code = (
         "import os; same = os.readlink('/proc/self/fd/1') == os.readlink(f'/proc/{os.getppid()}/fd/1');"
@@ -221,13 +221,13 @@ def test_nothing_is_captured_when_not_asked_for(home):
     assert output(ended(home)) == []
 
 
-def test_who_joins_knows_that_its_output_is_taken_down(home):
+def test_who_joins_knows_that_its_output_is_taken_down(home, hub):
     """VEDETTE_CAPTURED names the run to what the command starts."""
     code = "import os; print(os.environ['VEDETTE_CAPTURED'] == os.environ['VEDETTE_RUN'])"
     assert call("run", "--", PYTHON, "-c", code).stdout == "True\n"
 
 
-def test_a_flood(home):
+def test_a_flood(home, hub):
     """A million lines all come through; on record is a part of them, the last ones among it, and how many are not."""
     done = call("run", "--quiet", "--", "seq", "1000000")
     assert done.stdout == "".join(f"{n}\n" for n in range(1, 1_000_001))
@@ -240,7 +240,7 @@ def test_a_flood(home):
     assert abs(len(lines) + left_out - 1_000_000) <= 2 * sum(event.kind == "dropped" for event in run.logs())
 
 
-def test_a_reader_that_has_seen_enough(home):
+def test_a_reader_that_has_seen_enough(home, hub):
     """`vedette run -- yes | head -1` ends, and the command by SIGPIPE as without us."""
     done = subprocess.run(
         ["bash", "-c", 'set -o pipefail; "$@" | head -1', "bash", *run_command("yes")],
@@ -251,7 +251,7 @@ def test_a_reader_that_has_seen_enough(home):
     assert (run.state, run.cause) == ("cancelled", "killed by SIGPIPE: nobody read its output any more")
 
 
-def test_a_child_in_the_background_is_not_waited_for(home):
+def test_a_child_in_the_background_is_not_waited_for(home, hub):
     """A child that holds the command's stdout keeps nobody waiting; what was said until then is there."""
     begin = time.monotonic()
     done = call("run", "--quiet", "--", "sh", "-c", "sleep 45 & echo $!; exit 3")
@@ -261,12 +261,12 @@ def test_a_child_in_the_background_is_not_waited_for(home):
     assert output(ended(home)) == [done.stdout.strip()]
 
 
-def test_stdin_of_a_pipe_is_the_commands_own(home):
+def test_stdin_of_a_pipe_is_the_commands_own(home, hub):
     """What is piped into `vedette run` reaches the command, and so does its end."""
     assert call("run", "--quiet", "--", "wc", "-c", input="x" * 100_000).stdout.strip() == "100000"
 
 
-def test_bars_of_tqdm(home, screen):
+def test_bars_of_tqdm(home, hub, screen):
     """A bar that is drawn a hundred times is one line in the end; nested ones, too."""
     code = (
         "import time\nfrom tqdm import tqdm\n"
@@ -283,7 +283,7 @@ def test_bars_of_tqdm(home, screen):
     assert lines[-1] == "over"
 
 
-def test_the_start_and_the_end_are_told_on_a_terminal(home, screen):
+def test_the_start_and_the_end_are_told_on_a_terminal(home, hub, screen):
     """On a terminal the run's name is told first, and the cause last; --quiet says neither."""
     words = [word for word in run_command("sh", "-c", "exit 3") if word != "--quiet"]
     said, code = screen(*words).end()
@@ -294,7 +294,7 @@ def test_the_start_and_the_end_are_told_on_a_terminal(home, screen):
     assert code == 3
 
 
-def test_a_command_that_lets_go_of_its_terminal_lives_on(home, screen, tmp_path):
+def test_a_command_that_lets_go_of_its_terminal_lives_on(home, hub, screen, tmp_path):
     """A command may redirect all its streams to files, and go on; it may come back to its terminal, too."""
     log = tmp_path / "log"
     script = f"exec </dev/null >{log} 2>&1; sleep 0.5; echo in the file; exec >/dev/tty; echo back; exit 5"
@@ -305,7 +305,7 @@ def test_a_command_that_lets_go_of_its_terminal_lives_on(home, screen, tmp_path)
     assert output(ended(home)) == ["back"]
 
 
-def test_a_pipeline_in_a_terminal(home, screen):
+def test_a_pipeline_in_a_terminal(home, hub, screen):
     """`vedette run -- cmd | other`: what the other writes to the terminal looks as ever, and Ctrl-C ends them all."""
     script = "echo ready >&2; echo one; echo two; read x; echo $x; sleep 30"
     shell = screen(*run_command("sh", "-c", script), redirect="| tee /dev/null")

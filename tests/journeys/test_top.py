@@ -31,7 +31,7 @@ def opened(home: Home, columns: int = 130) -> Iterator[Terminal]:
 
 
 @needs_terminal
-def test_a_session_in_a_terminal(home, start):
+def test_a_session_in_a_terminal(home, hub, start):
     """Runs are there, a filter and the lines of a run open and close, a run is stopped; q gives the terminal back."""
     job = start(LIVING, "brisk-otter-417")
     job.stdout.readline()
@@ -89,7 +89,7 @@ def _step(shown: Terminal) -> int:
 
 
 @needs_terminal
-def test_ctrl_c_leaves(home, start):
+def test_ctrl_c_leaves(home, hub, start):
     """Ctrl-C leaves, and the run goes on."""
     job = start(LIVING, "brisk-otter-417")
     job.stdout.readline()
@@ -100,7 +100,7 @@ def test_ctrl_c_leaves(home, start):
     assert job.poll() is None
 
 
-def test_without_a_terminal(home, start):
+def test_without_a_terminal(home, hub, start):
     """In a pipe it prints the table once, whole, without an escape code, and leaves."""
     start(LIVING, "brisk-otter-417").stdout.readline()
     start(ENDED).communicate(timeout=30)
@@ -113,7 +113,7 @@ def test_without_a_terminal(home, start):
         assert "\x1b" not in done.stdout
 
 
-def test_json(home, start):
+def test_json(home, hub, start):
     """--json has everything, for scripts."""
     start(LIVING, "brisk-otter-417").stdout.readline()
     start(ENDED).communicate(timeout=30)
@@ -140,7 +140,7 @@ def test_json(home, start):
         (["--intervall", "1"], "did you mean --interval?"),
     ],
 )
-def test_mistakes(home, options, said):
+def test_mistakes(home, hub, options, said):
     """A mistake is one sentence and exit code 2."""
     done = call("top", *options, home=home.asked)
 
@@ -157,7 +157,7 @@ def test_a_home_without_runs(home):
     assert json.loads(call("top", "--json", home=home.asked).stdout)["runs"] == []
 
 
-def test_textual_is_for_the_screen_alone(home):
+def test_textual_is_for_the_screen_alone(home, hub):
     """Only the screen imports textual: a script that asks for the table, or another command, does not wait for it."""
     done = python(
         "import sys; from vedette.cli import main\n"
