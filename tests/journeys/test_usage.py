@@ -13,6 +13,7 @@ from vedette.home import Home
 from vedette.model import LANE_SAMPLES
 from vedette.query import usage
 from vedette.segment import list_segments
+from vedette.store import Compare, SpanQuery
 from vedette.store.sqlite_file import open_reader
 
 QUICK = {"VEDETTE_USAGE_INTERVAL_S": "0.1"}
@@ -44,7 +45,8 @@ def latest(home):
     """Return what the living processes of all runs use right now, from store and hub; nothing is sealed for it."""
     fresh = HomeAccess(home).newest()  # first: what is sealed meanwhile is then in the store
     with contextlib.closing(open_reader(home.store)) as store:
-        return usage.latest(store, usage.runs_alive(store), fresh)
+        rows = store.spans(SpanQuery(kind="run", where=Compare("state", "=", "running"), only=()))
+        return usage.latest(store, [row.id for row in rows], fresh)
 
 
 def measured(home, name, count):

@@ -116,7 +116,7 @@ def test_nothing_differs(stage):
 
 @pytest.mark.parametrize(
     ("config", "values", "words"),
-    [({"lr": 1}, OTHER, "no seed"), ({"lr": 1, "seed": 3}, OTHER, "does not use it"),
+    [({"lr": 1}, OTHER, "no seed"), ({"lr": 1, "seed": 3}, OTHER, "does not use the seed"),
      ({"lr": 1, "seed": 3}, LATER, "up to step 30")],
 )  # fmt: skip
 def test_chance(stage, config, values, words):
@@ -186,7 +186,7 @@ def test_what_is_not_known_is_no_difference(stage, capture):
     assert first(found) == ("seed", "config.seed")
     assert {one.kind for one in found.causes} <= {"seed", "environment"}
     assert found.sections.hardware == []
-    assert "run B is made of is not all on record" in found.sections.unread[0]
+    assert "run B was not recorded completely" in found.sections.unread[0]
 
 
 def test_code_without_its_bytes(stage):

@@ -1,4 +1,4 @@
-"""One run from nearby: its newest lines, its bars, what its processes use, and all that it was told."""
+"""One run in detail: its newest lines, its bars, what its processes use, and its config."""
 
 import time
 from collections import defaultdict
@@ -20,7 +20,7 @@ _CURVES = ("cpu_percent", "memory_bytes")
 
 
 class ProcessLine(Struct, frozen=True):
-    """A process, in a line; `values` are the newest by resource, GPUs added up."""
+    """One process as a line of the list; `values` are the newest by resource, summed over GPUs."""
 
     id: str
     name: str
@@ -33,15 +33,15 @@ class ProcessLine(Struct, frozen=True):
 
 
 class CloseUp(Struct, frozen=True):
-    """A run, with what is new of its lines since the last look."""
+    """A run in detail, with the lines that are new since the last look."""
 
     run: RunView
     events: list[EventRow]
     bars: list[Bar]
-    processes: list[ProcessLine]  # those that live first
-    hidden: int  # processes more than are shown
+    processes: list[ProcessLine]  # live ones first
+    hidden: int  # how many processes are not shown
     config: dict[str, Value]
-    values: dict[str, float]  # the newest of each series
+    values: dict[str, float]  # the newest value of each series
 
 
 def closeup(
@@ -54,7 +54,10 @@ def closeup(
     now: int | None = None,
     lost_after_s: float = LOST_AFTER_S,
 ) -> CloseUp:
-    """Look at a run, by its id; of the lines after an id, the last so many. Raise NotFoundError when it is gone."""
+    """Return a run in detail, by its id; raise NotFoundError when it is gone.
+
+    `after`: return only events with a higher id; `last`: at most so many of them, the newest.
+    """
     now = time.time_ns() if now is None else now
     seen = view(store, run, now=now, lost_after_s=lost_after_s)
     events = sorted(store.events(EventQuery(run, after, last=last)), key=lambda event: event.t)

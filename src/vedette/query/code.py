@@ -1,4 +1,4 @@
-"""The code of two runs: which files differ, by which lines, and whether that can have made a difference."""
+"""The code of two runs: which files differ, in which lines, and whether that can change the results."""
 
 import difflib
 import io
@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from vedette.manifest import Entry
 
-_MOST_BYTES = 1 << 20  # of a file that is looked into
+_MOST_BYTES = 1 << 20  # larger files are not read
 _MOST_LINES, _MOST_CHARS = 400, 40_000  # of the diff of one file
-_MOST_IN_ALL = 400_000  # characters of all of them
-_MOST_JUDGED = 2_000_000  # characters of all files that are looked into for comments
-_MOST_WORK = 4_000_000  # lines of one by lines of the other that are matched
+_MOST_IN_ALL = 400_000  # characters of all diffs together
+_MOST_JUDGED = 2_000_000  # characters of all files that are tokenized to ignore comments
+_MOST_WORK = 4_000_000  # lines of one file times lines of the other: beyond this they are not matched
 _CONTEXT = 3
-_MOST_FILES = 500  # whose imports are followed
-_NO_CODE = re.compile(r"#[^\n]*|\\\r?\n")  # comments, and ends of lines that are none
+_MOST_FILES = 500  # of which the imports are followed
+_NO_CODE = re.compile(r"#[^\n]*|\\\r?\n")  # comments and line continuations
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import\b[ \t]*(\([^)]{0,10000}\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
 )
@@ -33,15 +33,15 @@ Block = tuple[int, int, int, int]  # lines that differ: from and until in the ol
 
 
 class CodeChange(Struct, frozen=True):
-    """A file that is not the same; its `sort` is code, comments, tests, documents, settings or other."""
+    """A file that differs; its `sort` is code, comments, tests, documents, settings or other."""
 
     path: str
     change: str  # added, removed or changed
-    diff: str  # unified, cut where it is long; empty where there is no text to show
+    diff: str  # a unified diff, cut when it is long; empty when there is no text to show
     sort: str
-    reached: bool  # the program that was run imports it, as far as can be seen
-    lines: int = 0  # that are others
-    first: tuple[int, str, str] = (0, "", "")  # the first change: its line, and what stood there in a and stands in b
+    reached: bool  # the program that was run imports it, as far as we can tell
+    lines: int = 0  # how many lines differ
+    first: tuple[int, str, str] = (0, "", "")  # the first change: its line number, the text in a, the text in b
 
 
 def code_changes(
@@ -65,7 +65,7 @@ def imported(files: Mapping[str, Entry], read: Read) -> set[str]:
 
 
 def means_the_same(before: str, after: str) -> bool:
-    """Tell whether two Python texts differ in comments, blank lines, bare strings and spaces alone."""
+    """Tell whether two Python texts differ only in comments, blank lines, docstrings and spaces."""
     try:
         return _meaning(before) == _meaning(after)
     except (tokenize.TokenError, SyntaxError, IndentationError):
@@ -88,18 +88,18 @@ def _change(path: str, a: Entry | None, b: Entry | None, read: Read, reached: bo
 
 
 class _Budget:
-    """What a comparison may still cost, so that a tree that was rewritten takes no longer than a line."""
+    """Limits the work of one comparison, so that two very different trees are compared in bounded time."""
 
     def __init__(self) -> None:
         self._shown, self._judged = _MOST_IN_ALL, _MOST_JUDGED
 
     def allows(self, chars: int) -> bool:
-        """Tell whether so much may be looked into for comments."""
+        """Tell whether so many characters more may be tokenized."""
         self._judged -= chars
         return self._judged >= 0
 
     def cut(self, lines: list[str]) -> str:
-        """Return a diff as text, and say so where it is cut."""
+        """Return a diff as text, with a note at the end if it was cut."""
         text = "\n".join(lines[:_MOST_LINES])
         most = min(_MOST_CHARS, self._shown)
         self._shown -= min(len(text), most)
@@ -107,7 +107,7 @@ class _Budget:
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> list[Block]:
-    """Return what differs, in one piece where matching lines would take too long."""
+    """Return the blocks of lines that differ; a single block when matching lines would take too long."""
     head, most = 0, min(len(old), len(new))
     while head < most and old[head] == new[head]:
         head += 1
@@ -150,17 +150,17 @@ def _range(start: int, end: int) -> str:
 
 
 def _first(old: Sequence[str], new: Sequence[str], blocks: Sequence[Block]) -> tuple[int, str, str]:
-    """Return the first change that is more than a comment or a blank line, or else the first."""
+    """Return the first change that is more than a comment or a blank line, else the first change."""
     found = []
     for i, until, j, end in blocks:
         gone, come = ((line.strip() for line in part) for part in (old[i:until], new[j:end]))
-        found.append((j + 1, next(filter(_says, gone), ""), next(filter(_says, come), "")))
+        found.append((j + 1, next(filter(_is_code, gone), ""), next(filter(_is_code, come), "")))
         if found[-1][1] or found[-1][2]:
             return found[-1]
     return found[0] if found else (0, "", "")
 
 
-def _says(line: str) -> bool:
+def _is_code(line: str) -> bool:
     return bool(line) and not line.startswith("#")
 
 
@@ -206,7 +206,7 @@ def _meaning(text: str) -> list[tuple[int, str]]:
 
 
 def _imports(text: str) -> list[tuple[str, int]]:
-    """Return what a Python text imports: dotted names, and how many dots each is relative by."""
+    """Return what a Python text imports: dotted names, each with its number of leading dots."""
     found = []
     for source, names, plain in _IMPORT.findall(_NO_CODE.sub(" ", text)):
         if plain:
@@ -222,7 +222,7 @@ def _imports(text: str) -> list[tuple[str, int]]:
 
 
 def _reached(files: Mapping[str, Entry], read: Read, argv: Sequence[str]) -> set[str]:
-    """Return the files that a program imports, itself among them; none when it is not among the files."""
+    """Return the program's file and all files that it imports; nothing when its file is not among `files`."""
     entry = next((path for word in argv[:8] for path in sorted(files) if _is_program(word, path)), "")
     todo = [entry] if entry else []
     met: set[str] = set()

@@ -1,4 +1,4 @@
-"""Any number of runs beside each other: what they were told, in which of that they differ, and their metrics."""
+"""Any number of runs side by side: their config and other attributes, which of these differ, and their metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,19 +13,19 @@ from vedette.query.runs import RunView, series_of
 from vedette.query.silence import LOST
 from vedette.store import SeriesRow
 
-_MOST_VALUES = 100  # distinct ones of a property: more are no facets
-_NOT_KEYS = ("summary.", "vedette.", "code.bytes", "code.changed", "code.left_out", "code.masked")
+_MOST_VALUES = 100  # a property with more distinct values is no use as a filter
+_NOT_PREFIXES = ("summary.", "vedette.", "code.bytes", "code.changed", "code.left_out", "code.masked")
 _NOT_COMPARED = {"removed", "name", "description", "notes", "star", "capture"}
 
 
 class Key(Struct, frozen=True):
-    """A key, with one value for each run; None also where a run has none, whose place `missing` then has."""
+    """A key, with one value for each run. A run that lacks the key has None, and its index is in `missing`."""
 
     key: str
     differs: bool
     values: list[Value]
     missing: list[int]
-    types: list[str]  # of the values that there are: number, text, true or false, none, list, dict
+    types: list[str]  # of the values: number, text, true or false, none, list, dict
 
 
 class Metric(Struct, frozen=True):
@@ -37,14 +37,14 @@ class Metric(Struct, frozen=True):
 
 
 class Property(Struct, frozen=True):
-    """Something in which runs differ, and its distinct values, numbers first and in order."""
+    """A key in which runs differ, and its distinct values, sorted, numbers first."""
 
     key: str
     values: list[Value]
 
 
 class Comparison(Struct, frozen=True):
-    """Runs beside each other; every list of values is in the order of `runs`."""
+    """Runs side by side; every list of values is in the order of `runs`."""
 
     runs: list[RunView]
     keys: list[Key]
@@ -52,7 +52,7 @@ class Comparison(Struct, frozen=True):
     properties: list[Property]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, such as JSON takes; times are milliseconds since 1970."""
+        """Return it as plain values, ready for JSON; times are milliseconds since 1970."""
         return {
             "runs": [brief(view) for view in self.runs],
             "keys": [
@@ -90,7 +90,7 @@ class Comparison(Struct, frozen=True):
     def _columns(self) -> dict[str, list[Value]]:
         found: dict[str, list[Value]] = {"name": [view.name for view in self.runs]}
         found["state"] = [view.state for view in self.runs]
-        found |= {key.key: key.values for key in self.keys}  # noqa: PD011 - no DataFrame
+        found |= {key.key: key.values for key in self.keys}  # noqa: PD011 - not a DataFrame
         return found | {f"metric.{one.name}": one.last for one in self.metrics}
 
     def _repr_html_(self) -> str:
@@ -108,7 +108,7 @@ class Comparison(Struct, frozen=True):
 
 
 def compare(views: Sequence[RunView]) -> Comparison:
-    """Put runs beside each other; raise NotFoundError when there are none."""
+    """Put runs side by side; raise NotFoundError when there are none."""
     if not views:
         raise NotFoundError("there is no run to compare")
     runs = list({view.id: view for view in views}.values())
@@ -118,15 +118,15 @@ def compare(views: Sequence[RunView]) -> Comparison:
         "name": [view.name for view in runs],
         "tags": [", ".join(view.tags) for view in runs],
     }
-    told = [*keys, *(_key(name, values, []) for name, values in own.items())]
-    properties = [Property(one.key, _distinct(one)) for one in told if one.differs]
+    filters = [*keys, *(_key(name, values, []) for name, values in own.items())]
+    properties = [Property(one.key, _distinct(one)) for one in filters if one.differs]
     return Comparison(
         runs, keys, _metrics(runs, series_of(runs)), [one for one in properties if len(one.values) <= _MOST_VALUES]
     )
 
 
 def brief(view: RunView) -> dict[str, Any]:
-    """Return a run in a row of plain values; times are milliseconds since 1970."""
+    """Return a run as a dictionary of plain values; times are milliseconds since 1970."""
     return {
         "id": view.id,
         "name": view.name,
@@ -145,25 +145,25 @@ def brief(view: RunView) -> dict[str, Any]:
 
 
 def cells(key: Key) -> list[str]:
-    """Return a key's values as they are shown, nothing where a run has none."""
+    """Return a key's values as text, empty for a run that lacks the key."""
     gone = set(key.missing)
-    told = [
+    readable = [
         " ".join(map(str, one)) if key.key == "argv" and isinstance(one, list) else one
-        for one in key.values  # noqa: PD011 - no DataFrame
+        for one in key.values  # noqa: PD011 - not a DataFrame
     ]
-    return ["" if place in gone else shown(value) for place, value in enumerate(told)]
+    return ["" if place in gone else shown(value) for place, value in enumerate(readable)]
 
 
 def _compared(attrs: Mapping[str, Value]) -> dict[str, Value]:
     return {
         key: value
         for key, value in attrs.items()
-        if key not in _NOT_COMPARED and not key.startswith(_NOT_KEYS) and not key.startswith("tag.")
+        if key not in _NOT_COMPARED and not key.startswith(_NOT_PREFIXES) and not key.startswith("tag.")
     }
 
 
 def _keys(attrs: Sequence[Mapping[str, Value]]) -> list[Key]:
-    """Return every key of any run: those of the config first, then the rest, each in its order of appearance."""
+    """Return every key of any run: the config first, then the rest, each in the order in which keys appear."""
     names = dict.fromkeys(name for one in attrs for name in one)
     ordered = sorted(names, key=lambda name: not name.startswith("config."))
     found = []
@@ -192,14 +192,14 @@ def _type(value: Value) -> str:
 
 
 def _distinct(key: Key) -> list[Value]:
-    """Return a key's distinct values; None stands for runs that have none, too."""
-    found = list({token(value): value for value in key.values}.values())  # noqa: PD011 - no DataFrame
+    """Return a key's distinct values; None also stands for runs that lack the key."""
+    found = list({token(value): value for value in key.values}.values())  # noqa: PD011 - not a DataFrame
     return sorted(found, key=_order)
 
 
 def _order(value: Value) -> tuple[int, float, str]:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value) if value == value else 0.0, ""  # noqa: PLR0124 - a NaN has no place
+        return 0, float(value) if value == value else 0.0, ""  # noqa: PLR0124 - a NaN cannot be sorted
     return (2 if value is None else 1), 0.0, shown(value)
 
 

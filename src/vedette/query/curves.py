@@ -1,7 +1,8 @@
-"""Curves: the points of a series as many as fit on a screen, exact where they fit, with every spike where they do not.
+"""Curves: the points of a series, reduced to what a screen can show.
 
-A chunk never changes, so what it looks like from afar is worked out once. From afar a chunk is a few points: of each
-of its parts the first, the lowest, the highest and the last. Seen from nearby it is read whole.
+All points are returned if they fit; otherwise fewer points, which keep every spike. A chunk never changes, so we
+compute a coarse version of it once and cache it: the chunk is cut into parts, and each part keeps its first, lowest,
+highest and last point. A zoomed-in curve reads the whole chunk.
 """
 
 import contextlib
@@ -20,29 +21,29 @@ from vedette.query.downsample import PER_PIXEL, odd, pick
 from vedette.query.tries import standing, try_of
 from vedette.store import ChunkRow, Points, Reader, SeriesRow, joined
 
-_PARTS = 16  # of a chunk, from afar
-_MOST_FAR = 20_000  # chunks that are remembered from afar: about 20 MB
-_MOST_ODD = 1000  # places of NaN and infinities that are told of a curve
-_LOOKS = 4  # at the chunks of a series that are merged again and again
+_PARTS = 16  # of a chunk in its coarse version
+_MOST_COARSE = 20_000  # coarse chunks in the cache: about 20 MB
+_MOST_ODD = 1000  # positions of NaN and infinities that a curve lists
+_ATTEMPTS = 4  # to read the chunks of a series while the hub merges them
 
 Array = NDArray[np.float64]
 
 
 class Curve(Struct, frozen=True, eq=False):
-    """A series as it is drawn. `x` is a step, milliseconds, or another metric; `odd`: x of what is no finite number."""
+    """A series, ready to draw. `x`: steps, milliseconds, or another metric; `odd`: the x of NaN and infinite values."""
 
     x: Array
     y: Array
     odd: Array
     count: int  # points of the whole series
-    exact: bool  # all points of the range are here
+    exact: bool  # it has all points of the range
     last_t: int  # nanoseconds
-    since: bool  # only what is new since the last look is here
+    since: bool  # it has only the points that are new since `seen`
     last_step: float = -math.inf  # the greatest step of the whole series
 
 
 class Seen(Struct, frozen=True):
-    """How far a curve was when it was last drawn: the newest point, how many there were, and the greatest step."""
+    """What a reader has drawn already: the time of the newest point, the number of points, and the greatest step."""
 
     t: int
     count: int
@@ -50,42 +51,42 @@ class Seen(Struct, frozen=True):
 
 
 class Range(Struct, frozen=True):
-    """Which part of x is wanted, and on how many pixels it is drawn."""
+    """The part of x to draw, and its width in pixels."""
 
     width: int
     low: float | None = None
     high: float | None = None
 
 
-class _Moved(Exception):  # noqa: N818 - nobody but this file hears of it
-    """Chunks were merged or removed after they were told of."""
+class _ChunksChangedError(Exception):
+    """A listed chunk was merged or removed before we read it."""
 
 
 class Curves:
-    """Draws series for any number of readers; any thread may ask."""
+    """Draws series for any number of readers; thread-safe."""
 
     def __init__(self) -> None:
-        self._far: OrderedDict[ChunkRow, Points] = OrderedDict()
+        self._coarse: OrderedDict[ChunkRow, Points] = OrderedDict()  # the cache
         self._lock = threading.Lock()
 
     def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: Seen | None = None) -> Curve:
         """Draw a series over `x`: step, time, or the name of another metric of the same span.
 
-        `seen`: how far it was at the last look: if all that has come since lies behind that, only this is drawn.
+        `seen`: what the reader has already; if all new points come after that, only these are returned.
         """
-        for _ in range(_LOOKS if x in ("step", "time") else 0):
+        for _ in range(_ATTEMPTS if x in ("step", "time") else 0):
             outline = store.outline(series.id)
             if len({try_of(piece.process) for piece in outline}) > 1:
-                break  # a later try may stand in the place of what was drawn
-            with contextlib.suppress(_Moved):
+                break  # a later try may supersede points, so read the series as a whole
+            with contextlib.suppress(_ChunksChangedError):
                 return self._draw(store, outline, x, wanted, seen)
         parts = store.parts([series.id])
         points = standing(store, parts)[series.id]
         count = sum(len(part.points) for part in parts[series.id])
         last_t = max((int(part.points.t.max()) for part in parts[series.id]), default=0)
         along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
-        told = _Told(count, last_t, _greatest([points]))
-        return _curve(along, points.value, wanted, told, exact=True, since=False)
+        totals = _Totals(count, last_t, _greatest([points]))
+        return _curve(along, points.value, wanted, totals, exact=True, since=False)
 
     def _draw(self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, seen: Seen | None) -> Curve:
         count = sum(piece.count for piece in outline)
@@ -94,12 +95,11 @@ class Curves:
         if seen is not None and new is not None and seen.count + len(new) == count:
             first, last = (new.step.min(), new.step.max()) if len(new) else (math.inf, -math.inf)
             if x == "time" or first >= seen.step:
-                told = _Told(count, last_t, max(seen.step, float(last)))
-                return _curve(_axis(new, x), new.value, wanted, told, exact=True, since=True)
+                totals = _Totals(count, last_t, max(seen.step, float(last)))
+                return _curve(_axis(new, x), new.value, wanted, totals, exact=True, since=True)
         points, last_step, exact = self._near_enough(store, outline, x, wanted)
-        return _curve(
-            _axis(points, x), points.value, wanted, _Told(count, last_t, last_step), exact=exact, since=False
-        )  # fmt: skip
+        totals = _Totals(count, last_t, last_step)
+        return _curve(_axis(points, x), points.value, wanted, totals, exact=exact, since=False)
 
     @staticmethod
     def _since(store: Reader, outline: Sequence[ChunkRow], since_t: int) -> Points | None:
@@ -113,46 +113,46 @@ class Curves:
     def _near_enough(
         self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range
     ) -> tuple[Points, float, bool]:
-        """Return points that look right at this width, the greatest step, and whether they are all there are."""
+        """Return enough points for this width, the greatest step, and whether these are all points."""
         total = sum(piece.count for piece in outline)
         room = PER_PIXEL * wanted.width
         if total <= max(room, 4 * 16384):
             points = joined(list(_read(store, outline).values()))
             return points, _greatest([points]), True
-        far = self._from_afar(store, outline)
-        spans = [(piece, *_reach(_axis(points, x))) for piece, points in far.items()]
+        coarse = self._coarse_chunks(store, outline)
+        spans = [(piece, *_reach(_axis(points, x))) for piece, points in coarse.items()]
         low = min((low for _, low, _ in spans), default=0.0) if wanted.low is None else wanted.low
         high = max((high for _, _, high in spans), default=0.0) if wanted.high is None else wanted.high
         seen = _with_neighbours(spans, low, high)
         pixel = (high - low) / max(1, wanted.width)
-        # One that is cut by an edge is read whole: its extremes may lie on the other side.
-        near = [piece for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high]
+        # A chunk that crosses an edge of the range is read whole: its coarse extremes may be outside the range.
+        whole = [piece for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high]
         if sum(piece.count for piece, _, _ in seen) <= room:
-            near = [piece for piece, _, _ in seen]
-        fine = _read(store, near)
-        parts = [fine.get(piece, far[piece]) for piece, _, _ in seen]
-        return joined(parts), _greatest(far.values()), len(near) == len(seen)
+            whole = [piece for piece, _, _ in seen]
+        fine = _read(store, whole)
+        parts = [fine.get(piece, coarse[piece]) for piece, _, _ in seen]
+        return joined(parts), _greatest(coarse.values()), len(whole) == len(seen)
 
-    def _from_afar(self, store: Reader, outline: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
+    def _coarse_chunks(self, store: Reader, outline: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
         with self._lock:
-            known = {piece: self._far[piece] for piece in outline if piece in self._far}
+            known = {piece: self._coarse[piece] for piece in outline if piece in self._coarse}
         for piece, points in store.chunks([piece for piece in outline if piece not in known]):
             known[piece] = _thin(points)
         with self._lock:
             for piece, points in known.items():
-                if piece.id < 0:  # it waits to be sealed, and has grown by the next look
+                if piece.id < 0:  # not sealed yet: it will have grown at the next look
                     continue
-                self._far[piece] = points
-                self._far.move_to_end(piece)
-            while len(self._far) > _MOST_FAR:
-                self._far.popitem(last=False)
+                self._coarse[piece] = points
+                self._coarse.move_to_end(piece)
+            while len(self._coarse) > _MOST_COARSE:
+                self._coarse.popitem(last=False)
         if len(known) < len(outline):
-            raise _Moved
+            raise _ChunksChangedError
         return {piece: known[piece] for piece in outline}
 
 
-class _Told(Struct, frozen=True):
-    """What is said of a whole series, however much of it is drawn."""
+class _Totals(Struct, frozen=True):
+    """Numbers of the whole series, however much of it is drawn."""
 
     count: int
     last_t: int
@@ -160,10 +160,10 @@ class _Told(Struct, frozen=True):
 
 
 def _read(store: Reader, chunks: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
-    """Return the points of all these chunks; raise _Moved when one is there no more: a hole would never close."""
+    """Return the points of all these chunks; raise _ChunksChangedError when one is gone: the curve would have a gap."""
     found = dict(store.chunks(chunks))
     if len(found) < len(chunks):
-        raise _Moved
+        raise _ChunksChangedError
     return found
 
 
@@ -172,16 +172,16 @@ def _greatest(parts: Iterable[Points]) -> float:
 
 
 def _thin(points: Points) -> Points:
-    """Return a chunk from afar; what is no finite number stays, up to a limit."""
+    """Return the coarse version of a chunk; NaN and infinities are kept, up to a limit."""
     if len(points) <= PER_PIXEL * _PARTS:
         return points
     value = points.value.astype(np.float64, copy=False)
     strange = odd(value)
     low = high = value
     if len(strange):
-        low, high = (np.where(np.isfinite(value), value, far) for far in (np.inf, -np.inf))
+        low, high = (np.where(np.isfinite(value), value, substitute) for substitute in (np.inf, -np.inf))
     size = len(points) // _PARTS
-    rest = np.arange(_PARTS * size, len(points))  # fewer than there are parts: all of them stay
+    rest = np.arange(_PARTS * size, len(points))  # fewer than _PARTS points: keep them all
     starts = np.arange(_PARTS) * size
     lowest = starts + low[: _PARTS * size].reshape(_PARTS, size).argmin(axis=1)
     highest = starts + high[: _PARTS * size].reshape(_PARTS, size).argmax(axis=1)
@@ -196,7 +196,7 @@ def _axis(points: Points, x: str) -> Array:
 def _with_neighbours(
     spans: list[tuple[ChunkRow, float, float]], low: float, high: float
 ) -> list[tuple[ChunkRow, float, float]]:
-    """Return the chunks that reach into a range, and the nearest on each side of it."""
+    """Return the chunks that overlap a range, and the nearest chunk on each side of it."""
     before = max((span for span in spans if span[2] < low), key=lambda span: span[2], default=None)
     after = min((span for span in spans if span[1] > high), key=lambda span: span[1], default=None)
     return [span for span in spans if (span[2] >= low and span[1] <= high) or span is before or span is after]
@@ -207,7 +207,7 @@ def _reach(along: Array) -> tuple[float, float]:
 
 
 def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array:
-    """Return another metric at the steps of these points: where it has none, the one before."""
+    """Return another metric's values at the steps of these points; at a step that it lacks, its value before that."""
     rows = [row for row in store.series([series.span], name) if row.tags == series.tags] or [
         row for row in store.series([series.span], name) if not row.tags
     ]
@@ -221,7 +221,7 @@ def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array
     return np.where(place >= 0, values, np.nan)
 
 
-def _curve(x: Array, y: NDArray[Any], wanted: Range, told: _Told, *, exact: bool, since: bool) -> Curve:
+def _curve(x: Array, y: NDArray[Any], wanted: Range, totals: _Totals, *, exact: bool, since: bool) -> Curve:
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
     if len(x) and np.any(x[1:] < x[:-1]):
         order = np.argsort(x, kind="stable")
@@ -230,17 +230,17 @@ def _curve(x: Array, y: NDArray[Any], wanted: Range, told: _Told, *, exact: bool
     if not sound.all():
         x, y = x[sound], y[sound]
     first, last = _inside(x, wanted)
-    # A neighbour on each side, where there is one: a line goes on beyond the screen.
+    # Keep one neighbour on each side, so that the line is drawn up to the edge of the screen.
     before, after = range(max(0, first - 1), first), range(last, min(len(x), last + 1))
     kept = pick(x[first:last], y[first:last], wanted.width) + first
     exact = exact and len(kept) == last - first
     kept = np.array([*before, *kept, *after], dtype=np.int64)
     strange = odd(y[first:last])[:_MOST_ODD] + first
-    return Curve(x[kept], y[kept], x[strange], told.count, exact, told.last_t, since, told.last_step)
+    return Curve(x[kept], y[kept], x[strange], totals.count, exact, totals.last_t, since, totals.last_step)
 
 
 def _inside(x: Array, wanted: Range) -> tuple[int, int]:
-    """Return where the range begins and ends in an x that climbs."""
+    """Return the indices where the range begins and ends in a sorted x."""
     first = 0 if wanted.low is None else int(np.searchsorted(x, wanted.low, "left"))
     last = len(x) if wanted.high is None else int(np.searchsorted(x, wanted.high, "right"))
     return first, max(first, last)

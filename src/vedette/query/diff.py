@@ -1,4 +1,4 @@
-"""What two runs are made of, side by side: config, code, packages, hardware, command, environment, data."""
+"""The inputs of two runs, side by side: config, code, packages, hardware, command, environment, data."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from vedette.model import Value
 from vedette.query.code import CodeChange, code_changes
 from vedette.query.runs import RunView
 
-Read = Callable[[str], bytes | None]  # the bytes of a digest, where they are to be had
+Read = Callable[[str], bytes | None]  # returns the bytes of a digest, or None if they are not available
 
 _HARDWARE = ("host", "cpu.model", "cpu.count", "memory_bytes", "gpu.names", "gpu.driver", "os", "python")
 _GIT = ("git.commit", "git.branch", "git.dirty", "git.remote")
@@ -25,7 +25,7 @@ _HEX = re.compile("[0-9a-f]{32,}")
 
 
 class Pair(Struct, frozen=True):
-    """One thing in two runs; None also where a run has none of it, which `only` then tells: the run that has it."""
+    """One key and its values in two runs. If only one run has the key, `only` is "a" or "b", and the other is None."""
 
     key: str
     a: Value
@@ -35,13 +35,13 @@ class Pair(Struct, frozen=True):
 
 
 class Made(Struct, frozen=True):
-    """What one run is made of, as far as it is on record; None: it is not."""
+    """The inputs of one run, as far as they are recorded; None when they are not."""
 
     name: str
     config: dict[str, Value]
     code: dict[str, Entry] | None
     code_digest: str
-    script: str  # of the code: what was run
+    script: str  # the file of the code that was run
     packages: dict[str, str] | None
     packages_digest: str
     hardware: dict[str, Value]
@@ -52,11 +52,11 @@ class Made(Struct, frozen=True):
     data: dict[str, Value]
     tries: int
     changed: list[str]  # files of its code that were changed after it began
-    whole: bool  # what is not on record is not there, rather than not known
+    whole: bool  # the capture finished: what is not recorded was not there
 
 
 class Sections(Struct, frozen=True):
-    """Two runs, part by part; what is equal is among them, but for files."""
+    """Two runs, part by part. Equal keys are included; equal files are not."""
 
     config: list[Pair]
     code: list[CodeChange]
@@ -66,11 +66,11 @@ class Sections(Struct, frozen=True):
     command: Pair
     environment: list[Pair]
     data: list[Pair]
-    unread: list[str]  # sentences: what differs, but cannot be looked into
+    unread: list[str]  # sentences that say what could not be compared
 
 
 def made_of(view: RunView, read: Read) -> Made:
-    """Return what a run is made of; bytes that cannot be read, or make no sense, count as not on record."""
+    """Return the inputs of a run; a list that cannot be read or parsed counts as not recorded."""
     attrs = view.attrs
     main = next((row.attrs for row in view.processes()), {})
     argv = attrs.get("argv") or main.get("argv")
@@ -99,23 +99,23 @@ def made_of(view: RunView, read: Read) -> Made:
 
 
 def diff(a: Made, b: Made, read: Read) -> Sections:
-    """Put what two runs are made of side by side; texts of files are read where they differ."""
+    """Put the inputs of two runs side by side; files that differ are read."""
     unread = []
     if a.code_digest != b.code_digest and (a.code is None or b.code is None) and a.code_digest and b.code_digest:
-        unread.append("the code is not the same, but the list of its files is not here")
+        unread.append("the code differs, but the list of its files is not here")
     if (
         a.packages_digest != b.packages_digest
         and (a.packages is None or b.packages is None)
         and a.packages_digest
         and b.packages_digest
     ):
-        unread.append("the installed packages are not the same, but their list is not here")
+        unread.append("the installed packages differ, but their list is not here")
     for side, made in (("A", a), ("B", b)):
         if not made.whole:
-            unread.append(f"what the run {side} is made of is not all on record: what it lacks is left out")
+            unread.append(f"run {side} was not recorded completely: what is missing there is not compared")
         if made.changed:
             some = ", ".join(made.changed[:3]) + (", ..." if len(made.changed) > 3 else "")
-            unread.append(f"what was changed after the run {side} began may not be what ran: {some}")
+            unread.append(f"files were changed after run {side} began, so they may not be what ran: {some}")
     both = a.code is not None and b.code is not None
     entry = [word for word in (a.script, b.script, *a.argv, *b.argv) if word]
     return Sections(
@@ -132,7 +132,7 @@ def diff(a: Made, b: Made, read: Read) -> Sections:
 
 
 def pairs(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[Pair]:
-    """Return every key of either, sorted, with both values."""
+    """Return every key of either mapping, sorted, with both values."""
     found = []
     for key in sorted({*a, *b}):
         only = "" if key in a and key in b else "a" if key in a else "b"
@@ -142,9 +142,9 @@ def pairs(a: Mapping[str, Value], b: Mapping[str, Value]) -> list[Pair]:
 
 
 def token(value: Value) -> Any:
-    """Return something that is equal, and hashes alike, for what is the same value.
+    """Return a hashable form of a value: equal values have equal forms.
 
-    1 and 1.0 are the same number; true is none; NaN is the same as NaN.
+    1 and 1.0 are equal; true is not a number; NaN equals NaN.
     """
     if isinstance(value, bool) or value is None:
         return str(value), None
@@ -160,7 +160,7 @@ def token(value: Value) -> Any:
 
 
 def shown(value: Value) -> str:
-    """Return a value as it is said in a sentence or a cell: short, and an empty text visible."""
+    """Return a value as short text for a sentence or a cell; an empty text becomes visible."""
     if isinstance(value, str) and _HEX.fullmatch(value):
         text = value[:12] + "…"
     elif isinstance(value, str):
@@ -177,12 +177,12 @@ def shown(value: Value) -> str:
 
 
 def differing(found: Iterable[Pair]) -> list[Pair]:
-    """Return those that differ."""
+    """Return the pairs that differ."""
     return [pair for pair in found if pair.differs]
 
 
 def _known(a: Made, b: Made, found: list[Pair]) -> list[Pair]:
-    """Leave out what one run has alone and the other may have too."""
+    """Leave out keys that only one run has, when the other run was not recorded completely."""
     return [one for one in found if not one.only or (b if one.only == "a" else a).whole]
 
 

@@ -1,4 +1,4 @@
-"""Fewer points that look the same: of each pixel the first, lowest, highest and last, so that every spike stays."""
+"""Fewer points that look the same: each pixel keeps its first, lowest, highest and last point, so no spike is lost."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ PER_PIXEL = 4
 
 
 def downsample(x: NDArray[Any], y: NDArray[Any], width: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return at most four points a pixel, in their order, each one as it was given; all of them where they fit."""
+    """Return at most four points per pixel, in their order and unchanged; all points if they fit."""
     kept = pick(x, y, width)
     return (x, y) if len(kept) == len(x) else (x[kept], y[kept])
 
 
 def pick(x: NDArray[Any], y: NDArray[Any], width: int) -> NDArray[np.int64]:
-    """Return the places of the points to keep, ascending.
+    """Return the indices of the points to keep, in ascending order.
 
-    Lowest and highest are those of the finite values: NaN and infinities stay where they are first or last, and hide
-    nothing beside them; who draws asks for their places by `odd`. An x that does not climb, such as another metric,
-    is cut by place.
+    The lowest and the highest are chosen among the finite values. NaN and infinities are kept only when they are first
+    or last in their pixel; `odd` finds them all. If x is not sorted, such as another metric, pixels are equal shares of
+    the points.
     """
     width = max(1, width)
     if len(x) <= PER_PIXEL * width:
@@ -38,17 +38,17 @@ def pick(x: NDArray[Any], y: NDArray[Any], width: int) -> NDArray[np.int64]:
 
 
 def odd(y: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the places of what is no finite number."""
+    """Return the indices of NaN and infinite values."""
     return np.flatnonzero(~np.isfinite(y))
 
 
 def _starts(x: NDArray[Any], width: int) -> list[int]:
-    """Return where each pixel that has points begins."""
+    """Return the index of the first point of each pixel that has points."""
     first, last = x[0].item(), x[-1].item()
-    climbs = bool(np.all(x[1:] >= x[:-1]))  # False where there is a NaN
-    if not climbs or not np.isfinite(float(last) - float(first)):
+    is_sorted = bool(np.all(x[1:] >= x[:-1]))  # False if there is a NaN
+    if not is_sorted or not np.isfinite(float(last) - float(first)):
         return [len(x) * pixel // width for pixel in range(width)]
-    if isinstance(first, int):  # nanoseconds since 1970 are more than a float can tell apart
+    if isinstance(first, int):  # a float is too coarse for nanoseconds since 1970
         edges = np.array([first + (last - first) * pixel // width for pixel in range(1, width)], dtype=x.dtype)
     else:
         edges = (first + (last - first) * (np.arange(1, width) / width)).astype(x.dtype)
@@ -61,5 +61,5 @@ def _extremes(part: NDArray[Any]) -> tuple[int, ...]:
 
 
 def _finite_extremes(part: NDArray[Any]) -> tuple[int, ...]:
-    there = np.flatnonzero(np.isfinite(part))
-    return tuple(int(there[place]) for place in _extremes(part[there])) if len(there) else ()
+    finite = np.flatnonzero(np.isfinite(part))
+    return tuple(int(finite[place]) for place in _extremes(part[finite])) if len(finite) else ()

@@ -1,4 +1,4 @@
-"""Why does this run differ from that one: what is not the same, what came out, and the most likely causes first."""
+"""Why two runs differ: their inputs and results side by side, and the most likely causes first."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from vedette.query.suspects import Case, Suspect, rank
 
 
 class Explanation(Struct, frozen=True):
-    """Two runs and why they differ; `a` is A, `b` is B, in all sentences."""
+    """Two runs and why they differ; the sentences call them A and B."""
 
     a: RunView
     b: RunView
@@ -26,7 +26,7 @@ class Explanation(Struct, frozen=True):
     outcome: Outcome
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, such as JSON takes; times are milliseconds since 1970."""
+        """Return it as plain values, ready for JSON; times are milliseconds since 1970."""
         found = self.sections
         return {
             "a": brief(self.a),
@@ -100,7 +100,7 @@ class Explanation(Struct, frozen=True):
         return html("two runs", facts, [causes, *parts, files, metrics])
 
     def __repr__(self) -> str:
-        first = self.causes[0].text if self.causes else "nothing that is on record differs"
+        first = self.causes[0].text if self.causes else "nothing recorded differs"
         return f"<vedette diff of {self.a.name} and {self.b.name}: {first}>"
 
 

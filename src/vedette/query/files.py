@@ -1,4 +1,4 @@
-"""The files of a run: of several by one name the newest stands."""
+"""The files of a run; of several with the same name, the newest counts."""
 
 from msgspec import Struct
 
@@ -7,17 +7,17 @@ from vedette.store import BlobRow, Reader
 
 
 class File(Struct, frozen=True):
-    """A file that a run has saved; `vedette files` and `Blobs.open` have its bytes, by the digest."""
+    """A file that a run has saved; `vedette files` and `Blobs.open` return its bytes, by the digest."""
 
     name: str
     digest: str
     size: int
-    media: str  # as whoever saved it judged the bytes; who shows them judges again
+    media: str  # as the process that saved it detected; whoever shows the file detects it again
     t: int  # nanoseconds
 
 
 def files(store: Reader, run: str) -> list[File]:
-    """Return the files of a run, by name."""
+    """Return the files of a run, sorted by name."""
     newest: dict[str, BlobRow] = {}
     for row in store.blobs(run):
         if row.name not in newest or _rank(row) > _rank(newest[row.name]):
@@ -26,7 +26,7 @@ def files(store: Reader, run: str) -> list[File]:
 
 
 def file(store: Reader, run: str, name: str) -> File:
-    """Return one file of a run; raise NotFoundError when it has none of this name."""
+    """Return one file of a run; raise NotFoundError when it has no file of this name."""
     found = files(store, run)
     for one in found:
         if one.name == name:

@@ -1,7 +1,7 @@
-"""What the names of config keys, packages and variables tell: which ones make numbers, and which are noise.
+"""Which config keys, packages and variables can change a run's results, and which are noise, judged by their names.
 
-Each table is words; to teach it another one, add the word. `judge` asks the tables in their order, and the first that
-knows a key has said it.
+Each table is a set of words; to extend it, add a word. `judge` asks the tables in order, and the first that knows a
+key decides.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-LITTLE = 0.15  # what weighs less is noise
+LITTLE = 0.15  # a suspect with less weight is noise
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PATH = re.compile(r"^(?:~|\.{0,2}/|[a-z][a-z0-9+]*://|[A-Z]:\\)|/")
@@ -20,13 +20,13 @@ _WRITES = set(
     "log logs logger logging print save saving checkpoint ckpt report display summary tensorboard wandb".split()
 )
 _HOW_OFTEN = set("every interval freq frequency period level dir path file to format n".split())
-_OUTWARD = set(
+_OUTPUTS = set(
     "out output outputs outdir log logs logging save results result tmp temp scratch cache work workdir run "
     "runs exp experiment ckpt checkpoint checkpoints tensorboard wandb mlflow artifact artifacts plot plots "
     "figure export".split()
 )
 _PLACES = set("dir dirs directory path paths file files folder root prefix name uri url".split())
-_INWARD = set(
+_INPUTS = set(
     "data dataset datasets train training val valid validation test eval input inputs corpus pretrained init "
     "load resume restore from weights vocab tokenizer split fold".split()
 )
@@ -40,7 +40,9 @@ _ABOUT = {
     "disable tqdm", "tqdm", "keep", "config", "config file", "config path", "home", "profile", "outputs",
     "save total limit",
 }  # fmt: skip
-_ABOUT_WHOM = set("logging logger log wandb mlflow tensorboard hydra slurm launcher output outputs callbacks".split())
+_ABOUT_SECTIONS = set(
+    "logging logger log wandb mlflow tensorboard hydra slurm launcher output outputs callbacks".split()
+)
 _SPEED = {
     "num workers", "workers", "n workers", "max workers", "num threads", "threads", "nthreads", "n jobs", "jobs",
     "num proc", "nproc", "processes", "prefetch", "prefetch factor", "pin memory", "persistent workers", "cache size",
@@ -82,7 +84,7 @@ _THREADS = re.compile(r"^(?:OMP|MKL|OPENBLAS|NUMEXPR|BLIS|VECLIB|NUMBA)_\w+$")
 
 
 class Verdict(Struct, frozen=True):
-    """What sort of thing a key is, and how likely a change of it alone makes other numbers."""
+    """What sort of key it is, and how likely a change of it alone changes the results."""
 
     sort: str  # seed, knob, later, length, input, device, speed, path, noise
     weight: float
@@ -126,25 +128,25 @@ def judge(key: str, a: Any, b: Any) -> Verdict:
 
 
 def _is_about(phrase: str, own: list[str], above: set[str]) -> bool:
-    """Tell whether a key says what a run is called, where it writes, or how much it tells."""
+    """Tell whether a key sets a run's name, where it writes, or how much it logs."""
     if phrase == "name":
-        return not above or bool(above & (_ABOUT_WHOM | {"run", "experiment", "project"}))
-    if phrase in _ABOUT or above & _ABOUT_WHOM:
+        return not above or bool(above & (_ABOUT_SECTIONS | {"run", "experiment", "project"}))
+    if phrase in _ABOUT or above & _ABOUT_SECTIONS:
         return True
     return bool(own) and own[0] in _WRITES and (own[-1] in _HOW_OFTEN or set(own[1:]) & (_HOW_OFTEN | _LENGTH) != set())
 
 
 def _judge_place(known: set[str], texts: list[str]) -> Verdict:
-    if known & _INWARD and not known & {"log", "logs", "out", "output", "save", "results"}:
+    if known & _INPUTS and not known & {"log", "logs", "out", "output", "save", "results"}:
         return Verdict("input", 0.6)
-    if known & _OUTWARD:
+    if known & _OUTPUTS:
         return Verdict("noise", NOISE)
     ends = {text.rstrip("/").rpartition("/")[2] for text in texts}
     return Verdict("path", 0.1 if len(texts) == 2 and len(ends) == 1 else 0.3)
 
 
 def judge_package(name: str, a: str | None, b: str | None, imports: set[str]) -> float:
-    """Weigh a package whose version is another; `imports`: what the code imports, if that is known."""
+    """Weigh a package whose versions differ; `imports`: modules that the code imports, empty when not known."""
     plain = name.lower().replace("_", "-")
     used = IMPORT_NAMES.get(plain, plain.replace("-", "_")) in imports
     if plain in NUMERIC or plain.startswith("nvidia-"):
@@ -156,5 +158,5 @@ def judge_package(name: str, a: str | None, b: str | None, imports: set[str]) ->
 
 
 def judge_variable(name: str) -> float:
-    """Weigh a variable of the environment that has another value."""
+    """Weigh an environment variable whose values differ."""
     return 0.45 if _DETERMINISM.match(name) else 0.3 if _THREADS.match(name) else 0.08

@@ -1,7 +1,7 @@
-"""Runs as a long list: filtered, sorted and cut into pages, so that ten thousand of them are listed at once.
+"""Runs as a long list: filtered, sorted and cut into pages, fast enough for ten thousand runs.
 
-The order of a list is read anew only when something has changed, and what is known of a run is kept until the hub
-says that it has changed.
+Two caches make it fast. The order of a list is read again only when something has changed, and what was read about a
+run is kept until the hub reports a change.
 """
 
 import threading
@@ -25,9 +25,10 @@ _PLAIN = ("id", "name", "state", "cause", "project", "experiment", "start", "end
 _MOST_ORDERS = 32
 _MOST_KNOWN = 20_000
 _MOST_CHANGES = 10_000
-_FRESH_S = 1.0  # while runs change all the time, the order of a list is read so often at most
+_FRESH_S = 1.0  # while runs keep changing, the order of a list is read at most this often
+_UNCHANGED_S = 30.0  # while nothing changes
 _COLUMNS_S = 10.0
-_COLUMNS_OF = 1000  # runs, the newest
+_COLUMNS_OF = 1000  # newest runs
 _MOST_COLUMNS = 500
 
 
@@ -47,29 +48,27 @@ class _Order(Struct):
 
 
 class Listing:
-    """Lists runs for any number of readers; any thread may ask."""
+    """Lists runs for any number of readers; thread-safe."""
 
     def __init__(self, lost_after_s: float = LOST_AFTER_S) -> None:
         self._lost_after_s = lost_after_s
         self._lock = threading.Lock()
-        self._looking = threading.Lock()
+        self._reading = threading.Lock()
         self._known: dict[str, Known] = {}
         self._orders: OrderedDict[tuple[str, str, tuple[str, ...]], _Order] = OrderedDict()
         self._columns: dict[str, tuple[float, list[tuple[str, int]]]] = {}
         self._epoch = new_id(6)
         self._seq = 0
         self._changes: deque[tuple[int, str]] = deque(maxlen=_MOST_CHANGES)
-        self._floor = 0  # what changed before this is not known any more
-        self._told = False  # somebody tells us what changes
+        self._floor = 0  # changes before this number are forgotten
+        self._following = False  # a hub reports changes, or there is no hub
         self.trails = Trails()
         self.fresh: list[Newest] = []
 
-    # What is told.
-
     def take(self, change: Change, fresh: Iterable[str] = ()) -> None:
-        """Note what has changed; `fresh`: runs that have points which are not in the store yet."""
+        """Note what has changed; `fresh`: runs with points that are not in the store yet."""
         with self._lock:
-            self._told = True
+            self._following = True
             self._seq += 1
             if change.missed:
                 self._known.clear()
@@ -84,28 +83,26 @@ class Listing:
                 self._changes.append((self._seq, run))
 
     def rest(self) -> None:
-        """There is no hub, so nothing changes: believe what is known until one is there, which says `missed` first."""
-        self._told = True
+        """Trust the caches: no hub runs, so nothing changes. A new hub reports `missed` first, which clears them."""
+        self._following = True
 
     def lose_touch(self) -> None:
-        """Nobody tells any more what changes: believe nothing that is known."""
+        """Stop trusting the caches: the connection to the hub is lost, and changes are not reported."""
         with self._lock:
-            self._told = False
+            self._following = False
             self._seq += 1
             self._floor = self._seq
             self._known.clear()
 
-    # What is asked.
-
     def cursor(self) -> str:
-        """Return a mark of now, for `changed`."""
+        """Return a cursor that stands for now, for `changed`."""
         return f"{self._epoch}-{self._seq}"
 
     def changed(self, cursor: str) -> set[str] | None:
-        """Return the runs that may have changed since a cursor; None: it is not known, so any."""
+        """Return the runs that may have changed since a cursor; None when any run may have changed."""
         epoch, _, seq = cursor.partition("-")
         with self._lock:
-            if epoch != self._epoch or not _is_number(seq) or int(seq) < self._floor or not self._told:
+            if epoch != self._epoch or not _is_number(seq) or int(seq) < self._floor or not self._following:
                 return None
             return {run for at, run in self._changes if at > int(seq)}
 
@@ -113,7 +110,7 @@ class Listing:
         self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *, group: str = "",
         offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None,
     ) -> Listed:  # fmt: skip
-        """Return a page of the runs that fit, a `group` together; `only`: of these alone what they are like."""
+        """Return a page of the runs that match. `group`: sort by this field first; `only`: give lines of these only."""
         order = tuple(_order(field) for field in (group, sort) if field)
         ids = self._ids(store, where, project, order)
         shown = ids[offset : offset + limit]
@@ -122,35 +119,35 @@ class Listing:
         return Listed(len(ids), shown, views, lines)
 
     def look(self, store: Reader, runs: Sequence[str], metric: str = "") -> tuple[list[RunView], list[RunLine]]:
-        """Return runs by their ids, in this order; those that are gone are left out."""
+        """Return runs by their ids, in this order; runs that do not exist any more are left out."""
         if not runs:
             return [], []
         found = {row.id: row for row in store.spans(SpanQuery(kind="run", ids=tuple(runs)))}
         rows = [found[run] for run in runs if run in found]
         with self._lock:
-            if len(self._known) > _MOST_KNOWN or not self._told:
+            if len(self._known) > _MOST_KNOWN or not self._following:
                 self._known.clear()
             known = {row.id: self._known.setdefault(row.id, Known()) for row in rows}
             fresh = [point for point in self.fresh if point.span in known]
-        with self._looking:  # who reads half of what another is just reading would show half a run
+        with self._reading:  # two threads that fill the same `Known` at once would see half-read runs
             return lines_of(
                 store, rows, metric=metric, fresh=fresh, trails=self.trails, known=known,
                 lost_after_s=self._lost_after_s,
             )  # fmt: skip
 
     def look_at(self, store: Reader, runs: Sequence[str]) -> tuple[list[RunView], list[RunLine]]:
-        """Return each of these runs; raise NotFoundError when one is gone."""
+        """Return each of these runs; raise NotFoundError when one does not exist any more."""
         views, lines = self.look(store, runs)
         if len(views) < len(runs):
             raise NotFoundError("a run was removed for good just now")
         return views, lines
 
     def columns(self, store: Reader, project: str = "") -> list[tuple[str, int]]:
-        """Return what the newest runs can be listed by, and how many have it: config, summary, tags, metrics."""
+        """Return the columns of the newest runs (config, summary, tags, metrics), and how many runs have each."""
         with self._lock:
-            kept = self._columns.get(project)
-        if kept is not None and time.monotonic() - kept[0] < _COLUMNS_S:
-            return kept[1]
+            cached = self._columns.get(project)
+        if cached is not None and time.monotonic() - cached[0] < _COLUMNS_S:
+            return cached[1]
         found = store.columns(_where("", project), _COLUMNS_OF)[:_MOST_COLUMNS]
         with self._lock:
             if len(self._columns) > _MOST_ORDERS:
@@ -162,9 +159,10 @@ class Listing:
         key = where, project, order
         now = time.monotonic()
         with self._lock:
-            kept, stamp, told = self._orders.get(key), self._seq, self._told
-        if kept is not None and (now - kept.at < _FRESH_S if not told or kept.stamp != stamp else now - kept.at < 30):
-            return kept.ids
+            cached, stamp, following = self._orders.get(key), self._seq, self._following
+        is_current = cached is not None and following and cached.stamp == stamp
+        if cached is not None and now - cached.at < (_UNCHANGED_S if is_current else _FRESH_S):
+            return cached.ids
         query = SpanQuery(kind="run", where=_where(where, project), only=(), order=order)
         family = Family(store)
         ids = [row.id for row in store.spans(query) if not (row.parent or "/" in row.id) or not family.hides(row)]
@@ -190,7 +188,7 @@ def _where(text: str, project: str) -> Where:
 
 
 def _order(sort: str) -> str:
-    """Return the field to sort by, as the store has it; an unknown one is an attribute."""
+    """Return the field to sort by, under its name in the store; an unknown field is an attribute."""
     falling, field = sort.startswith("-"), sort.removeprefix("-")
     field = _SORTS.get(field, field)
     known = field in _PLAIN or field.startswith(FAMILIES)

@@ -1,4 +1,4 @@
-"""What is new since the last look: lines, bars, questions and states of a run, or of all runs of a home."""
+"""What is new since the last look: the lines, bars, questions and states of one run, or of all runs of a home."""
 
 import re
 import time
@@ -21,14 +21,14 @@ class News(Struct):
     """What one look has found."""
 
     events: list[EventRow]  # new ones
-    passed_over: int  # whether there are others before them that were not asked for
-    bars: list[Bar]  # all of them, as they are now
-    questions: list[Question]  # that are open
-    runs: dict[str, RunView]  # as they are now
+    passed_over: int  # 0 if these are all; more if older lines were left out
+    bars: list[Bar]  # all bars, as they are now
+    questions: list[Question]  # open ones
+    runs: dict[str, RunView]  # by id, as they are now
 
 
 class Feed:
-    """Looks again and again, and hands out each line once."""
+    """Looks at the store again and again, and returns each line once."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Feed:
         lost_after_s: float = LOST_AFTER_S,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`run`: its id, or all; `last`: of what there is already, only so many lines."""
+        """`run`: the id of a run, or "" for all; `last`: of the lines that exist already, return only so many."""
         self.run = run
         self._store = store
         self._last = last
@@ -59,7 +59,7 @@ class Feed:
 
     def look(self) -> News:
         """Return what is new; raise NotFoundError when the run is not there any more."""
-        runs = self._runs()  # before its lines: when it has ended, they are all there
+        runs = self._runs()  # before the lines: if a run has ended, all its lines are in the store by then
         events, passed_over = self._begin() if self._first else (self._next(), 0)
         self._first = False
         if self._asked:
@@ -76,7 +76,7 @@ class Feed:
         return events
 
     def _begin(self) -> tuple[list[EventRow], int]:
-        """Return the last lines of what there is already, and whether there are more before them."""
+        """Return the last of the lines that exist already, and how many were left out (at least 1 if any were)."""
         if self._last is None:
             return self._next(), 0
         newest = self._store.events(EventQuery(self.run, last=1))

@@ -1,4 +1,4 @@
-"""What happened in a run, line by line."""
+"""The log of a run: its events, line by line."""
 
 import re
 
@@ -20,10 +20,10 @@ def lines(
     last: int | None = None,
     after: int = 0,
 ) -> list[EventRow]:
-    """Return events of a run (or of all), the oldest first.
+    """Return events of a run (or of all runs), the oldest first.
 
-    `grep` is a regular expression, `search` words that must all be there (by the full-text index), `kind` one kind
-    of events or several, with commas between them.
+    `grep`: a regular expression; `search`: words that an event must all contain (by the full-text index); `kind`: one
+    kind of event, or several with commas between them.
     """
     kinds = tuple(word.strip() for word in kind.split(",") if word.strip())
     least = level_number(level)
@@ -46,7 +46,7 @@ def tail(store: Reader, run: str, last: int = 50) -> list[EventRow]:
 
 
 def ends(store: Reader, run: str) -> list[EventRow]:
-    """Return the last traceback and the last stacks that are on a run's record, as far as there are any."""
+    """Return the last traceback and the last stacks that a run recorded, if there are any."""
     found = [store.events(EventQuery(run, kinds=(kind,), last=1)) for kind in ("exception", "stacks")]
     return sorted((event for events in found for event in events), key=lambda event: event.id)
 

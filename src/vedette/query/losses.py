@@ -1,4 +1,4 @@
-"""What did not make it into the store, and why."""
+"""Which records did not reach the store, and why."""
 
 from msgspec import Struct
 
@@ -8,10 +8,10 @@ from vedette.store import EventQuery, Reader
 class Losses(Struct, frozen=True):
     """Counts over the whole store."""
 
-    dropped: int  # records given up by their own process: disk full, or the spool at its cap
+    dropped: int  # records that their own process dropped: the disk was full, or the spool at its limit
     damaged: int  # records that could not be read
-    refused: int  # values that were no numbers
-    swallowed: int  # calls that failed by a fault of ours
+    refused: int  # values that were not numbers
+    swallowed: int  # calls that failed because of a bug of ours
     reasons: list[str] = []
     limited: dict[str, int] = {}  # points that were over a limit, by the name of the setting
 
@@ -23,9 +23,9 @@ def losses(store: Reader) -> Losses:
         dropped += int(event.attrs.get("count", 0))
         reasons.append(f"run {event.span}: {event.text}")
     swallowed = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("swallowed",))))
-    turned_away = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
+    refused = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
     damaged = sum(row.damaged for row in origins)
     return Losses(
-        dropped, damaged, turned_away + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals()
+        dropped, damaged, refused + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals()
     )

@@ -1,4 +1,4 @@
-"""Results as HTML, for notebooks: tables of escaped text, with no script in them and nothing that is fetched."""
+"""Results as HTML, for notebooks: tables of escaped text; the HTML has no script and loads nothing."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ _DIM = ";opacity:.5"
 
 
 class Grid(Struct, frozen=True):
-    """A table with a title; rows whose places are in `dim` say nothing new."""
+    """A table with a title; the rows whose indices are in `dim` are shown dimmed."""
 
     title: str
     headers: Sequence[str]
@@ -21,7 +21,7 @@ class Grid(Struct, frozen=True):
 
 
 def html(title: str, facts: Sequence[tuple[str, object]], grids: Sequence[Grid] = ()) -> str:
-    """Return a fragment of HTML: a title, lines of facts, and tables; empty ones are left out."""
+    """Return a fragment of HTML: a title, lines of facts, and tables; empty tables are left out."""
     lines = "".join(f"<div>{_text(name)}: {_text(value)}</div>" for name, value in facts if value not in ("", None))
     return f"<div><b>{_text(title)}</b>{lines}{''.join(_grid(grid) for grid in grids if grid.rows)}</div>"
 

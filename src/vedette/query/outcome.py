@@ -1,4 +1,4 @@
-"""What came out of two runs: where each metric first diverged, last and best values, speed, use of resources, ends."""
+"""The results of two runs: where each metric first diverged, last and best values, speed, use of resources."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vedette.query.runs import RunView
 from vedette.store import Points, SeriesRow
 
-_NOISE = 1e-6  # of a value: what float32 and another order of summing come to
+_NOISE = 1e-6  # relative: float32 and another order of summation differ by so much
 _MOST_METRICS = 1000
 _BIN_NS = 10**9
 _USES = ("cpu_percent", "memory_bytes", "gpu_memory_bytes", "read_bytes_per_s", "written_bytes_per_s")
@@ -21,26 +21,26 @@ _HIGH = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|r2|precision|
 
 
 class MetricPair(Struct, frozen=True):
-    """A metric that both runs have; `first_step` is None where they never differ at a step that both have."""
+    """A metric that both runs have; `first_step` is None if the two are equal at all common steps."""
 
     name: str
     tags: dict[str, str]
     first_step: int | None
-    first_t: int | None  # when the first run was there, in nanoseconds
-    equal_before: int  # points at common steps that were the same before
-    common: int
+    first_t: int | None  # when the first run logged that step, in nanoseconds
+    equal_before: int  # how many common steps before that are equal
+    common: int  # how many steps both have
     a_last: float | None
     b_last: float | None
     delta: float | None
-    a_best: float | None  # None where nobody knows which way is better
+    a_best: float | None  # None if the name does not tell whether lower or higher is better
     b_best: float | None
     a_steps: int | None  # the last step
     b_steps: int | None
-    telling: bool = False  # values before that moved: being the same means something
+    telling: bool = False  # the equal values were not constant, so their equality means something
 
 
 class Speed(Struct, frozen=True):
-    """Steps in a second, by the series that has most points."""
+    """Steps per second, measured on the series that has the most points."""
 
     metric: str
     a: float | None
@@ -49,7 +49,7 @@ class Speed(Struct, frozen=True):
 
 
 class UsePair(Struct, frozen=True):
-    """A resource, over all processes of each run."""
+    """The use of one resource, summed over all processes of each run."""
 
     name: str
     a_mean: float | None
@@ -59,14 +59,14 @@ class UsePair(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What came out."""
+    """What two runs logged and used, side by side."""
 
     metrics: list[MetricPair]
     only_a: list[str]
     only_b: list[str]
     speed: Speed
     usage: list[UsePair]
-    left_out: int = 0  # metrics more than were looked into
+    left_out: int = 0  # common metrics that were not compared, since there are too many
 
     @property
     def diverged(self) -> list[MetricPair]:
@@ -81,7 +81,7 @@ def outcome(a: RunView, b: RunView) -> Outcome:
     looked_at = common[:_MOST_METRICS]
     most = max(looked_at, key=lambda key: (min(one[key].count for one in series), key), default=None)
     metrics, speed = [], Speed("", None, None, None)
-    for key in looked_at:  # one after the other: all points of a thousand metrics at once may be more than fits
+    for key in looked_at:  # one by one: the points of a thousand metrics may not fit in memory
         both = _points(a, series[0][key]), _points(b, series[1][key])
         metrics.append(_pair(series[0][key], *both))
         if key == most:
@@ -93,9 +93,9 @@ def outcome(a: RunView, b: RunView) -> Outcome:
 
 
 def diverge(a: Points, b: Points) -> tuple[int | None, int, int, bool]:
-    """Return where two curves differ by more than float noise: place in the first, equal before, common, telling.
+    """Find where two curves first differ by more than float noise: index in `a`, equal before, common, telling.
 
-    Only steps that both have are looked at; of a step that one has twice, the later point counts.
+    Only common steps are compared; if a curve has a step twice, the later point counts.
     """
     steps, at_a, at_b = _common(a.step, b.step)
     x, y = a.value[at_a].astype(np.float64), b.value[at_b].astype(np.float64)
@@ -117,7 +117,7 @@ def _common(a: NDArray[np.int64], b: NDArray[np.int64]) -> tuple[NDArray[Any], N
 
 
 def _lasts(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the places of the last point of each step; points come by step."""
+    """Return the index of the last point of each step; the steps are sorted."""
     return np.flatnonzero(np.append(steps[1:] != steps[:-1], True)) if len(steps) else np.empty(0, dtype=np.int64)
 
 
@@ -170,7 +170,7 @@ def _speed(metric: str, a: Points, b: Points) -> Speed:
 
 
 def _rate(points: Points) -> float | None:
-    """Return steps in a second, without the pauses: times between points of more than twenty times the median."""
+    """Return steps per second without pauses; a pause is a gap longer than twenty times the median."""
     if len(points) < 2:
         return None
     order = np.argsort(points.t, kind="stable")
@@ -194,7 +194,7 @@ def _usage(a: RunView, b: RunView) -> list[UsePair]:
 
 
 def _totals(view: RunView) -> dict[str, tuple[float, float]]:
-    """Return mean and most of each resource, added up over processes second by second."""
+    """Return the mean and the maximum of each resource, after adding up all processes second by second."""
     sums: dict[str, dict[int, float]] = {}
     for use in view.usage():
         for name, (t, value) in use.series.items():

@@ -1,4 +1,4 @@
-"""Everything at a glance: the runs of a home and its hosts, a line each, as `vedette top` shows them."""
+"""Everything at a glance: one line for each run and each host of a home, as `vedette top` shows them."""
 
 import re
 import time
@@ -30,8 +30,8 @@ from vedette.store import (
 )
 from vedette.wire import Change, Health, Newest
 
-RECENT_S = 600.0  # one that ended so long ago is still shown with the living
-_MISSED_S = 3600.0  # a host that was heard so long ago, and on which something should live, is still shown
+RECENT_S = 600.0  # a run that ended less than this ago is shown with the live ones
+_MISSED_S = 3600.0  # a host that has a live run, and was heard from less than this ago, is shown
 _TREND = 256  # points
 _LINE_KINDS = ("log", "output", "warning", "exception", "mark")
 _MOST_CHARS = 500  # of a line
@@ -40,7 +40,7 @@ _SHOWN = Both((Not(Compare("removed", "=", True)), Not(Compare("state", "=", PUR
 
 
 class RunLine(Struct, frozen=True):
-    """A run, in a line. None is what is not known."""
+    """One run as a line of the list. A field is None when its value is not known."""
 
     id: str
     name: str
@@ -49,12 +49,12 @@ class RunLine(Struct, frozen=True):
     cause: str
     alive: bool
     hosts: list[str]
-    processes: int  # that live
+    processes: int  # live ones
     start_t: int | None
     end_t: int | None
     duration_s: float | None
     silent_s: float | None
-    bar: Bar | None  # the outermost that runs, else the newest
+    bar: Bar | None  # the outermost one that is running, else the newest
     metric: str
     metrics: list[str]
     trend: list[float]
@@ -68,10 +68,10 @@ class RunLine(Struct, frozen=True):
 
 
 class HostLine(Struct, frozen=True):
-    """A host, in a line. None is what is not known."""
+    """One host as a line of the list. A field is None when its value is not known."""
 
     name: str
-    runs: int  # that live
+    runs: int  # live ones
     processes: int
     cpus: int | None
     cpu_percent: float | None
@@ -79,34 +79,34 @@ class HostLine(Struct, frozen=True):
     memory_total_bytes: float | None
     gpus: dict[str, dict[str, float]]  # by GPU: gpu_percent, gpu_memory_bytes, gpu_power_w, gpu_temperature_c
     skew_s: float | None
-    link: str  # here, linked, cut (it should be linked, and is not), or nothing where nobody can tell
+    link: str  # "here", "linked", "cut" (it should be linked, and is not), or "" when that is not known
     silent_s: float | None
 
 
 class Overview(Struct, frozen=True):
-    """All lines: runs that live first, then the newest."""
+    """All lines: the live runs first, then the ended ones, the newest first."""
 
     runs: list[RunLine]
     hosts: list[HostLine]
     alive: int
-    ended: int  # that are shown
-    is_new: bool = False  # no run was ever here
+    ended: int  # how many ended runs are shown
+    is_new: bool = False  # this home has never had a run
 
 
 class Known(Struct):
-    """What need not be read again of a run as long as nothing of it has changed."""
+    """A cache of what was read about one run; `stale` names the parts that have changed since."""
 
     bar: Bar | None = None
     event: EventRow | None = None
     series: list[SeriesRow] = []
     trends: dict[str, list[tuple[int, float]]] = {}
     hosts: list[str] = []
-    processes: dict[str, int] = {}  # that live, by host
+    processes: dict[str, int] = {}  # the number of live processes, by host
     stale: set[str] = field(default_factory=lambda: {"spans", "events", "points"})
 
 
 def forget(known: Mapping[str, Known], change: Change) -> None:
-    """Have what has changed be read again."""
+    """Mark the parts that have changed as stale, so that they are read again."""
     for what in ("spans", "events", "points"):
         for span in getattr(change, what):
             for name in above(span):
@@ -115,17 +115,17 @@ def forget(known: Mapping[str, Known], change: Change) -> None:
 
 
 class Trails:
-    """The newest points of some series, gathered look by look while they wait to be sealed."""
+    """The newest points of some series, collected from the hub before they are sealed."""
 
     def __init__(self) -> None:
         self._points: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     def watch(self, wanted: Iterable[tuple[str, str]]) -> None:
-        """Gather for these (span, name), and for no others."""
+        """Collect points of these (span, name) only."""
         self._points = {key: self._points.get(key, []) for key in wanted}
 
     def take(self, points: Iterable[Newest]) -> None:
-        """Take note of what is newest now."""
+        """Add the points that are the newest now."""
         for point in points:
             trail = self._points.get((point.span, point.name)) if not point.tags else None
             if trail is not None and (not trail or trail[-1][0] < point.t):
@@ -133,12 +133,12 @@ class Trails:
                 del trail[:-_TREND]
 
     def after(self, span: str, name: str, t: int) -> list[tuple[int, float]]:
-        """Return what was gathered after a time."""
+        """Return the points that are later than a time."""
         return [point for point in self._points.get((span, name), []) if point[0] > t]
 
 
 def condition(text: str) -> Where | None:
-    """Read a filter: an expression, or words that name, project or id must contain; raise WhereError on a mistake."""
+    """Parse a filter: an expression, or words that each occur in name, project or id; raise WhereError on a mistake."""
     words = text.split()
     if not words:
         return None
@@ -162,36 +162,30 @@ def overview(
     now: int | None = None,
     lost_after_s: float = LOST_AFTER_S,
 ) -> Overview:
-    """Return the runs that fit and live, or have ended just now, and of the others the newest so many (`ended`).
+    """Return the runs that match `where` and are alive or ended recently, and the `ended` newest of the others.
 
-    `metric`: which series to show, where a run has it. `fresh`: points that wait in the hub; `trails`: those that
-    waited before. `health`: of the hub, whose host is `here`. `known`: what an earlier call has left there is not read
-    again; who calls has what has changed forgotten.
+    `metric`: the series to show, if the run has it. `fresh`: points that are not sealed yet; `trails`: earlier ones.
+    `health`: of the hub, which runs on the host `here`. `known`: a cache from earlier calls; the caller calls `forget`
+    for each change.
     """
     now = time.time_ns() if now is None else now
     known = {} if known is None else known
     rows = _rows(store, condition(where), ended, now)
     fitting = {row.id for row in rows}
-    if where:  # a host is as busy as it is, whatever is shown
+    if where:  # a host's line counts all its runs, also those that the filter hides
         rows += [row for row in _rows(store, None, 0, now) if row.id not in fitting]
+    for row in rows:
+        known.setdefault(row.id, Known())
     open_ones = [row.id for row in rows if row.end_t is None]
     origins = store.origins(open_ones) if open_ones else []
-    heard = signs(store, open_ones) if open_ones else {}
     used = usage.latest(store, open_ones, fresh) if open_ones else {}
-    waiting: dict[str, dict[str, Newest]] = defaultdict(dict)
-    for point in fresh:
-        if not point.tags:
-            waiting[point.span][point.name] = point
-    lines = []
-    for row in rows:
-        about = known.setdefault(row.id, Known())
-        if about.stale:
-            _read(store, row.id, about)
-        view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
-        lines.append(_line(store, view, about, metric, waiting[row.id], trails, used.get(row.id, {})))
+    _, lines = lines_of(
+        store, rows, known=known, metric=metric, fresh=fresh, trails=trails, used=used, now=now,
+        lost_after_s=lost_after_s,
+    )  # fmt: skip
     hosts = _hosts(store, lines, known, origins, fresh, health, here, now)
     shown = [line for line in lines if line.id in fitting]
-    shown.sort(key=lambda line: not line.alive)  # stable: the newest first within
+    shown.sort(key=lambda line: not line.alive)  # a stable sort: within each part the newest stays first
     alive = sum(line.alive for line in shown)
     is_new = not lines and not store.spans(SpanQuery(kind="run", limit=1, only=()))
     return Overview(shown, hosts, alive, len(shown) - alive, is_new)
@@ -205,10 +199,14 @@ def lines_of(
     metric: str = "",
     fresh: Sequence[Newest] = (),
     trails: Trails | None = None,
+    used: Mapping[str, Mapping[str, float]] | None = None,
     now: int | None = None,
     lost_after_s: float = LOST_AFTER_S,
 ) -> tuple[list[RunView], list[RunLine]]:
-    """Return these runs as they are seen now, and in a line each, without what they use; all are in `known`."""
+    """Return a view and a line of each of these runs; `known` has an entry for each.
+
+    `used`: what each run uses now, as `usage.latest` returns it; without it the lines have no usage.
+    """
     now = time.time_ns() if now is None else now
     open_ones = [row.id for row in rows if row.end_t is None]
     heard = signs(store, open_ones) if open_ones else {}
@@ -223,7 +221,7 @@ def lines_of(
             _read(store, row.id, about)
         view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
         views.append(view)
-        lines.append(_line(store, view, about, metric, waiting.get(row.id, {}), trails, {}))
+        lines.append(_line(store, view, about, metric, waiting.get(row.id, {}), trails, (used or {}).get(row.id, {})))
     return views, lines
 
 
@@ -244,12 +242,10 @@ def _rows(store: Reader, where: Where | None, ended: int, now: int) -> list[Span
 
 
 def _read(store: Reader, run: str, about: Known) -> None:
-    stale, about.stale = about.stale, set()  # what changes while it is read is read again
+    stale, about.stale = about.stale, set()  # before reading: a change during the read makes it stale again
     if "spans" in stale:
         bars = progress.bars(store, run)
-        running = [bar for bar in bars if bar.state == "running"]
-        # The oldest that runs is the outermost: what it holds began later.
-        about.bar = running[0] if running else bars[-1] if bars else None
+        about.bar = progress.outermost(bars) or (bars[-1] if bars else None)
         processes = [
             (row, str(row.attrs.get("host") or ""))
             for row in store.spans(SpanQuery(kind="process", prefix=run + "/", only=("host",)))
@@ -315,7 +311,7 @@ def _line(
 
 
 def _choose(metrics: Sequence[str], wanted: str) -> str:
-    """Return the series to show: the one that is wanted, else a loss, else the first."""
+    """Return the series to show: the wanted one, else a loss, else the first one."""
     if wanted in metrics:
         return wanted
     losses = sorted((name for name in metrics if "loss" in name.lower()), key=lambda name: (name != "loss", len(name)))
@@ -332,7 +328,7 @@ def _hosts(
     here: str,
     now: int,
 ) -> list[HostLine]:
-    """Return the hosts on which something lives, that are linked, and the one that is here."""
+    """Return this host, the linked hosts, and those that have live runs."""
     linked = dict(health.links) if health is not None else {}
     alive = {line.id for line in lines if line.alive}
     runs: dict[str, set[str]] = defaultdict(set)
@@ -347,7 +343,7 @@ def _hosts(
         if origin.span in alive:
             runs[origin.host].add(origin.span)
         elif now - row.heard_t < _MISSED_S * 10**9:
-            runs[origin.host]
+            runs[origin.host]  # an empty entry: the host is listed, with 0 runs
     for run in alive:
         for host, count in known[run].processes.items():
             processes[host] += count
@@ -381,7 +377,7 @@ def _hosts(
 
 
 def _numbers(store: Reader, spans: Sequence[str], fresh: Sequence[Newest]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the newest values of spans, by GPU ('' for those without) and name."""
+    """Return the newest values of spans, by GPU ("" for values that belong to no GPU) and name."""
     found: dict[str, dict[str, dict[str, float]]] = {span: defaultdict(dict) for span in spans}
     for row in store.series(spans) if spans else []:
         if row.last is not None:

@@ -1,4 +1,4 @@
-"""Bars: how far something is, how fast it goes, and when it will be over."""
+"""Progress bars: how much is done, how fast it goes, and when it will be finished."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from msgspec import Struct
 from vedette.model import KINDS, PURGED
 from vedette.store import Compare, Reader, SpanQuery, SpanRow
 
-_MOST_BROKEN: Final = 0.999  # what has failed is not all there, whatever was counted
+_MOST_FAILED: Final = 0.999  # a bar that failed never shows 100 %
 
 
 class Bar(Struct, frozen=True):
-    """A tracker as it was when it was asked for."""
+    """A progress bar as it was at the moment of the query."""
 
     id: str
     run: str
@@ -21,41 +21,41 @@ class Bar(Struct, frozen=True):
     state: str  # running, done, failed or cancelled
     cause: str
     start_t: int | None
-    seen_t: int | None  # when it was last said how far it is
+    seen_t: int | None  # when its progress was last reported
     end_t: int | None
 
     @property
     def fraction(self) -> float | None:
-        """How much of it is done, from 0 to 1; None when nobody said how much there is."""
+        """How much of it is done, from 0 to 1; None when its total is not known."""
         if self.total is None:
             return None
         share = min(1.0, max(0.0, self.done / self.total)) if self.total else 1.0
-        return min(share, _MOST_BROKEN) if self.state in ("failed", "cancelled") else share
+        return min(share, _MOST_FAILED) if self.state in ("failed", "cancelled") else share
 
     @property
     def rate(self) -> float | None:
-        """How much is done in a second, since its beginning."""
+        """How much was done per second, on average since its start."""
         last_t = self.end_t if self.end_t is not None else self.seen_t
         if self.start_t is None or last_t is None or last_t <= self.start_t or self.done <= 0:
             return None
         return self.done / ((last_t - self.start_t) / 1e9)
 
     def eta_s(self, now_t: int) -> float | None:
-        """Return in how many seconds it will be over, if it goes on as until now; None when nobody can tell."""
+        """Return in how many seconds it will be finished at its present rate; None when that is not known."""
         rate = self.rate
         if self.state != "running" or self.total is None or rate is None or self.seen_t is None:
             return None
         left = max(0.0, self.total - self.done)
         left_s = left / rate - max(0, now_t - self.seen_t) / 1e9
-        if left_s < 0 < left:  # it stands still: "0 s left" beside half a bar would be a lie
+        if left_s < 0 < left:  # it has stalled: "0 s left" beside half a bar would be wrong
             return None
         return max(0.0, left_s)
 
 
 def bars(store: Reader, run: str = "") -> list[Bar]:
-    """Return the bars of one run, or of all, the oldest first.
+    """Return the bars of one run, or of all runs, the oldest first.
 
-    One that nobody has ended is over when its process is, or its run, and then ended as that did.
+    A bar that was never closed takes the end and the state of its process or its run, once that has ended.
     """
     rows = store.spans(SpanQuery(kind="progress", prefix=run + "/" if run else ""))[::-1]
     rows = [row for row in rows if row.state != PURGED]
@@ -65,7 +65,7 @@ def bars(store: Reader, run: str = "") -> list[Bar]:
 
 
 def outermost(found: list[Bar]) -> Bar | None:
-    """Return the bar that tells most of a run: the first of those that still run."""
+    """Return the outermost bar that is still running: the oldest, since inner bars start later."""
     return next((bar for bar in found if bar.state == "running"), None)
 
 
@@ -74,7 +74,7 @@ def _run_of(row: SpanRow) -> str:
 
 
 def _ends(store: Reader, ids: set[str]) -> dict[str, SpanRow]:
-    """Return those of some processes and runs that have ended."""
+    """Return the processes and runs among these ids that have ended."""
     if not ids:
         return {}
     rows = store.spans(SpanQuery(where=Compare("id", "in", sorted(ids)), only=()))

@@ -1,4 +1,4 @@
-"""Questions that the processes of a run have asked, and that nobody has answered yet."""
+"""Open questions: those that a process of a run has asked and nobody has answered yet."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ ASK, ASKED = "ask", "asked"
 
 
 class Question(Struct, frozen=True):
-    """One question."""
+    """One question of a process."""
 
     id: str
     run: str
@@ -22,7 +22,7 @@ class Question(Struct, frozen=True):
 
 
 def question(event: EventRow) -> Question | None:
-    """Read a question from its event; None when it is not one."""
+    """Read a question from its event; return None when the event is not a question."""
     ask, process = event.attrs.get("ask"), event.attrs.get("process")
     if event.kind != ASK or not isinstance(ask, str) or not isinstance(process, str) or not ask or not process:
         return None
@@ -30,24 +30,24 @@ def question(event: EventRow) -> Question | None:
 
 
 def settle(asked: dict[str, Question], events: Iterable[EventRow]) -> None:
-    """Bring the open questions, by id, up to date with what has happened since; events come in any order."""
-    over = {str(event.attrs.get("ask")) for event in events if event.kind == ASKED}
+    """Update the open questions, by id, with newer events; the events may be in any order."""
+    closed = {str(event.attrs.get("ask")) for event in events if event.kind == ASKED}
     for event in events:
         if (found := question(event)) is not None:
             asked[found.id] = found
-    for ask in over:
+    for ask in closed:
         asked.pop(ask, None)
 
 
 def waiting(store: Reader, run: str = "") -> list[Question]:
-    """Return the open questions of a run, or of all, the oldest first; those of dead processes are none."""
+    """Return the open questions of a run, or of all runs, the oldest first; those of dead processes are left out."""
     asked: dict[str, Question] = {}
     settle(asked, store.events(EventQuery(run, kinds=(ASK, ASKED))))
     return alive(store, asked.values())
 
 
 def alive(store: Reader, questions: Iterable[Question]) -> list[Question]:
-    """Return those of these questions whose process has not ended."""
+    """Return the questions whose process has not ended."""
     return [item for item in questions if _lives(store, item.process)]
 
 

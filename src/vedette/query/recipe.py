@@ -1,4 +1,4 @@
-"""How to run a run again: its command, environment and packages as files, and what is missing for it."""
+"""How to repeat a run: its command, environment and packages as files, and a list of what is missing."""
 
 import os
 import shlex
@@ -10,15 +10,15 @@ from msgspec import Struct
 from vedette.masks import MASK
 from vedette.model import Value
 
-_PLACES = ("SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMI_", "TORCHELASTIC_")  # a job's place in a cluster, no other's
-_PLACE_NAMES = frozenset(
+_JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMI_", "TORCHELASTIC_")  # valid only inside that one job
+_JOB_NAMES = frozenset(
     "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR MASTER_PORT VIRTUAL_ENV"
     " CONDA_DEFAULT_ENV LD_PRELOAD".split()
 )
 
 
 class Recipe(Struct, frozen=True):
-    """The texts that are written beside the code, by their names, and what a reader must know is missing."""
+    """The texts to write beside the code, by file name, and what is missing to repeat the run."""
 
     texts: dict[str, str]
     missing: list[str]
@@ -33,17 +33,17 @@ def recipe(
     packages: Mapping[str, str],
     direct: Mapping[str, str],
 ) -> Recipe:
-    """Make the texts of a run from what is on record of it; `paths` are the files of its code."""
+    """Make the texts from what is recorded of a run; `paths` are the files of its code."""
     missing = _missing(attrs, paths, packages)
     argv = [str(word) for word in attrs.get("argv") or []]
     texts = {}
     if argv:
         texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths))
         if any(MASK in word for word in argv):
-            missing.append(f"a secret in the command: it stands as {MASK} in run.sh, put it in")
+            missing.append(f"a secret in the command: replace {MASK} in run.sh by it")
     if packages:
         texts["requirements.txt"] = _requirements(attrs, packages, direct)
-        missing += [f"{one} was not from an index but from {url}" for one, url in list(direct.items())[:20]]
+        missing += [f"{one} was not installed from an index but from {url}" for one, url in list(direct.items())[:20]]
     texts["env.sh"] = _environment(attrs)
     texts["README.md"] = _readme(run, name, attrs, config, missing)
     return Recipe(texts, missing)
@@ -53,11 +53,11 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
     missing = []
     capture = str(attrs.get("capture") or "")
     if not capture:
-        missing.append("nothing was taken down of it: `capture.enable` was off, or it did not begin by `init`")
+        missing.append("nothing was captured: `capture.enable` was off, or the run did not start with `init`")
     elif capture == "begun":
-        missing.append("taking it down was begun and never finished")
+        missing.append("the capture was started and never finished")
     elif capture != "done":
-        missing.append(f"not all of it was taken down: {capture}")
+        missing.append(f"not everything was captured: {capture}")
     if capture and not paths:
         missing.append("its code")
     if capture and not packages:
@@ -76,16 +76,16 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         missing.append(f"{count} {'secret' if count == 1 else 'secrets'} in its code, shown as {MASK} ({some})")
     if count := attrs.get("code.changed"):
         some = ", ".join(str(one) for one in attrs.get("code.changed_names") or [])
-        missing.append(f"the first state of what was changed after it began: {count} of its files ({some})")
+        missing.append(f"the original state of {count} of its files, which were changed after it began ({some})")
     return missing
 
 
 _WHY = {
     "large": "larger than capture.max_file_bytes", "total": "beyond capture.max_bytes",
     "many": "beyond capture.max_files", "link": "symbolic links", "unreadable": "that could not be read",
-    "name": "with a name that is no UTF-8", "secret": "made to hold secrets", "binary": "binary and untracked",
-    "special": "that are no plain files", "limit": "beyond limits.blobs_bytes",
-    "home": "among those that vedette keeps: VEDETTE_HOME is the directory of the code itself",
+    "name": "with a name that is not UTF-8", "secret": "made to hold secrets", "binary": "binary and untracked",
+    "special": "that are not regular files", "limit": "beyond limits.blobs_bytes",
+    "home": "written by vedette itself, since VEDETTE_HOME is the directory of the code",
 }  # fmt: skip
 
 
@@ -99,14 +99,14 @@ def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[
         quoted[0] = '"${PYTHON:-python3}"'
     place = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
     return (
-        f"#!/bin/sh\n# Runs again what was run as {' '.join(title.split())}; PYTHON says by which Python.\nset -e\n"
+        f"#!/bin/sh\n# Repeats the run {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
         'here=$(cd "$(dirname "$0")" && pwd)\n'
         f'. "$here"/env.sh\ncd {place}\nexec {" ".join(quoted)} "$@"\n'
     )
 
 
 def _word(word: str, root: str, cwd: str, below: str, paths: set[str], *, inside: bool) -> str:
-    """Have a word that names a file of the code name it where it is now."""
+    """Return a word of the command; if it is the path of a file of the code, return that file's new path."""
     if not root or not word or (inside and not word.startswith("/")):
         return word
     path = os.path.relpath(os.path.normpath(os.path.join(cwd, word)), root)
@@ -128,13 +128,13 @@ def _is_word(text: str) -> bool:
 
 
 def _environment(attrs: Mapping[str, Value]) -> str:
-    lines = ["# What the environment had, of the list of what is recorded; a job's place in a cluster is its own."]
+    lines = ["# The recorded part of the environment. Secrets and variables of a single cluster job are commented out."]
     for key, value in sorted(attrs.items()):
         name = key.removeprefix("env.")
         if not key.startswith("env.") or not name.isascii() or not name.isidentifier():
             continue
         text = str(value)
-        own = name in _PLACE_NAMES or name.startswith(_PLACES) or MASK in text
+        own = name in _JOB_NAMES or name.startswith(_JOB_PREFIXES) or MASK in text
         line = f"export {name}={shlex.quote(text)}"
         lines.append("# " + line.replace("\n", " ") if own else line)
     return "\n".join(lines) + "\n"
@@ -143,7 +143,7 @@ def _environment(attrs: Mapping[str, Value]) -> str:
 def _readme(
     run: str, name: str, attrs: Mapping[str, Value], config: Mapping[str, Value], missing: Sequence[str]
 ) -> str:
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "run": f"{name} ({run})",
         "project": attrs.get("project"),
         "command": shlex.join(str(word) for word in attrs.get("argv") or []),
@@ -161,7 +161,7 @@ def _readme(
         "driver": attrs.get("gpu.driver"),
     }
     lines = [f"# {' '.join(name.split())}", "", "Written by `vedette reproduce`.", ""]
-    lines += [f"- {key}: {' '.join(str(value).split())}" for key, value in told.items() if value]
+    lines += [f"- {key}: {' '.join(str(value).split())}" for key, value in facts.items() if value]
     lines += [
         "",
         "## To run it again",

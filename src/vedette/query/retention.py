@@ -1,4 +1,4 @@
-"""Which finished runs are due to be removed for good, by the rules of the settings `keep.*`."""
+"""Which finished runs the settings `keep.*` tell us to remove for good."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -23,10 +23,10 @@ class Due(Struct, frozen=True):
 
 
 def due(store: Reader, keep: Keep, now: int, living: Collection[str] = ()) -> list[Due]:
-    """Return the runs that are due, those that go first in front; `living`: runs that are known to live.
+    """Return the runs that are due, in the order in which to remove them; `living`: runs that are known to be alive.
 
-    A run goes with all the runs below it, so it is due only when each of these has ended and none has the tag
-    `keep`; its end is the last of theirs. Runs that a user has removed already go before all others.
+    A run is removed together with all runs below it. So it is due only when all of them have ended and none has the tag
+    `keep`, and it counts as ended when the last of them ended. Runs that a user has removed already come first.
     """
     if keep == Keep():
         return []
@@ -57,7 +57,7 @@ def due(store: Reader, keep: Keep, now: int, living: Collection[str] = ()) -> li
 
 
 def _ends(store: Reader, living: set[str]) -> list[tuple[SpanRow, int]]:
-    """Return the runs that may go, each with the time at which it and all below it had ended."""
+    """Return the runs that may be removed, each with the time at which it and all runs below it had ended."""
     only = ("project", "removed", f"tag.{TAG}")
     rows = store.spans(SpanQuery(kind="run", where=Not(Compare("state", "=", PURGED)), only=only))
     known = {row.id: row for row in rows}
@@ -72,7 +72,7 @@ def _ends(store: Reader, living: set[str]) -> list[tuple[SpanRow, int]]:
 
 
 def _up(known: dict[str, SpanRow], row: SpanRow) -> set[str]:
-    """Return all runs above a run; some may be each other's parents."""
+    """Return all runs above a run; parents may form a cycle."""
     found: set[str] = set()
     todo = [row]
     while todo:

@@ -1,4 +1,4 @@
-"""Runs: found by id, prefix or name, listed, and seen as one object."""
+"""Runs: how to find one by its id, prefix or name, how to list them, and `RunView`, one run as an object."""
 
 import time
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ _NOT_PURGED = Not(Compare("state", "=", PURGED))
 
 
 def find(store: Reader, text: str) -> SpanRow:
-    """Return the run with this id, the newest of this name, or the one that begins so; raise when none or many do.
+    """Return the run with this id, else the newest run of this name, else the only run whose id or name begins with it.
 
-    A run that was removed is found by its whole id alone.
+    Raise NotFoundError or AmbiguousError when no run or several runs match. A removed run is found only by its full id.
     """
     family = Family(store)
     known: list[SpanRow] = []
@@ -62,14 +62,14 @@ def find(store: Reader, text: str) -> SpanRow:
 
 
 def several(text: str, found: list[SpanRow]) -> str:
-    """Say that a text could be any of these runs."""
+    """Return a message that a text matches several runs."""
     some = ", ".join(f"{run.id} ({run.name})" for run in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     return f"{text!r} could be {some}{more}: give an id, or more of it"
 
 
 def find_removed(store: Reader, text: str) -> SpanRow:
-    """Return the removed run that goes by this id, name, or beginning of an id; raise when none or many do."""
+    """Return the removed run with this id, name or prefix of an id; raise when no run or several runs match."""
     rows = store.spans(SpanQuery(kind="run", where=Both((Compare("removed", "=", True), _NOT_PURGED))))
     found = [row for row in rows if row.id == text] or [row for row in rows if row.name == text]
     found = found or [row for row in rows if text and row.id.startswith(text)]
@@ -82,7 +82,7 @@ def find_removed(store: Reader, text: str) -> SpanRow:
 
 
 class Family:
-    """Knows which runs are hidden: those that were removed, and those that hang below such a one."""
+    """Knows which runs are hidden: removed runs, and the runs below them."""
 
     def __init__(self, store: Reader) -> None:
         self._store = store
@@ -93,13 +93,13 @@ class Family:
         return self._hiding(run) is not None
 
     def why_hidden(self, run: SpanRow) -> str:
-        """Say why a run is hidden, and how to bring it back."""
+        """Return a message that says why a run is hidden, and how to bring it back."""
         by = self._hiding(run)
         if by is None:
             return f"run {run.id} is not hidden"
         if by.state == PURGED:
             return f"run {run.id} was removed for good" + (f": {by.cause}" if by.cause else "")
-        below = "" if by.id == run.id else f" hangs below run {by.id}, which"
+        below = "" if by.id == run.id else f" is below run {by.id}, which"
         return f"run {run.id}{below} was removed: `vedette rm --undo {by.id}` brings it back"
 
     def _hiding(self, run: SpanRow) -> SpanRow | None:
@@ -131,9 +131,9 @@ def select(
     now: int | None = None,
     lost_after_s: float = LOST_AFTER_S,
 ) -> "list[RunView]":
-    """Return runs, the newest first; `removed`: only those that were removed and can be brought back.
+    """Return runs, the newest first; `removed`: only removed runs that can be brought back.
 
-    `lost_after_s`: the silence after which one that should be alive is lost.
+    `lost_after_s`: a live run is lost when nothing was heard from it for so long.
     """
     gone = Compare("removed", "=", True)
     conditions: list[Where] = [gone if removed else Not(gone), _NOT_PURGED]
@@ -148,7 +148,7 @@ def select(
         shown = rows if removed else [row for row in rows if not family.hides(row)]
         if limit is None or wanted is None or len(shown) >= limit or len(rows) < wanted:
             break
-        wanted *= 4  # some hang below removed ones
+        wanted *= 4  # some of these rows are hidden, so ask for more
     shown = shown[:limit]
     return _views(store, shown, now, lost_after_s)
 
@@ -160,12 +160,12 @@ def _views(store: Reader, rows: list[SpanRow], now: int | None, lost_after_s: fl
 
 
 def below(store: Reader, run: str) -> "list[RunView]":
-    """Return the runs that hang below a run, however far."""
+    """Return all runs below a run: its children, their children, and so on."""
     found: dict[str, SpanRow] = {}
     todo = [run]
     while todo:
         at = todo.pop()
-        # Without a kind: an index that begins with it would be taken, and leads through all runs there are.
+        # The query names no kind: with one, SQLite would take the index on kind and scan all runs.
         parts = Both((Compare("parent", ">", at + "/"), Compare("parent", "<", at + "0")))
         queries = SpanQuery(parent=at, only=()), SpanQuery(where=parts, only=()), SpanQuery(prefix=at + "/", only=())
         rows = [row for query in queries for row in store.spans(query) if row.kind == "run"]
@@ -177,14 +177,14 @@ def below(store: Reader, run: str) -> "list[RunView]":
 
 
 def view(store: Reader, text: str, *, now: int | None = None, lost_after_s: float = LOST_AFTER_S) -> "RunView":
-    """Return one run, found as by `find`; `now` and `lost_after_s` are as for `select`."""
+    """Find one run as `find` does, and return its view; `lost_after_s` is as for `select`."""
     row = find(store, text)
     heard = signs(store, [row.id]) if row.end_t is None else {}
     return RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
 
 
 class RunView:
-    """A run as it was when it was asked for; ask again to see it later."""
+    """A run as it was at the moment of the query; to see changes, query again."""
 
     def __init__(
         self,
@@ -212,17 +212,17 @@ class RunView:
 
     @property
     def state(self) -> str:
-        """Its state; `lost` when it should be alive and nothing of its newest try has been heard for a minute."""
+        """Its state; `lost` when it should be alive, but nothing was heard from its newest try for a minute."""
         return self._row.state
 
     @property
     def heard_t(self) -> int | None:
-        """When a hub last knew it alive, in nanoseconds; None when none ever did, or when it has ended."""
+        """When a hub last knew that it was alive, in nanoseconds; None when no hub did, or when it has ended."""
         return self._row.heard_t
 
     @property
     def silent_s(self) -> float | None:
-        """For how long nothing has been heard of it; None when it has ended, or has no process yet."""
+        """How long nothing was heard from it; None when it has ended, or has no process yet."""
         return self._row.silent_s
 
     @property
@@ -237,7 +237,7 @@ class RunView:
 
     @property
     def attrs(self) -> dict[str, Value]:
-        """All its attributes, in one level."""
+        """All its attributes, as a flat dictionary."""
         return self._row.attrs
 
     @property
@@ -247,7 +247,7 @@ class RunView:
 
     @property
     def summary(self) -> dict[str, Value]:
-        """The last value of each series, and what the run put into its summary itself."""
+        """The last value of each series, and the values that the run itself put into its summary."""
         last = self._store.last_values([self.id]).get(self.id, {})
         return last | {key[8:]: value for key, value in self.attrs.items() if key.startswith("summary.")}
 
@@ -268,7 +268,7 @@ class RunView:
 
     @property
     def duration_s(self) -> float | None:
-        """How long it took, or has taken until now."""
+        """How long it took, or has been running until now."""
         if self._row.start_t is None:
             return None
         return ((self._row.end_t or self._now) - self._row.start_t) / 1e9
@@ -280,7 +280,7 @@ class RunView:
     def history(self, name: str, tags: dict[str, str] | None = None, *, all_tries: bool = False) -> Points:
         """Return the points of a series as numpy arrays: .step, .t (nanoseconds) and .value.
 
-        A step that a later try has logged again is left out of the earlier ones, unless `all_tries` are wanted.
+        When a later try logged a step again, the earlier try's point is left out, unless `all_tries` is set.
         """
         return series.history(self._store, self.id, name, tags, all_tries=all_tries)
 
@@ -301,7 +301,7 @@ class RunView:
         return logs.lines(self._store, self.id, **kwargs)
 
     def files(self) -> list[File]:
-        """Return the files that it has saved, by name; of several by one name the newest."""
+        """Return the files that it has saved, sorted by name; of several with the same name, the newest."""
         return files(self._store, self.id)
 
     def progress(self) -> list[Bar]:
@@ -313,16 +313,16 @@ class RunView:
         return self._see(of_runs(self._store, [self.id]).get(self.id, []))
 
     def processes(self) -> list[Seen]:
-        """Return the processes that spoke, the oldest first, each in its own state; `usage` knows others, too."""
+        """Return its processes that log, the oldest first, each with its own state; `usage` also has the others."""
         rows = self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1]
         return self._see([row for row in rows if not is_silent(row.id)])
 
     def usage(self) -> list[Use]:
-        """Return what each of its processes used, also of those that do not speak, as numpy arrays by resource."""
+        """Return what each of its processes used, as numpy arrays by resource; also processes that log nothing."""
         return use(self._store, self.id)
 
     def refused(self) -> dict[str, int]:
-        """Return how many of its points were over a limit, and so are not kept, by the setting that says it."""
+        """Return how many of its points were refused because of a limit, by the name of the setting."""
         return self._store.refusals(self.id)
 
     def skews(self) -> dict[str, float]:
@@ -356,10 +356,10 @@ class RunView:
 
 
 def series_of(views: Sequence[RunView]) -> dict[str, list[SeriesRow]]:
-    """Return the series of many runs, by their ids, in one read of each store."""
+    """Return the series of many runs, by run id; each store is read once."""
     stores: dict[int, tuple[Reader, list[str]]] = {}
     for view in views:
-        store = view._store  # noqa: SLF001 - it is this module's own
+        store = view._store  # noqa: SLF001 - RunView belongs to this module
         stores.setdefault(id(store), (store, []))[1].append(view.id)
     found: dict[str, list[SeriesRow]] = {}
     for store, runs in stores.values():

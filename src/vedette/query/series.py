@@ -1,4 +1,4 @@
-"""Series: their points, and the last value of each."""
+"""The points of one series, or of one metric over many runs."""
 
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.query.tries import standing
@@ -8,9 +8,9 @@ from vedette.store import Points, Reader
 def history(
     store: Reader, run: str, name: str, tags: dict[str, str] | None = None, *, all_tries: bool = False
 ) -> Points:
-    """Return the points of one series of a run; raise when it is not there, or is more than one by its tags.
+    """Return the points of one series of a run; raise when it does not exist, or when several differ only by tags.
 
-    A step that a later try has logged again is left out of the earlier ones, unless `all_tries` are wanted.
+    When a later try logged a step again, the earlier try's point is left out, unless `all_tries` is set.
     """
     rows = store.series([run], name)
     if rows and tags is not None:
@@ -36,7 +36,7 @@ def history(
 
 
 def over_runs(store: Reader, runs: list[str], name: str, *, all_tries: bool = False) -> dict[str, Points]:
-    """Return one metric of many runs, in one read; tries are as in `history`."""
+    """Return one metric of many runs, in one read; `all_tries` is as for `history`."""
     rows = {row.id: row.span for row in store.series(runs, name) if not row.tags}
     return {rows[number]: points for number, points in _points(store, list(rows), all_tries).items()}
 

@@ -1,8 +1,9 @@
-"""Who is silent: what should be alive, and was not heard of for too long, is lost.
+"""Lost runs: a span that should be alive is `lost` when nothing was heard from it for too long.
 
-The clock that counts is that of the hub which keeps the store: it stamps the origins that it knows alive. Of one that
-it has never stamped nothing is known but when its process began, by a clock of its own. What has no process, such as
-a run that waits in a queue, is never lost. "Lost" is not kept anywhere, so what is heard again is found again.
+The hub that keeps the store stamps each origin that it knows to be alive, by its own clock. If it has never stamped an
+origin, we only know when the process began, by the clock of that process. A span without a process, such as a run
+that waits in a queue, is never lost. `lost` is computed on each query and never stored, so a span that is heard again
+is not lost any more.
 """
 
 from collections import defaultdict
@@ -20,21 +21,21 @@ LOST_AFTER_S = 60.0
 
 
 class Sign(NamedTuple):
-    """When something was last known alive: as a hub heard it, or else when it began as it says itself."""
+    """The last sign of life: when a hub last heard it, and when it began by its own clock."""
 
     heard_t: int | None
     began_t: int | None
 
 
 class Seen(SpanRow, frozen=True, gc=False):
-    """A span as it is seen at one moment: `lost` where it should be alive and was not heard of for too long."""
+    """A span at one moment; its state is `lost` if it should be alive and nothing was heard from it for too long."""
 
-    heard_t: int | None = None  # when a hub last knew it alive
-    silent_s: float | None = None  # for how long nothing has been heard of it, where it should be alive
+    heard_t: int | None = None  # when a hub last knew that it was alive
+    silent_s: float | None = None  # how long nothing was heard from it; None if it is not expected to be alive
 
 
 def see(row: SpanRow, sign: Sign | None, now: int, lost_after_s: float = LOST_AFTER_S) -> Seen:
-    """Return a span as it is seen now; without a sign it is what it said last."""
+    """Return a span as it is now; without a sign of life it keeps its last state."""
     last_t = None if sign is None else sign.heard_t or sign.began_t or row.start_t
     silent_s, state = None, row.state
     if last_t is not None and row.state in KINDS.get(row.kind, UNKNOWN_KIND).climbing:
@@ -45,9 +46,9 @@ def see(row: SpanRow, sign: Sign | None, now: int, lost_after_s: float = LOST_AF
 
 
 def signs(store: Reader, runs: Sequence[str]) -> dict[str, Sign]:
-    """Return the last sign of these runs, of their tries and of their processes, by id; none has what has no process.
+    """Return the last sign of life of these runs, their tries and their processes, by id.
 
-    A run's is that of its newest try, whichever of its processes it came from.
+    A run has the sign of its newest try, from whichever process. A span without a process is left out.
     """
     groups: dict[str, list[OriginRow]] = defaultdict(list)
     for row in store.origins(runs):

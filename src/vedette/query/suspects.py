@@ -1,8 +1,8 @@
-"""Why two runs differ: everything that is not the same, weighed by how likely it made the difference.
+"""Why two runs differ: a list of everything that is different, ranked by how likely it caused other results.
 
-A rule is a small function in RULES: it looks at the case and yields suspects. What came out then speaks for or
-against them, by the functions in WEIGHINGS. A weight is no probability: it is an order, from 1 to 0, and the same
-case always gives the same one. `knobs` has the tables of names.
+A rule is a small function in RULES: it looks at the case and yields suspects. The functions in WEIGHINGS then look at
+the results, and raise or lower each suspect's weight. A weight is between 0 and 1; it is a rank, not a probability.
+The same case always gives the same weights. `knobs` has the tables of names.
 """
 
 import math
@@ -21,19 +21,19 @@ from vedette.query.outcome import Outcome
 
 _KINDS = ("data", "config", "code", "seed", "packages", "hardware", "command", "environment")
 _WORD = "argument"
-_LATE = 10  # points that were the same before
+_LATE = 10  # equal points at the start, from which on a divergence is late
 _FASTER = 1.25
 _HARDWARE = {"gpu.names": 0.6, "cpu.model": 0.45, "gpu.driver": 0.35, "cpu.count": 0.3, "os": 0.15, "memory_bytes": 0.1}
 _CODE = {"settings": 0.5, "other": 0.3, "tests": 0.04, "comments": 0.03, "documents": 0.02}
 _CHANGES = {
-    "comments": "differs in comments, spaces or docstrings alone",
+    "comments": "differs only in comments, spaces or docstrings",
     "tests": "differs, but is a test",
-    "documents": "differs, but is no code",
+    "documents": "differs, but is not code",
 }
 
 
 class Suspect(Struct, frozen=True):
-    """Something that is not the same; `sort` is what kind of a thing it is to the weighings."""
+    """One thing that differs, and how likely it is the cause; the weighings look at its `sort`."""
 
     kind: str  # config, code, packages, hardware, command, data, seed or environment
     key: str
@@ -45,17 +45,17 @@ class Suspect(Struct, frozen=True):
 
 
 class Case(Struct, frozen=True):
-    """Two runs, what is not the same, and what came out."""
+    """Two runs, what differs between them, and their results."""
 
     a: Made
     b: Made
     sections: Sections
     outcome: Outcome
-    imports: set[str]  # what the code imports, if that is known
+    imports: set[str]  # modules that the code imports; empty when that is not known
 
     @property
     def late(self) -> bool:
-        """Whether the metrics were the same for a good while, although they moved, and differ from then on."""
+        """Whether the metrics changed but were equal for many steps, and diverged only later."""
         moved = [one for one in self.outcome.diverged if one.common]
         return bool(moved) and moved[0].telling and moved[0].equal_before >= _LATE
 
@@ -76,54 +76,55 @@ def rank(case: Case) -> list[Suspect]:
 
 
 def data(case: Case) -> Iterator[Suspect]:
-    """Input whose digest is another."""
+    """Input data whose digest differs."""
     for pair in differing(case.sections.data):
         if pair.only:
-            text = f"data {pair.key} was used in {'A' if pair.only == 'a' else 'B'} alone"
+            text = f"data {pair.key} was used only in {'A' if pair.only == 'a' else 'B'}"
         else:
-            text = f"data {pair.key} is not the same: {shown(pair.a)} in A and {shown(pair.b)} in B"
+            text = f"data {pair.key} differs: {shown(pair.a)} in A and {shown(pair.b)} in B"
         yield Suspect("data", pair.key, pair.a, pair.b, 0.8 if pair.only else 0.93, text, "data")
 
 
 def config(case: Case) -> Iterator[Suspect]:
-    """Keys of the config, by what their names tell."""
+    """Keys of the config, weighed by their names."""
     known_data = bool(case.a.data) and bool(case.b.data) and not differing(case.sections.data)
     for pair in differing(case.sections.config):
         verdict = judge(pair.key, pair.a, pair.b)
         weight = verdict.weight
         if verdict.sort == "input" and known_data:
-            weight = 0.08  # another place, the same bytes
+            weight = 0.08  # the path differs, but the data are the same
         elif weight > LITTLE:
-            weight += -0.02 if pair.only else _step(pair.a, pair.b)
+            weight += -0.02 if pair.only else _distance_bonus(pair.a, pair.b)
         kind = "seed" if verdict.sort == "seed" else "config"
         yield Suspect(
-            kind, f"config.{pair.key}", pair.a, pair.b, weight, _told(f"config.{pair.key}", pair), verdict.sort
+            kind, f"config.{pair.key}", pair.a, pair.b, weight, _sentence(f"config.{pair.key}", pair), verdict.sort
         )
 
 
 def code(case: Case) -> Iterator[Suspect]:
-    """Files that differ; where there is no list of them, the digest or the commit."""
+    """Files that differ; if the list of files is missing, the digest or the commit."""
     for change in case.sections.code:
         weight = _weigh_code(case, change)
-        yield Suspect("code", change.path, _side(change, "a"), _side(change, "b"), weight, _say_code(change), "code")
+        text = _code_sentence(change)
+        yield Suspect("code", change.path, _side(change, "a"), _side(change, "b"), weight, text, "code")
     listed = case.a.code is not None and case.b.code is not None
     a, b = case.a.code_digest, case.b.code_digest
     if not listed and a and b and a != b:
-        yield Suspect("code", "code.digest", a, b, 0.7, "the code is not the same, but its files are not here", "code")
+        yield Suspect("code", "code.digest", a, b, 0.7, "the code differs, but its files are not here", "code")
     for pair in differing(case.sections.git):
         known = listed or (a and a == b)
         weight = {"git.commit": 0.7, "git.dirty": 0.4}.get(pair.key, 0.03) if not known else 0.02
-        yield Suspect("code", pair.key, pair.a, pair.b, weight, _told(pair.key, pair), "code")
+        yield Suspect("code", pair.key, pair.a, pair.b, weight, _sentence(pair.key, pair), "code")
 
 
 def packages(case: Case) -> Iterator[Suspect]:
-    """Versions of packages: numeric libraries first, then what the code imports."""
+    """Versions of packages: numeric libraries weigh most, then packages that the code imports."""
     for pair in differing(case.sections.packages):
         weight = judge_package(pair.key, pair.a, pair.b, case.imports) * (0.9 if pair.only else 1)
-        yield Suspect("packages", pair.key, pair.a, pair.b, weight, _told(pair.key, pair), "packages")
+        yield Suspect("packages", pair.key, pair.a, pair.b, weight, _sentence(pair.key, pair), "packages")
     a, b = case.a.packages_digest, case.b.packages_digest
     if a and b and a != b and (case.a.packages is None or case.b.packages is None):
-        text = "the installed packages are not the same, but their list is not here"
+        text = "the installed packages differ, but their list is not here"
         yield Suspect("packages", "packages.digest", a, b, 0.4, text, "packages")
 
 
@@ -137,17 +138,17 @@ def hardware(case: Case) -> Iterator[Suspect]:
             weight = 0.15 if _minor(pair.a) == _minor(pair.b) else 0.4
         else:
             weight = _HARDWARE.get(pair.key, 0.1) * (0.6 if pair.only else 1)
-        yield Suspect("hardware", pair.key, pair.a, pair.b, weight, _told(pair.key, pair), "hardware")
+        yield Suspect("hardware", pair.key, pair.a, pair.b, weight, _sentence(pair.key, pair), "hardware")
 
 
 def command(case: Case) -> Iterator[Suspect]:
-    """What stood on the command line; what the config has too is said there."""
+    """Options and words of the command line; those that the config also has weigh little here."""
     a, b = case.a.argv, case.b.argv
     if not a or not b or a == b:
         return
     in_config = {" ".join(words(key.rpartition(".")[2])) for key in (*case.a.config, *case.b.config)}
-    said = {(_spoken(pair.a), _spoken(pair.b)) for pair in differing(case.sections.config)}
-    said.add((case.a.name, case.b.name))
+    explained = {(_as_text(pair.a), _as_text(pair.b)) for pair in differing(case.sections.config)}
+    explained.add((case.a.name, case.b.name))
     flags = _flags(a), _flags(b)
     for key in sorted({*flags[0], *flags[1]}):
         x, y = flags[0].get(key), flags[1].get(key)
@@ -155,25 +156,26 @@ def command(case: Case) -> Iterator[Suspect]:
             continue
         only = "a" if key not in flags[1] else "b" if key not in flags[0] else ""
         pair = Pair(key, x, y, True, only)
-        known = (x, y) in said or " ".join(words(key)) in in_config
+        known = (x, y) in explained or " ".join(words(key)) in in_config
         if key.startswith(_WORD):
             weight = 0.03 if known else _weigh_word(x, y)
-            yield Suspect("command", key, x, y, weight, _told(key, pair), "command")
+            yield Suspect("command", key, x, y, weight, _sentence(key, pair), "command")
         else:
             verdict = judge(key.lstrip("-+"), x, y)
             weight = 0.03 if known else verdict.weight * 0.97
             kind = "seed" if verdict.sort == "seed" and not known else "command"
-            yield Suspect(kind, key, x, y, weight, _told(f"option {key}", pair), verdict.sort)
+            yield Suspect(kind, key, x, y, weight, _sentence(f"option {key}", pair), verdict.sort)
 
 
 def environment(case: Case) -> Iterator[Suspect]:
-    """Variables, the working directory, and whether it was resumed."""
+    """Environment variables, the working directory, and whether a run was resumed."""
     for pair in differing(case.sections.environment):
         key = f"env.{pair.key}"
-        yield Suspect("environment", key, pair.a, pair.b, judge_variable(pair.key), _told(key, pair), "environment")
+        yield Suspect("environment", key, pair.a, pair.b, judge_variable(pair.key), _sentence(key, pair), "environment")
     if case.a.cwd != case.b.cwd and case.a.cwd and case.b.cwd:
         pair = Pair("cwd", case.a.cwd, case.b.cwd, True)
-        yield Suspect("environment", "cwd", pair.a, pair.b, 0.02, _told("the working directory", pair), "environment")
+        text = _sentence("the working directory", pair)
+        yield Suspect("environment", "cwd", pair.a, pair.b, 0.02, text, "environment")
     if case.a.tries != case.b.tries:
         text = f"it took {_tries(case.a.tries)} in A and {_tries(case.b.tries)} in B: it was resumed"
         yield Suspect("environment", "tries", case.a.tries, case.b.tries, 0.5, text, "resume")
@@ -183,7 +185,7 @@ RULES: list[Callable[[Case], Iterator[Suspect]]] = [data, config, code, packages
 
 
 def by_time(case: Case, suspect: Suspect) -> Suspect:
-    """Metrics that were the same for long speak against all that acts from the first step on."""
+    """If the metrics diverged late, lower everything that acts from the first step on."""
     if not case.late:
         return suspect
     factors = {"seed": 0.3, "knob": 0.5, "device": 0.8, "code": 0.9, "packages": 1.15, "hardware": 1.25, "resume": 1.7}
@@ -191,17 +193,17 @@ def by_time(case: Case, suspect: Suspect) -> Suspect:
 
 
 def by_sameness(case: Case, suspect: Suspect) -> Suspect:
-    """Where all numbers are the same nothing has made others; a run may have gone on for longer."""
+    """If all numbers are equal, lower everything; one run may only have run for longer."""
     if not case.unmoved:
         return suspect
     longer = any(one.a_steps != one.b_steps for one in case.outcome.metrics)
     if longer and suspect.sort == "length":
-        return replace(suspect, weight=0.97, text=suspect.text + "; the steps that both have are the same")
+        return replace(suspect, weight=0.97, text=suspect.text + "; the steps that both have are equal")
     return replace(suspect, weight=suspect.weight * 0.3)
 
 
 def by_speed(case: Case, suspect: Suspect) -> Suspect:
-    """Where the numbers are the same and the speed is not, what makes speed is meant."""
+    """If the numbers are equal but the speed differs, raise everything that affects speed."""
     ratio = case.outcome.speed.ratio
     if not case.unmoved or ratio is None or 1 / _FASTER < ratio < _FASTER:
         return suspect
@@ -216,23 +218,23 @@ WEIGHINGS: list[Callable[[Case, Suspect], Suspect]] = [by_time, by_sameness, by_
 
 
 def chance(case: Case, heaviest: float) -> Iterator[Suspect]:
-    """Where the numbers differ and nothing of weight does, chance is what is left."""
+    """If the numbers differ and no suspect weighs much, suspect chance."""
     if not case.outcome.diverged or heaviest >= 0.25:
         return
     step = case.outcome.diverged[0].first_step
     seeded = any(judge(key, None, None).sort == "seed" for key in (*case.a.config, *case.b.config))
     if case.late:
-        text = f"all was the same up to step {step}: something is not deterministic, such as threads, GPUs or time"
+        text = f"all was equal up to step {step}: something is not deterministic, such as threads, GPUs or time"
         yield Suspect("environment", "nondeterminism", None, None, 0.3, text, "chance")
     elif seeded:
-        text = "the seed is the same, and nothing of weight differs: something that is random does not use it"
+        text = "the seed is the same, and nothing important differs: something random does not use the seed"
         yield Suspect("seed", "", None, None, 0.3, text, "chance")
     else:
-        text = "nothing of weight differs, and there is no seed in the config: chance alone can make this"
+        text = "nothing important differs, and the config has no seed: this can be chance"
         yield Suspect("seed", "", None, None, 0.3, text, "chance")
 
 
-def _told(what: str, pair: Pair) -> str:
+def _sentence(what: str, pair: Pair) -> str:
     if pair.only:
         value = pair.a if pair.only == "a" else pair.b
         one, other = ("A", "B") if pair.only == "a" else ("B", "A")
@@ -240,8 +242,8 @@ def _told(what: str, pair: Pair) -> str:
     return f"{what} is {shown(pair.a)} in A and {shown(pair.b)} in B"
 
 
-def _step(a: Value, b: Value) -> float:
-    """Return a little more for a number that differs by more."""
+def _distance_bonus(a: Value, b: Value) -> float:
+    """Return a small extra weight for two numbers, more when they are further apart."""
     numbers = [
         value for value in (a, b) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     ]
@@ -254,18 +256,18 @@ def _weigh_code(case: Case, change: CodeChange) -> float:
             return 0.15 if change.change == "added" else 0.45
         return 0.88 + min(0.01, change.lines / 10_000)
     if change.sort == "settings" and case.a.config and not differing(case.sections.config):
-        return 0.3  # what it set is on record, and is the same
+        return 0.3  # the run's config is recorded, and does not differ
     return _CODE.get(change.sort, 0.3)
 
 
-def _say_code(change: CodeChange) -> str:
+def _code_sentence(change: CodeChange) -> str:
     if change.change != "changed":
-        return f"{change.path} is in {'A' if change.change == 'removed' else 'B'} alone"
+        return f"{change.path} is only in {'A' if change.change == 'removed' else 'B'}"
     if change.sort in _CHANGES:
         return f"{change.path} {_CHANGES[change.sort]}"
     line, before, after = change.first
     if not change.lines:
-        return f"{change.path} is not the same"
+        return f"{change.path} differs"
     head = f"{change.path} differs in {change.lines} {'line' if change.lines == 1 else 'lines'}"
     if not before and not after:
         return head
@@ -295,29 +297,29 @@ def _tries(count: int) -> str:
 
 
 def _flags(argv: list[str]) -> dict[str, str]:
-    """Return the options of a command line by name, and its words by their place."""
+    """Return the options of a command line by name, and its other words by position."""
     found: dict[str, str] = {}
-    place, waits = 0, ""
+    position, option = 0, ""
     for word in argv:
         if re.match(r"--?[A-Za-z]|\+{0,2}[A-Za-z_][\w.]*=", word):
             name, equals, value = word.partition("=")
             found[name] = value if equals else "set"
-            waits = "" if equals else name
-        elif waits:
-            found[waits] = word
-            waits = ""
+            option = "" if equals else name
+        elif option:
+            found[option] = word
+            option = ""
         else:
-            found[f"{_WORD} {place}"] = word
-            place += 1
+            found[f"{_WORD} {position}"] = word
+            position += 1
     return found
 
 
-def _spoken(value: Value) -> str:
+def _as_text(value: Value) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
 def _weigh_word(a: str | None, b: str | None) -> float:
-    """Weigh a word of a command: the program is much, the same one elsewhere is not."""
+    """Weigh a word of a command: another script weighs much, the same file at another path weighs little."""
     if a is None or b is None:
         return 0.5
     first, second = (text.rstrip("/").rpartition("/")[2] for text in (a, b))

@@ -1,4 +1,4 @@
-"""The points of runs as one long table: run, name, tags, step, t and value, a row for each point."""
+"""The points of runs as one long table with a row for each point: run, name, tags, step, t and value."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ _GROUP_ROWS = 1 << 17
 
 
 class Stretch(Struct, frozen=True, eq=False):
-    """Some rows that have run, name and tags in common; tags as JSON."""
+    """Consecutive rows with the same run, name and tags; tags are JSON."""
 
     run: str
     name: str
@@ -33,7 +33,7 @@ def stretches(store: Reader, runs: Sequence[str]) -> Iterator[Stretch]:
 
 
 def to_arrow(store: Reader, runs: Sequence[str]) -> Any:
-    """Return the table as one of pyarrow; raise MissingError when that is not installed."""
+    """Return the table as a pyarrow.Table; raise MissingError when pyarrow is not installed."""
     arrow = _arrow()
     return arrow.Table.from_batches([_batch(arrow, stretch) for stretch in stretches(store, runs)], _schema(arrow))
 
@@ -63,7 +63,7 @@ def to_pandas(store: Reader, runs: Sequence[str]) -> Any:
 
 
 def to_polars(store: Reader, runs: Sequence[str]) -> Any:
-    """Return the table as a DataFrame of polars; raise MissingError when that is not installed."""
+    """Return the table as a polars DataFrame; raise MissingError when polars is not installed."""
     try:
         import polars as pl
     except ImportError:
@@ -88,9 +88,9 @@ def to_polars(store: Reader, runs: Sequence[str]) -> Any:
 
 
 def write_parquet(store: Reader, runs: Sequence[str], path: str, about: str) -> int:
-    """Write the table as a Parquet file, a row group at a time; return how many rows.
+    """Write the table as a Parquet file, a row group at a time; return the number of rows.
 
-    `about`: what is known of the runs, as JSON; it goes into the file's metadata as `vedette.runs`.
+    `about`: a description of the runs, as JSON; it goes into the file's metadata as `vedette.runs`.
     """
     arrow = _arrow()
     from pyarrow import parquet

@@ -1,9 +1,9 @@
-"""Tries of a run: in their order, and which of their points stand.
+"""The tries of a run: their order, and which of their points count.
 
-A run that is resumed has more than one try. For one series, a point of a try is superseded when a later try has
-a point at the same step: what an earlier try logged beyond that stays. Processes of one try never supersede each
-other. Later is the higher by (n, id), as it is for the run's state; nothing here looks at a clock. A try of which
-nothing but points has come has no place in that order: it is shown beside the others.
+A run that is resumed has more than one try. In one series, a point of a try is superseded when a later try has a point
+at the same step; all other points of the earlier try stay. Processes of one try never supersede each other. Tries are
+ordered by (n, id), as for the run's state; no clock is involved. When the points of a try have arrived but its span
+has not, it has no place in this order yet: all its points are shown.
 """
 
 from collections import defaultdict
@@ -17,13 +17,13 @@ Order = tuple[int, str]
 
 
 def order(row: SpanRow) -> Order:
-    """Return what tries of one run are ordered by: the higher is the later."""
+    """Return the sort key of a try among the tries of its run; a later try has a higher one."""
     n = row.attrs.get("n")
     return (n if isinstance(n, int) and -_MOST_N <= n < _MOST_N else 0), row.id
 
 
 def of_runs(store: Reader, runs: Iterable[str]) -> dict[str, list[SpanRow]]:
-    """Return the tries of these runs, the first one first."""
+    """Return the tries of these runs, by run; the first try comes first."""
     found: dict[str, list[SpanRow]] = defaultdict(list)
     wanted = tuple(runs)
     for row in store.spans(SpanQuery(kind="try", parents=wanted)) if wanted else ():
@@ -32,20 +32,20 @@ def of_runs(store: Reader, runs: Iterable[str]) -> dict[str, list[SpanRow]]:
 
 
 def try_of(process: str) -> str:
-    """Return the id of the try that a process took part in."""
+    """Return the id of the try that a process belongs to."""
     return process.rpartition("/")[0]
 
 
 def standing(store: Reader, series: Mapping[int, Sequence[Part]]) -> dict[int, Points]:
-    """Return the points of each series that no later try has logged again."""
-    rivals = {
+    """Return the points of each series, without those that a later try supersedes."""
+    resumed = {
         run
         for parts in series.values()
         if len(parts) > 1
         for run, tries in _by_run(parts).items()
         if run and len(tries) > 1
     }
-    orders = {row.id: order(row) for rows in of_runs(store, rivals).values() for row in rows} if rivals else {}
+    orders = {row.id: order(row) for rows in of_runs(store, resumed).values() for row in rows} if resumed else {}
     return {number: _standing(parts, orders) if orders else _all(parts) for number, parts in series.items()}
 
 
@@ -67,11 +67,11 @@ def _standing(parts: Sequence[Part], orders: Mapping[str, Order]) -> Points:
                 stands &= np.isin(points.step, other.step, invert=True)
             left.append(Points(points.step[stands], points.t[stands], points.value[stands]))
             later.append(points)
-    return joined(left[::-1])  # the first try first: mostly that is by step already
+    return joined(left[::-1])  # the first try first: then the steps are mostly sorted already
 
 
 def _by_run(parts: Sequence[Part]) -> dict[str, dict[str, list[Points]]]:
-    """Sort parts by run and try: tries of different runs have nothing to say of each other."""
+    """Group parts by run and try: a try supersedes only tries of its own run."""
     found: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     for part in parts:
         name = try_of(part.process)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from vedette.model import KINDS
-from vedette.store import Compare, EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
+from vedette.store import EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
 from vedette.wire import Newest
 
 _ENDS = KINDS["process"].ends
-_EVER = 1 << 62  # nanoseconds: in the year 2116
+_FAR_FUTURE = 1 << 62  # nanoseconds: in the year 2116
 _SUMMED = ("cpu_percent", "memory_bytes", "gpu_memory_bytes")
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Curve: TypeAlias = "tuple[NDArray[np.int64], NDArray[Any]]"  # times in nanoseco
 
 
 class Use(Struct, frozen=True, eq=False):
-    """What one process used. `series` is by resource, in the order of time; pid 0 is a whole host."""
+    """What one process used. `series`: one curve for each resource, sorted by time. With pid 0 it is a whole host."""
 
     process: str
     pid: int
@@ -36,31 +36,31 @@ class Use(Struct, frozen=True, eq=False):
 
 
 def is_silent(span: str) -> bool:
-    """Tell whether a process has no spool of its own: only the hub speaks of it."""
+    """Tell whether a process logs nothing itself: only the hub knows it, by measuring."""
     return span.rpartition("/")[2].startswith("pid-")
 
 
 def use(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
-    """Return what the processes of a run used, the oldest first; those that were never measured are left out.
+    """Return what the processes of a run used, the oldest first; processes that were never measured are left out.
 
-    A process that began to speak only after it was first seen is one, under the span that it speaks as. GPU memory is
-    the sum over GPUs. `since_t`: all of these processes, but only what is newer, for little more than that is read.
+    A process that was measured before it began to log has two spans; it is returned once, under the span that it logs
+    as. GPU memory is the sum over GPUs. `since_t`: return all these processes, but read only newer points.
     """
     rows = store.spans(SpanQuery(prefix=run + "/"))
     ends = {row.id: row.end_t for row in rows if row.kind == "try"}
     processes = sorted((row for row in rows if row.kind == "process"), key=lambda row: (row.start_t or 0, row.id))
-    same = _same(store, run, processes)
+    own_spans = _own_spans(store, run, processes)
     curves: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     series = _series(store, [row.id for row in processes])
-    points = _points(store, series, None if since_t is None else (since_t + 1, _EVER))
+    points = _points(store, series, None if since_t is None else (since_t + 1, _FAR_FUTURE))
     for found in series:
-        curves[same.get(found.span, found.span)][found.name].append(points.get(found.id) or joined([]))
+        curves[own_spans.get(found.span, found.span)][found.name].append(points.get(found.id) or joined([]))
     return [_use(row, curves[row.id], ends) for row in processes if row.id in curves]
 
 
-def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
-    """Return the span that a process speaks as, by the one that it had before it spoke."""
-    speaking: dict[tuple[Any, Any, Any], str] = {
+def _own_spans(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
+    """Map the span that the hub gave to a process to the span that the process logs as."""
+    logging: dict[tuple[Any, Any, Any], str] = {
         (row.origin.host, row.origin.pid, row.origin.started): row.origin.process for row in store.origins([run])
     }
     known = {row.id for row in processes}
@@ -69,9 +69,9 @@ def _same(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, str]:
         if is_silent(row.id):
             started = row.id.rpartition("-")[2]
             key = row.attrs.get("host"), row.attrs.get("pid"), int(started) if started.isdigit() else 0
-            spoken = speaking.get(key)
-            if spoken is not None and spoken in known:
-                found[row.id] = spoken
+            own = logging.get(key)
+            if own is not None and own in known:
+                found[row.id] = own
     return found
 
 
@@ -80,15 +80,15 @@ def _series(store: Reader, spans: Sequence[str]) -> list[SeriesRow]:
 
 
 def _points(store: Reader, series: Sequence[SeriesRow], within: tuple[int, int] | None) -> dict[int, Points]:
-    """Return the points of these series, of those that have none so late nothing."""
-    late = [row.id for row in series if within is None or (row.last_t or 0) >= within[0]]
-    return store.points(late, within) if late else {}
+    """Return the points of these series in a time range; series that end before it are not read."""
+    wanted = [row.id for row in series if within is None or (row.last_t or 0) >= within[0]]
+    return store.points(wanted, within) if wanted else {}
 
 
 def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, int | None]) -> Use:
     pid, parent = row.attrs.get("pid"), row.attrs.get("ppid")
     ended = row.end_t
-    if ended is None and is_silent(row.id):  # who watched it was gone when it ended
+    if ended is None and is_silent(row.id):  # the hub was not measuring when it ended
         ended = ends.get(row.parent)
     return Use(
         row.id,
@@ -103,7 +103,7 @@ def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, in
 
 
 def _label(row: SpanRow) -> str:
-    """Return what a process is called: its program, and the script where that is an interpreter."""
+    """Return a short name of a process: its program, or its script if the program is Python."""
     argv = row.attrs.get("argv")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
     if not words:
@@ -119,7 +119,7 @@ def _label(row: SpanRow) -> str:
 
 
 def _add_up(parts: list[Points]) -> Curve:
-    """Make one curve of several: by time, what was measured at the same moment is added."""
+    """Make one curve of several, sorted by time; values of the same time are added."""
     import numpy as np
 
     t = np.concatenate([part.t for part in parts])
@@ -129,16 +129,16 @@ def _add_up(parts: list[Points]) -> Curve:
 
 
 def hosts(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
-    """Return what the hosts of a run used in its time, each GPU as a series `gpu_percent gpu=0`, and so on.
+    """Return what the hosts of a run used while it ran; each GPU has its own series, such as `gpu_percent gpu=0`.
 
-    `since_t`: all of these hosts, but only what is newer. A host may have been measured for months: of that, no more
-    is read than is told.
+    `since_t`: return all these hosts, but only newer points. A host may have months of points; only the points that
+    are returned are read.
     """
     within = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
     names = {str(row.attrs.get("host")) for row in within if row.kind == "process"}
     begun = min((row.start_t for row in within if row.start_t is not None), default=0)
     ended = [row.end_t for row in within if row.kind == "try"]
-    until = max((t for t in ended if t is not None), default=_EVER) if None not in ended else _EVER
+    until = max((t for t in ended if t is not None), default=_FAR_FUTURE) if None not in ended else _FAR_FUTURE
     found = []
     for row in store.spans(SpanQuery(kind="host"))[::-1]:
         if row.name not in names:
@@ -156,27 +156,27 @@ def _key(row: SeriesRow) -> str:
 
 
 def _reaches(store: Reader, row: SeriesRow, begun: int, until: int) -> bool:
-    """Tell whether a series has points in a time, by what is known of its chunks."""
+    """Tell whether a series may have points in a time range, without reading its chunks."""
     if begun <= (row.last_t or 0) <= until:
         return True
     return any(piece.first_t <= until and piece.last_t >= begun for piece in store.outline(row.id))
 
 
 def marks(store: Reader, run: str) -> list[tuple[int, str]]:
-    """Return the marks of a run, the oldest first: when, and what it says."""
+    """Return the time and the text of each mark of a run, the oldest first."""
     found = []
     for event in store.events(EventQuery(run, kinds=("mark",))):
         labels = event.attrs.get("labels")
-        said = ", ".join(str(label) for label in labels) if isinstance(labels, list) and not event.text else event.text
-        found.append((event.t, said))
+        text = ", ".join(str(label) for label in labels) if isinstance(labels, list) and not event.text else event.text
+        found.append((event.t, text))
     return sorted(found)
 
 
 def latest(store: Reader, runs: Sequence[str], fresh: Iterable[Newest] = ()) -> dict[str, dict[str, float]]:
-    """Return what the living processes of each run use by the newest that is known, added up.
+    """Return what the live processes of each run use now: the sums of their newest values.
 
-    `fresh`: points that wait in the hub. A run of which nothing was measured, or nobody lives, is left out.
-    `gpu_percent` is the sum over the GPUs that its processes have memory on: 100 is one GPU.
+    `fresh`: points that are not sealed yet. A run without live processes or measurements is left out.
+    `gpu_percent` is the sum over the GPUs on which its processes have memory: 100 is one GPU.
     """
     living = {row.id: (run, str(row.attrs.get("host", ""))) for run in runs for row in _living(store, run)}
     at_hosts = {row.id: row.name for row in store.spans(SpanQuery(kind="host", only=()))}
@@ -213,27 +213,22 @@ def _living(store: Reader, run: str) -> list[SpanRow]:
 
 
 def why_none(store: Reader, run: str) -> str:
-    """Say why nothing was measured of a run, and what to do."""
+    """Return a message that says why a run was not measured, and what to do."""
     if any(row.name == "cpu_percent" for row in _series(store, [run])):
         return (
-            f"run {run} is a monitor's: what was measured are its points, `vedette points {run} cpu_percent` has them"
+            f"run {run} was recorded by a monitor, so its usage is in its series:"
+            f" `vedette points {run} cpu_percent` shows them"
         )
     rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
     if not rows:
         return f"run {run} has no process yet, so there is nothing to measure: look again when it has begun"
-    wishes = [row.attrs.get("usage_s") for row in rows if not is_silent(row.id)]
-    if not any(wishes):
+    intervals = [row.attrs.get("usage_s") for row in rows if not is_silent(row.id)]
+    if not any(intervals):
         return (
             f"run {run} was not measured, since its usage is off: init(usage=True), or usage.enable = true in"
-            " vedette.toml, turns it on for the next one"
+            " vedette.toml, turns it on for the next run"
         )
     return (
-        f"run {run} was not measured: it was over before the hub could look at it, or no hub was there;"
-        " `vedette doctor` tells how the hub is"
+        f"run {run} was not measured: it ended before the hub could measure it, or no hub was running;"
+        " `vedette doctor` shows the state of the hub"
     )
-
-
-def runs_alive(store: Reader) -> list[str]:
-    """Return the runs that have not ended."""
-    rows = store.spans(SpanQuery(kind="run", where=Compare("state", "=", "running"), only=()))
-    return [row.id for row in rows]

@@ -10,7 +10,7 @@
                   env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
-A condition on something that a run does not have never holds.
+A condition on a field that a run does not have is false.
 """
 
 import re
@@ -36,7 +36,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse(text: str) -> Where:
-    """Read an expression; raise WhereError, naming the place, when it is none."""
+    """Parse an expression; raise WhereError, which names the place, when it is not valid."""
     if not text.isascii() and text.encode(errors="replace").decode() != text:
         raise WhereError("the expression is not UTF-8 text")
     return _Parser(text).parse()

@@ -170,7 +170,7 @@ export type Head = {
   cursor: Since;
 };
 
-/** A key, with one value for each run; None also where a run has none, whose place `missing` then has. */
+/** A key, with one value for each run. A run that lacks the key has None, and its index is in `missing`. */
 export type Key = {
   key: string;
   differs: boolean;
@@ -332,7 +332,7 @@ export type ProcessShape = {
   speaks: boolean;
 };
 
-/** Something in which runs differ, and its distinct values, numbers first and in order. */
+/** A key in which runs differ, and its distinct values, sorted, numbers first. */
 export type Property = {
   key: string;
   values: unknown[];
