@@ -73,7 +73,7 @@ class Forgetful(ledger.Ledger):
 class Greedy(ledger.Ledger):
     """Keeps what everybody had who is gone, also when its parent has it."""
 
-    def _offer(self, one, now, purses):
+    def _match(self, one, now, growth):
         pass
 
 

@@ -103,7 +103,7 @@ def test_nothing_there(gpus, flags):
     [
         ((None,), "no NVIDIA driver (libnvidia-ml.so.1)"),
         (("INIT=9",), "NVML: Driver Not Loaded"),
-        (("COUNT=0",), "the NVIDIA driver knows no GPU"),
+        (("COUNT=0",), "the NVIDIA driver finds no GPU"),
     ],
 )
 def test_an_absent_sensor_says_why(driven, flags, why):
@@ -198,13 +198,13 @@ told()
 gpu._PATIENCE_S = 0
 found = []
 while len(found) < 3:
-    if seen := sensor._asker.ask():
+    if seen := sensor._driver.ask():
         found.append(seen[0])
     time.sleep(0.001)
-while not sensor._asker._answered.is_set():
+while not sensor._driver._answered.is_set():
     time.sleep(0.001)
 gpu._STALE_S = -1
-print(json.dumps([found == sorted(set(found)), sensor._asker.ask()]))
+print(json.dumps([found == sorted(set(found)), sensor._driver.ask()]))
 """
     assert driven(SENSE + code) == [True, None]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.rooms.proc_tree import ProcTree
 from vedette import kernel
 from vedette.sensing.sensor import Absent, Target
-from vedette.sources.process import look, rarely, rates, sensor, snapshot
+from vedette.sources.process import look, rates, sensor, slow_metrics, snapshot
 
 
 @pytest.fixture(params=[True, False], ids=["lists of children", "no lists of children"])
@@ -287,7 +287,7 @@ def test_what_is_dear_is_read_rarely(monkeypatch):
 
 def test_switches_of_all_threads_are_counted():
     """A thread that waits often counts, and still does when it is gone."""
-    watching = rarely.Rarely("/proc")
+    watching = slow_metrics.SlowMetrics("/proc")
     ready, go = threading.Event(), threading.Event()
 
     def wait_often():

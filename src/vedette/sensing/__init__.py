@@ -1,5 +1,5 @@
-"""What measuring is made of, below every sensor and every sink.
+"""The parts that sensors and sinks are built from.
 
-`sensor` is the specification of a sensor, `probe` has what most of them are made of, `cgroup` reads limits, `energy`
-adds up power, `schedule` has the moments at which something is measured.
+`sensor` is the specification of a sensor, `probe` has a file that stays open and a counter, `cgroup` reads limits,
+`energy` adds up power, `schedule` says when to measure.
 """

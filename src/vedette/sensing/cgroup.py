@@ -1,4 +1,4 @@
-"""What the cgroups of a process allow it: their directories, in versions 1 and 2, and their limits."""
+"""The cgroups of a process, in versions 1 and 2: their directories and their limits."""
 
 import os
 
@@ -7,7 +7,7 @@ _MOST_BYTES = 1 << 20
 
 
 def paths(pid: int, controller: str, proc: str = "/proc", sys: str = "/sys") -> list[str]:
-    """Return the directories of a process's cgroup and of those above it, the nearest first; empty: none is seen."""
+    """Return the directories of a process's cgroup and its parents, the nearest first; empty if none is found."""
     mounts = _mounts(controller, proc, sys)
     for line in read(f"{proc}/{pid}/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -23,19 +23,19 @@ def paths(pid: int, controller: str, proc: str = "/proc", sys: str = "/sys") -> 
 
 
 def cores(pid: int, proc: str = "/proc", sys: str = "/sys") -> float | None:
-    """Return how many cores' time the tightest quota above a process lets it have; None: as many as there are."""
+    """Return how many cores a process may use, by the lowest quota of its cgroups; None if there is no quota."""
     found = [allowed for path in paths(pid, "cpu", proc, sys) if (allowed := _quota(path)) is not None]
     return min(found, default=None)
 
 
 def memory(pid: int, proc: str = "/proc", sys: str = "/sys") -> int | None:
-    """Return the tightest limit of memory above a process in bytes; None: there is none."""
+    """Return the lowest memory limit of a process's cgroups, in bytes; None if there is no limit."""
     found = [limit for path in paths(pid, "memory", proc, sys) if (limit := memory_limit(path)) is not None]
     return min(found, default=None)
 
 
 def memory_limit(path: str) -> int | None:
-    """Return the limit of one cgroup itself."""
+    """Return the memory limit of one cgroup itself, in bytes; None if it has none."""
     limit = number(path + "/memory.limit_in_bytes")
     if limit is None:
         limit = number(path + "/memory.max")
@@ -43,13 +43,13 @@ def memory_limit(path: str) -> int | None:
 
 
 def number(path: str) -> int | None:
-    """Return the number that is all of a file; None for anything else."""
+    """Return the number in a file that holds nothing else; None otherwise."""
     text = read(path).strip()
     return int(text) if text.isdecimal() and len(text) < 25 else None
 
 
 def read(path: str) -> str:
-    """Return what is in a small file; empty where it cannot be read."""
+    """Return the text of a small file; empty if it cannot be read."""
     try:
         with open(path, errors="replace") as file:
             return file.read(_MOST_BYTES)

@@ -1,4 +1,4 @@
-"""What sensors are made of: a file of the kernel's that stays open, and a counter that never falls."""
+"""The parts of most sensors: a kernel file that stays open, and a counter that never decreases."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ _MOST_NUMBER = 1 << 63
 
 
 class OpenFile:
-    """A file under /proc or /sys that is read again and again; where it cannot be opened, each read tries anew."""
+    """A file under /proc or /sys that is read again and again; if it cannot be opened, each read tries again."""
 
     def __init__(self, path: str, size: int = 1 << 14) -> None:
-        """Open nothing yet. `size`: what it is likely to hold at most."""
+        """The file is opened at the first read. `size`: the bytes that it usually has at most."""
         self.path = path
         self._size = size
         self._fd = -1
 
     def read(self) -> bytes:
-        """Return what stands in it now; empty where it cannot be read."""
+        """Return its present content; empty if it cannot be read."""
         try:
             if self._fd < 0:
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -26,16 +26,16 @@ class OpenFile:
             while len(data) == self._size < _MOST_BYTES:
                 self._size *= 2
                 data = os.pread(self._fd, self._size, 0)
-        except (OSError, ValueError):  # a NUL in a path is the latter
+        except (OSError, ValueError):  # ValueError: a NUL in the path
             self.close()
             return b""
         return data
 
     def close(self) -> None:
-        """Let go of it; the next read opens it again."""
+        """Close it; the next read opens it again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            with contextlib.suppress(OSError):  # the program that we live in has closed all that it did not know
+            with contextlib.suppress(OSError):  # the user's program may have closed it already
                 os.close(fd)
 
     def __del__(self) -> None:
@@ -43,15 +43,15 @@ class OpenFile:
 
 
 class Counter:
-    """A number that only grows, made of one that may begin again from zero, as that of a device put in again does."""
+    """A total that never decreases, from a counter that may restart at 0, such as when a device is plugged in again."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Start at 0."""
         self.total = 0
         self._last: int | None = None
 
     def take(self, now: int) -> int:
-        """Hear how it stands, and return what it has grown by; the first time, nothing has."""
+        """Add the counter's present value, and return its growth since the last one; the first time 0."""
         before, self._last = self._last, now
         if before is None:
             self.total += now
@@ -62,12 +62,12 @@ class Counter:
 
 
 def number(word: bytes) -> int:
-    """Return a whole number that the kernel wrote, not below 0; raises ValueError for anything else."""
+    """Parse a whole number of 0 or more, as the kernel writes it; raise ValueError for anything else."""
     if not word.isdigit() or len(word) > 25:  # 2**64 has 20 digits
         raise ValueError(word)
     return int(word)
 
 
 def sound(values: Mapping[str, float | int | None]) -> dict[str, float | int]:
-    """Return those numbers that are there and can be kept: what a damaged file makes of them may be beyond that."""
+    """Leave out values that are None or out of range; a damaged file may give any number."""
     return {name: value for name, value in values.items() if value is not None and 0 <= value < _MOST_NUMBER}

@@ -1,4 +1,4 @@
-"""The moments at which something is measured: a fixed grid of time, so that nothing drifts or catches up."""
+"""When to measure: on a fixed grid of time, so that measurements do not drift, and missed ones are not repeated."""
 
 import math
 from collections.abc import Hashable
@@ -8,19 +8,19 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Grid:
-    """The moments of one who is measured: so many seconds after its beginning, and as many again."""
+    """The moments of one measurement: every `interval_s` seconds from its start on."""
 
     def __init__(self, interval_s: float, now: float) -> None:
-        """Begin now."""
+        """Start now."""
         self._interval_s, self._begin, self._next = interval_s, now, 1
         self.missed = 0
 
     def wait_s(self, now: float) -> float:
-        """Return how long it is until the next moment."""
+        """Return how many seconds it is until the next moment."""
         return max(0.0, self._begin + self._next * self._interval_s - now)
 
     def due(self, now: float) -> bool:
-        """Tell whether a moment has come; those before it that were missed are counted, and passed over."""
+        """Tell whether a moment has come; earlier moments that were missed are counted and skipped."""
         if self.wait_s(now) > 0:
             return False
         reached = max(self._next, math.floor((now - self._begin) / self._interval_s))
@@ -30,10 +30,10 @@ class Grid:
 
 
 class Schedule(Generic[K]):
-    """Says who is due when. All with the same interval are due at the same moments: one pass serves them all."""
+    """Says which keys are due. Keys with the same interval are due together, so that one pass measures them all."""
 
     def __init__(self) -> None:
-        """Nobody is due yet."""
+        """Start without keys."""
         self._intervals: dict[K, float] = {}
         self._next: dict[float, float] = {}  # by interval
 
@@ -41,22 +41,22 @@ class Schedule(Generic[K]):
         return len(self._intervals)
 
     def want(self, key: K, interval_s: float, now: float) -> None:
-        """Have somebody measured every so often."""
+        """Add a key that is due every `interval_s` seconds."""
         self._intervals[key] = interval_s
         self._next.setdefault(interval_s, _after(now, interval_s))
 
     def drop(self, key: K) -> None:
-        """Have somebody not measured any more."""
+        """Remove a key."""
         interval_s = self._intervals.pop(key, None)
         if interval_s is not None and interval_s not in self._intervals.values():
             del self._next[interval_s]
 
     def wait_s(self, now: float) -> float | None:
-        """Return how long nobody is due; None: for ever."""
+        """Return how many seconds it is until a key is due; None if there are no keys."""
         return max(0.0, min(self._next.values()) - now) if self._next else None
 
     def due(self, now: float) -> list[K]:
-        """Return who is due; a moment that was missed is passed over."""
+        """Return the keys that are due; a moment that was missed is skipped."""
         reached = {interval_s for interval_s, at in self._next.items() if at <= now}
         for interval_s in reached:
             self._next[interval_s] = _after(now, interval_s)
@@ -66,4 +66,4 @@ class Schedule(Generic[K]):
 def _after(now: float, interval_s: float) -> float:
     """Return the first moment of the grid after now."""
     at = (math.floor(now / interval_s) + 1) * interval_s
-    return at if at > now else at + interval_s  # rounding
+    return at if at > now else at + interval_s  # rounding may have given a moment that is not after now

@@ -1,6 +1,6 @@
-"""What a sensor is, and what it says: the shape that everything in `sources/` which measures has.
+"""What a sensor is, and what it returns: the protocol of everything in `sources/` that measures.
 
-Such a module has a function `sensor(target) -> Sensor | Absent`, and is listed in `sources.SENSORS`.
+A module with a sensor has a function `sensor(target) -> Sensor | Absent`, and is listed in `sources.SENSORS`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,9 +16,9 @@ _HOST_SPAN = "host-"
 
 
 class Target(Struct, frozen=True):
-    """Where to look: the process whose tree is watched, and the roots under which the kernel shows itself.
+    """What to measure: the process whose tree is watched, and the paths of /proc and /sys.
 
-    The processes in `apart` are not part of that tree, nor is what descends from them: a monitor leaves itself out.
+    The processes in `apart` and their descendants do not count as part of the tree: a monitor leaves itself out.
     """
 
     pid: int
@@ -28,14 +28,14 @@ class Target(Struct, frozen=True):
 
 
 class Metric(NamedTuple):
-    """What a number means. A name ends in its unit; a counter only grows, from wherever it began."""
+    """What a number means. A metric's name ends in its unit. A counter only grows, and may start at any value."""
 
     kind: Literal["gauge", "counter"]
     help: str
 
 
 class Reading(NamedTuple):
-    """Named numbers of one thing at one moment: of the watched tree of processes, or of the host."""
+    """Named numbers of one thing at one moment; `scope`: of the watched process tree, or of the host."""
 
     values: dict[str, float | int]
     tags: Mapping[str, str] = MappingProxyType({})
@@ -43,31 +43,31 @@ class Reading(NamedTuple):
 
 
 class Absent(NamedTuple):
-    """Why there is no such sensor here, in a few words that end a sentence: `no /sys/class/powercap`."""
+    """Why this sensor does not work here, as the end of a sentence: `no /sys/class/powercap`."""
 
     why: str
 
 
 class Sensor(Protocol):
-    """Something that can be looked at again and again.
+    """Something that can be measured again and again.
 
-    The first look primes it: it has counters and what stands at the moment, and no rates yet. Each later look has the
-    rates since the one before, over the time that has really passed. What cannot be read is left out; nothing raises.
+    The first look returns counters and present values, but no rates yet. Each later look also returns the rates since
+    the look before, over the time that has really passed. A value that cannot be read is left out; nothing raises.
     """
 
     metrics: Mapping[str, Metric]
 
     def look(self) -> list[Reading]:
-        """Return what is to be seen now."""
+        """Return the present readings."""
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close everything that is open."""
         ...
 
 
 def tried(make: Callable[[], Sensor], why_not: str) -> Sensor | Absent:
-    """Return a fresh sensor if a trial look by another one sees anything; Absent for this reason if not."""
+    """Try a look with one sensor; if it returns anything, return a new sensor, else Absent with this reason."""
     trial = make()
     try:
         return make() if trial.look() else Absent(why_not)
@@ -76,13 +76,13 @@ def tried(make: Callable[[], Sensor], why_not: str) -> Sensor | Absent:
 
 
 def flat_name(name: str, span: str, tags: Mapping[str, str]) -> str:
-    """Return the one name of a number among those of a process and of its host: `host_cpu_percent[core=0]`."""
+    """Return a number's name with its scope and tags, such as `host_cpu_percent[core=0]`."""
     inside = ",".join(f"{key}={value}" for key, value in sorted(tags.items()))
     return ("host_" if span.startswith(_HOST_SPAN) else "") + name + (f"[{inside}]" if inside else "")
 
 
 def flat_values(samples: Iterable[Sample]) -> dict[str, float | int]:
-    """Return all numbers of a moment, each by its one name."""
+    """Return all numbers of one moment, by their flat names."""
     return {
         flat_name(name, sample.span, sample.tags): value for sample in samples for name, value in sample.values.items()
     }

@@ -1,7 +1,7 @@
-"""Sources: one file for each. A source knows neither other sources nor who uses it.
+"""Sources of data: one file for each. A source does not know who reads its data.
 
-Those that measure have a sensor (see `sensing/sensor.py`), and stand in the table below. Another package adds one by an
-entry point of the group `vedette.sensors`, whose value is a module of the same shape.
+A source that measures something has a sensor (see `sensing/sensor.py`) and is listed in this table. Another package
+adds a sensor by an entry point of the group `vedette.sensors`; its value is a module of the same shape.
 
 - `process` (a sensor): the tree of a process
 - `host` (a sensor): cores, memory and load of the machine

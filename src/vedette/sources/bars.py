@@ -1,4 +1,4 @@
-"""Progress bars that a program draws itself, as tqdm does it, read back as numbers."""
+"""Progress bars in a program's output, such as those of tqdm: parsed into numbers."""
 
 import re
 from collections.abc import Callable
@@ -12,12 +12,12 @@ _KNOWN = re.compile(
 )
 _UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},[^\]]*/[^\]]*\]")
 _SCALES = {unit: 1000.0**power for power, unit in enumerate("kMGTPEZY", 1)}
-_MOST = 100  # bars at once; what comes beyond is a line like any other
-_LONGEST = 1000  # letters of a bar: nobody draws a longer one
+_MOST = 100  # bars at once; more are treated as ordinary lines
+_LONGEST = 1000  # characters; a longer line is not a bar
 
 
 class Bar(NamedTuple):
-    """What a drawn bar says; `total` is None where nobody knows it."""
+    """The numbers of a drawn bar; `total` is None when it is not known."""
 
     desc: str
     n: float
@@ -25,22 +25,22 @@ class Bar(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether it has come to its end."""
+        """Whether it has reached its total."""
         return self.total is not None and self.n >= self.total
 
 
 class Tracker(Protocol):
-    """What follows one bar."""
+    """Receives the progress of one bar."""
 
     def update(self, completed: float, /) -> object:
-        """Say how far it has got."""
+        """Set how much is done."""
 
     def complete(self) -> object:
-        """Say that it is done."""
+        """Mark it as done."""
 
 
 def read_bar(text: str) -> Bar | None:
-    """Return the bar that a line of plain text is; None when it is none."""
+    """Parse a line of plain text as a bar; return None when it is not a bar."""
     if "[" not in text or len(text) > _LONGEST:
         return None
     text = text.strip()
@@ -56,16 +56,16 @@ def _number(text: str) -> float:
 
 
 class Bars:
-    """Follows the bars of one program: each drawing moves a tracker, and only how a bar ended is a line."""
+    """Follows the bars of one program: each drawing updates a tracker, and only the final one becomes a log line."""
 
     def __init__(self, begin: Callable[[float | None, str], Tracker] | None) -> None:
-        """`begin` makes a tracker from a total and a name; None: bars are kept out of the lines, and that is all."""
+        """`begin` makes a tracker from a total and a name; None: bars are only kept out of the log lines."""
         self._begin = begin
         self._trackers: dict[tuple[str, float | None], Tracker | None] = {}
         self._last: dict[tuple[str, float | None], tuple[Bar, str]] = {}
 
     def take(self, text: str) -> tuple[bool, str]:
-        """Tell whether a line is the drawing of a bar, and return what of it is a line now: one that is full."""
+        """Tell whether a line is a drawn bar, and return the text to log: the line when the bar is full, else ""."""
         bar = read_bar(text)
         if bar is None:
             return False, ""
@@ -73,7 +73,7 @@ class Bars:
         before = self._last.get(key)
         if before is None and len(self._last) >= _MOST:
             return False, ""
-        if before is None or bar.n < before[0].n:  # one of the same name has begun anew
+        if before is None or bar.n < before[0].n:  # a new bar of the same name
             self._end(key)
             self._trackers[key] = None if self._begin is None else self._begin(bar.total, bar.desc)
             before = None
@@ -89,7 +89,7 @@ class Bars:
         return True, ""
 
     def close(self) -> list[str]:
-        """Return how the bars stand that never came to their end; their trackers end with the run."""
+        """Return the last drawing of each bar that was never full; their trackers end with the run."""
         return [text for bar, text in self._last.values() if not bar.full]
 
     def _end(self, key: tuple[str, float | None]) -> None:

@@ -1,4 +1,4 @@
-"""The disks of this machine: what goes from and to each, and how busy it is. Partitions count with their disk."""
+"""The sensor of disks: bytes read and written, and how busy each disk is. A partition counts with its disk."""
 
 import os
 import re
@@ -8,29 +8,29 @@ from collections.abc import Mapping
 from vedette.sensing.probe import Counter, OpenFile, number, sound
 from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target, tried
 
-_SECTOR_BYTES = 512  # in these files, whatever the disk's own are
+_SECTOR_BYTES = 512  # the kernel always counts in these, whatever the disk's own sector size is
 _NO_DISK = re.compile(r"(loop|ram|zram|fd|sr)\d")
-_PART = re.compile(r"((sd|hd|vd|xvd)[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+|nbd\d+)p\d+)$")  # where /sys does not tell
+_PART = re.compile(r"((sd|hd|vd|xvd)[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+|nbd\d+)p\d+)$")  # in case /sys/block is missing
 _FIELDS = {"read": 5, "written": 9, "busy": 12}
 
 METRICS: Mapping[str, Metric] = {
-    "disk_read_bytes": Metric("counter", "bytes that were read from the disk"),
-    "disk_written_bytes": Metric("counter", "bytes that were written to the disk"),
-    "disk_read_bytes_per_s": Metric("gauge", "bytes that were read from the disk, by time"),
-    "disk_written_bytes_per_s": Metric("gauge", "bytes that were written to the disk, by time"),
-    "disk_busy_percent": Metric("gauge", "of the time, how much the disk had something to do"),
+    "disk_read_bytes": Metric("counter", "bytes read from the disk"),
+    "disk_written_bytes": Metric("counter", "bytes written to the disk"),
+    "disk_read_bytes_per_s": Metric("gauge", "bytes read from the disk per second"),
+    "disk_written_bytes_per_s": Metric("gauge", "bytes written to the disk per second"),
+    "disk_busy_percent": Metric("gauge", "share of the time in which the disk was busy"),
 }
 
 
 def sensor(target: Target) -> Sensor | Absent:
-    """Return what watches the disks."""
+    """Return the sensor, if the kernel lists any disk."""
     if not os.path.isfile(f"{target.proc}/diskstats"):
         return Absent(f"there is no {target.proc}/diskstats")
-    return tried(lambda: _Disks(target), f"{target.proc}/diskstats tells of no disk")
+    return tried(lambda: _Disks(target), f"{target.proc}/diskstats lists no disk")
 
 
 class _Disks:
-    """The lines of /proc/diskstats."""
+    """The disks in /proc/diskstats."""
 
     metrics = METRICS
 
@@ -42,7 +42,7 @@ class _Disks:
         self._at_s: dict[str, float] = {}
 
     def look(self) -> list[Reading]:
-        """Return how each disk stands, and what it did since the last look."""
+        """Return the counters of each disk, and its rates since the last look."""
         at_s, found = time.monotonic(), []
         for line in self._file.read().splitlines():
             words = line.split()
@@ -52,15 +52,15 @@ class _Disks:
             if not self._is_disk(name):
                 continue
             try:
-                told = {key: number(words[place]) for key, place in _FIELDS.items()}
+                counts = {key: number(words[place]) for key, place in _FIELDS.items()}
             except ValueError:
                 continue
-            found.append(Reading(self._values(name, told, at_s), {"disk": name}))
+            found.append(Reading(self._values(name, counts, at_s), {"disk": name}))
         return found
 
-    def _values(self, name: str, told: Mapping[str, int], at_s: float) -> dict[str, float | int]:
+    def _values(self, name: str, counts: Mapping[str, int], at_s: float) -> dict[str, float | int]:
         counters = self._counters.setdefault(name, {key: Counter() for key in _FIELDS})
-        grown = {key: counters[key].take(count) for key, count in told.items()}
+        grown = {key: counters[key].take(count) for key, count in counts.items()}
         values: dict[str, float | int | None] = {
             "disk_read_bytes": counters["read"].total * _SECTOR_BYTES,
             "disk_written_bytes": counters["written"].total * _SECTOR_BYTES,
@@ -70,15 +70,15 @@ class _Disks:
         if seconds > 0:
             values["disk_read_bytes_per_s"] = grown["read"] * _SECTOR_BYTES / seconds
             values["disk_written_bytes_per_s"] = grown["written"] * _SECTOR_BYTES / seconds
-            values["disk_busy_percent"] = min(100.0, grown["busy"] / seconds / 10)  # of ms
+            values["disk_busy_percent"] = min(100.0, grown["busy"] / seconds / 10)  # busy is in ms
         return sound(values)
 
     def _is_disk(self, name: str) -> bool:
         if name not in self._whole:
-            in_sys = os.path.isdir(self._blocks) and not os.path.isdir(f"{self._blocks}/{name.replace('/', '!')}")
-            self._whole[name] = not (_NO_DISK.match(name) or in_sys or _PART.match(name))
+            is_part = os.path.isdir(self._blocks) and not os.path.isdir(f"{self._blocks}/{name.replace('/', '!')}")
+            self._whole[name] = not (_NO_DISK.match(name) or is_part or _PART.match(name))
         return self._whole[name]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()

@@ -1,4 +1,4 @@
-"""The whole machine: its cores, its memory, its load."""
+"""The sensor of the whole machine: its cores, its memory, its load."""
 
 import os
 import time
@@ -9,22 +9,22 @@ from vedette.sensing.probe import OpenFile, number, sound
 from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_ODD = (ValueError, IndexError, KeyError)
+_MALFORMED = (ValueError, IndexError, KeyError)
 
 METRICS: Mapping[str, Metric] = {
-    "cpu_percent": Metric("gauge", "CPU time that was not idle, by time; 100 is one core"),
-    "cpu_share_percent": Metric("gauge", "CPU time that was not idle, of all cores; 100 is the machine"),
-    "memory_bytes": Metric("gauge", "memory that is not to be had"),
-    "memory_share_percent": Metric("gauge", "memory that is not to be had, by what there is"),
-    "swap_bytes": Metric("gauge", "memory that is swapped out"),
-    "load_1": Metric("gauge", "tasks that run or wait, on average over a minute"),
+    "cpu_percent": Metric("gauge", "CPU use of all cores together; 100 is one core"),
+    "cpu_share_percent": Metric("gauge", "CPU use as a share of all cores; 100 is the whole machine"),
+    "memory_bytes": Metric("gauge", "memory in use: the total minus what is available"),
+    "memory_share_percent": Metric("gauge", "memory in use, as a share of the total"),
+    "swap_bytes": Metric("gauge", "swap space in use"),
+    "load_1": Metric("gauge", "tasks that run or wait, on average over 1 minute"),
     "load_5": Metric("gauge", "tasks that run or wait, on average over 5 minutes"),
     "load_15": Metric("gauge", "tasks that run or wait, on average over 15 minutes"),
 }
 
 
 def sensor(target: Target) -> Sensor | Absent:
-    """Return what watches the machine."""
+    """Return the sensor: it reads /proc, or uses psutil where there is no /proc."""
     if os.path.isfile(f"{target.proc}/stat"):
         return _Host(_Proc(target.proc))
     try:
@@ -34,13 +34,13 @@ def sensor(target: Target) -> Sensor | Absent:
 
 
 class _Proc:
-    """What /proc tells."""
+    """Numbers of the machine from /proc."""
 
     def __init__(self, proc: str) -> None:
         self._files = [OpenFile(f"{proc}/{name}") for name in ("stat", "meminfo", "loadavg")]
 
     def busy_s(self) -> dict[str, float]:
-        """Return the CPU time that was not idle: by core, and of all under the name of none."""
+        """Return the CPU time that was not idle, by core; the sum of all cores has the key ""."""
         found = {}
         for line in self._files[0].read().split(b"\nintr", 1)[0].splitlines():
             words = line.split()
@@ -48,23 +48,23 @@ class _Proc:
                 continue
             try:
                 ticks = [number(word) for word in words[1:9]]
-                ticks += [0] * (8 - len(ticks))  # kernels of old tell less
+                ticks += [0] * (8 - len(ticks))  # old kernels have fewer columns
                 user, nice, system, _idle, _waiting, irq, soft, steal = ticks
-            except _ODD:
+            except _MALFORMED:
                 continue
             busy = user + nice + system + irq + soft + steal
             found[words[0][3:].decode(errors="replace")] = busy / _TICKS_PER_S
         return found
 
-    def standing(self) -> dict[str, float | None]:
-        """Return what stands at the moment."""
+    def current(self) -> dict[str, float | None]:
+        """Return the present values of memory, swap and load."""
         values: dict[str, float | None] = {}
         lines = dict(line.split(b":", 1) for line in self._files[1].read().splitlines() if b":" in line)
         sizes = {}
         for name, rest in lines.items():
             try:
                 sizes[name] = number(rest.split()[0]) * 1024
-            except _ODD:
+            except _MALFORMED:
                 continue
         total, available = sizes.get(b"MemTotal"), sizes.get(b"MemAvailable")
         if available is None and b"MemFree" in sizes:  # a kernel older than 3.14
@@ -87,7 +87,7 @@ class _Proc:
 
 
 class _Psutil:
-    """What psutil tells, where there is no /proc."""
+    """The same numbers from psutil, where there is no /proc."""
 
     def __init__(self) -> None:
         import psutil  # noqa: PLC0415 - only where it is needed
@@ -101,7 +101,7 @@ class _Psutil:
         except (self._psutil.Error, OSError):
             return {}
 
-    def standing(self) -> dict[str, float | None]:
+    def current(self) -> dict[str, float | None]:
         values: dict[str, float | None] = {}
         try:
             memory = self._psutil.virtual_memory()
@@ -122,23 +122,23 @@ class _Psutil:
 
 def _busy(times: Any) -> float:
     named = times._asdict()
-    idle = ("idle", "iowait", "guest", "guest_nice")  # guests are in user already
+    idle = ("idle", "iowait", "guest", "guest_nice")  # the time of guests is already in user
     return float(sum(seconds for name, seconds in named.items() if name not in idle))
 
 
 class _Host:
-    """The machine, by whoever tells of it."""
+    """The sensor: present values, and CPU use since the last look."""
 
     metrics = METRICS
 
-    def __init__(self, teller: "_Proc | _Psutil") -> None:
-        self._teller = teller
+    def __init__(self, numbers: "_Proc | _Psutil") -> None:
+        self._numbers = numbers
         self._before: tuple[float, dict[str, float]] | None = None
 
     def look(self) -> list[Reading]:
-        """Return how the machine stands, and what its cores did since the last look."""
-        at_s, busy = time.monotonic(), self._teller.busy_s()
-        values, cores = self._teller.standing(), []
+        """Return the present values, and the CPU use since the last look."""
+        at_s, busy = time.monotonic(), self._numbers.busy_s()
+        values, cores = self._numbers.current(), []
         if self._before is not None and at_s > self._before[0]:
             seconds, then = at_s - self._before[0], self._before[1]
             percent = {core: max(0.0, 100 * (busy[core] - then[core]) / seconds) for core in busy if core in then}
@@ -151,5 +151,5 @@ class _Host:
         return [Reading(sound(values)), *cores]
 
     def close(self) -> None:
-        """Let go of all files."""
-        self._teller.close()
+        """Close all files."""
+        self._numbers.close()

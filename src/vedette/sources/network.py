@@ -1,7 +1,7 @@
-"""The network of this machine, all interfaces together and each by itself, the loopback included.
+"""The sensor of the network: the interfaces of this machine, each one and all together, including the loopback.
 
-The kernel counts bytes by namespace, not by process. Where the watched process lives in a namespace of its own, the
-bytes of that are told besides, and labelled as what they are.
+The kernel counts bytes per network namespace, not per process. If the watched process has a namespace of its own, that
+is measured too; its readings have the tag `namespace=own`.
 """
 
 import os
@@ -12,15 +12,15 @@ from vedette.sensing.probe import Counter, OpenFile, number, sound
 from vedette.sensing.sensor import Absent, Metric, Reading, Scope, Sensor, Target
 
 METRICS: Mapping[str, Metric] = {
-    "net_sent_bytes": Metric("counter", "bytes that were sent"),
-    "net_received_bytes": Metric("counter", "bytes that were received"),
-    "net_sent_bytes_per_s": Metric("gauge", "bytes that were sent, by time"),
-    "net_received_bytes_per_s": Metric("gauge", "bytes that were received, by time"),
+    "net_sent_bytes": Metric("counter", "bytes sent"),
+    "net_received_bytes": Metric("counter", "bytes received"),
+    "net_sent_bytes_per_s": Metric("gauge", "bytes sent per second"),
+    "net_received_bytes_per_s": Metric("gauge", "bytes received per second"),
 }
 
 
 def sensor(target: Target) -> Sensor | Absent:
-    """Return what watches the interfaces."""
+    """Return the sensor: it reads /proc, or uses psutil where there is no /proc."""
     if os.path.isfile(f"{target.proc}/net/dev"):
         return _Network(target)
     try:
@@ -31,7 +31,7 @@ def sensor(target: Target) -> Sensor | Absent:
 
 
 class _Network:
-    """The interfaces of this namespace, and those of the watched process where it has others."""
+    """The interfaces of this namespace, and those of the watched process's namespace if that is another."""
 
     metrics = METRICS
 
@@ -43,17 +43,17 @@ class _Network:
             self._all.append(_Namespace(f"{target.proc}/{target.pid}/net/dev", {"namespace": "own"}, "process"))
 
     def look(self) -> list[Reading]:
-        """Return what was sent and received."""
+        """Return the bytes sent and received, in total and per second."""
         return [reading for namespace in self._all for reading in namespace.look()]
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for namespace in self._all:
             namespace.close()
 
 
 class _Namespace:
-    """The interfaces that one file tells of. Their sum keeps what went through one that is no longer there."""
+    """The interfaces of one namespace, and their sum, which keeps the bytes of interfaces that have disappeared."""
 
     def __init__(self, path: str, tags: Mapping[str, str], scope: Scope) -> None:
         self._file = OpenFile(path)
@@ -64,17 +64,17 @@ class _Namespace:
 
     def look(self) -> list[Reading]:
         at_s = time.monotonic()
-        told = _interfaces(self._file.read()) if self._file.path else _by_psutil()
-        if not told:
+        interfaces = _interfaces(self._file.read()) if self._file.path else _by_psutil()
+        if not interfaces:
             return []
         found = []
         grown = [0, 0]
-        for name, counts in told.items():
+        for name, counts in interfaces.items():
             new = name not in self._interfaces
             flow = self._interfaces.setdefault(name, _Flow())
             mine = flow.take(counts, at_s)
             if new:
-                mine = counts  # it has come since the last look, and so have its bytes; at the first look all have
+                mine = counts  # the interface is new, so all its bytes are; at the first look all interfaces are new
             grown = [sum(pair) for pair in zip(grown, mine, strict=True)]
             found.append(Reading(flow.values, {**self._tags, "interface": name}, self._scope))
         before = self._sum.counters
@@ -86,7 +86,7 @@ class _Namespace:
 
 
 class _Flow:
-    """Bytes sent and received, and how fast."""
+    """Bytes sent and received, in total and per second."""
 
     def __init__(self) -> None:
         self.counters = Counter(), Counter()
@@ -94,7 +94,7 @@ class _Flow:
         self._at_s: float | None = None
 
     def take(self, counts: tuple[int, int], at_s: float) -> tuple[int, int]:
-        """Hear how the counters stand, and return what they have grown by."""
+        """Update the counters, and return by how much they have grown."""
         sent, received = (counter.take(count) for counter, count in zip(self.counters, counts, strict=True))
         totals = {"net_sent_bytes": self.counters[0].total, "net_received_bytes": self.counters[1].total}
         seconds = at_s - self._at_s if self._at_s is not None else 0.0
@@ -124,10 +124,10 @@ def _by_psutil() -> dict[str, tuple[int, int]]:
     import psutil  # noqa: PLC0415 - only where it is needed
 
     try:
-        told = psutil.net_io_counters(pernic=True)
+        counters = psutil.net_io_counters(pernic=True)
     except (psutil.Error, OSError):
         return {}
-    return {name: (int(one.bytes_sent), int(one.bytes_recv)) for name, one in told.items()}
+    return {name: (int(one.bytes_sent), int(one.bytes_recv)) for name, one in counters.items()}
 
 
 def _namespace(proc: str, pid: str) -> str:

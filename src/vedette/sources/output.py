@@ -1,4 +1,4 @@
-"""What a program prints, cut into lines as a person would read them."""
+"""A program's output, cut into the lines that a person would see."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ MAX_LINE = 64 << 10  # characters; a longer line is cut into several
 
 
 class Line(NamedTuple):
-    """A line as it stands; one that is not `over` has been drawn over an earlier one, and may be drawn over again."""
+    """A line. If `over` is False it is an intermediate state, such as of a progress bar, that was drawn over."""
 
     text: str
     over: bool
@@ -15,23 +15,23 @@ class Line(NamedTuple):
 class Lines:
     """Cuts a stream of text into lines.
 
-    A carriage return begins the line anew, as a progress bar does it: what it held is handed out as not `over`, so
-    that a bar can be recognised, and only what stands when the line ends is the line.
+    A carriage return starts the line again, as progress bars do. The text before it is returned with `over=False`, so
+    that a bar can be recognised; the text after the last carriage return is the final line.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing."""
-        self.pending = ""  # printed, and not over yet
+        """Start with no pending text."""
+        self.pending = ""  # the text after the last newline
 
     def feed(self, text: str) -> list[Line]:
-        """Take in what was printed; return the lines that came out of it."""
+        """Add printed text; return the lines that it completes or draws over."""
         found = []
         *whole, rest = (self.pending + text).split("\n")
         for raw in whole:
             *redrawn, last = raw.removesuffix("\r").split("\r")
             found += [Line(part, over=False) for part in redrawn if part]
             found += [Line(part, over=True) for part in _pieces(last)]
-        carried = rest.endswith("\r")  # may be half of a line's end
+        carried = rest.endswith("\r")  # perhaps the first half of "\r\n"
         *redrawn, rest = rest.removesuffix("\r").split("\r")
         found += [Line(part, over=False) for part in redrawn if part]
         while len(rest) > MAX_LINE:
@@ -41,7 +41,7 @@ class Lines:
         return found
 
     def flush(self) -> list[Line]:
-        """Return the last line, which nobody ended."""
+        """Return the last line, which has no newline."""
         rest, self.pending = self.pending.removesuffix("\r"), ""
         return [Line(part, over=True) for part in _pieces(rest)] if rest else []
 

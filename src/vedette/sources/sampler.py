@@ -1,4 +1,4 @@
-"""Sensors by their names: which ones there are, here and in other packages, and what they say at one moment."""
+"""Sensors by name: which ones exist, here and in other packages, and what they measure at one moment."""
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,13 +18,13 @@ def known() -> list[str]:
 
 
 def find(names: Iterable[str], target: Target) -> tuple[dict[str, Sensor], dict[str, str]]:
-    """Return the sensors of these names that are there, and why the others are absent. Nothing raises."""
+    """Return the sensors of these names that work here, and why the others are absent. This never raises."""
     found: dict[str, Sensor] = {}
     absent: dict[str, str] = {}
     for name in names:
         try:
             sensor = _module(name).sensor(target)
-        except Exception as error:  # of a library that it needs, or of somebody else's sensor
+        except Exception as error:  # from a library that it needs, or from another package's sensor
             sensor = Absent(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         if isinstance(sensor, Absent):
             absent[name] = sensor.why
@@ -34,16 +34,16 @@ def find(names: Iterable[str], target: Target) -> tuple[dict[str, Sensor], dict[
 
 
 def metrics(sensors: Mapping[str, Sensor]) -> dict[str, Metric]:
-    """Return what the numbers of these sensors mean, by their names."""
+    """Return what the numbers of these sensors mean, by metric name."""
     return {name: metric for sensor in sensors.values() for name, metric in sensor.metrics.items()}
 
 
 def samples(
     sensors: Mapping[str, Sensor], t: int, span: str, on_error: Callable[[str, Exception], None] | None = None
 ) -> list[Sample]:
-    """Look at all sensors; return what they say, of `span` or of this host.
+    """Read all sensors; return their samples, which belong to `span` or to this host.
 
-    A sensor that raises, which none should, is left out of this moment; `on_error` is told.
+    No sensor should raise. If one does, it is left out this time, and `on_error` is called.
     """
     taken: list[Sample] = []
     host = kernel.host_span()
@@ -66,6 +66,6 @@ def _module(name: str) -> Any:
 
 
 def _others() -> dict[str, Any]:
-    from importlib.metadata import entry_points  # noqa: PLC0415 - heavy, and seldom needed
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a slow import, and rarely needed
 
     return {point.name: point for point in entry_points(group=_GROUP)}

@@ -1,8 +1,8 @@
-"""The sensor of GPUs: what each of them does, and what the watched tree of processes has on it.
+"""The sensor of GPUs: the state of each GPU, and the memory that the watched process tree has on it.
 
-The driver is asked in a thread of its own, so that one that hangs hangs no other sensor.
+A separate thread calls the driver, so that a driver that hangs does not block other sensors.
 
-- `nvml`: GPUs as the driver's library counts them
+- `nvml`: the state of GPUs, from the driver's library
 """
 
 import threading
@@ -18,23 +18,23 @@ __all__ = ["METRICS", "Gpu", "GpuSensor", "Gpus", "descendants", "sensor"]
 METRICS = {
     "gpu_percent": Metric("gauge", "Share of the time in which something ran on the GPU, in percent"),
     "gpu_memory_bytes": Metric("gauge", "Memory of the GPU that is used, in bytes"),
-    "gpu_memory_share_percent": Metric("gauge", "Memory of the GPU that is used, in percent of all that it has"),
+    "gpu_memory_share_percent": Metric("gauge", "Memory of the GPU that is used, in percent of its total"),
     "gpu_power_w": Metric("gauge", "Power of the GPU, in watts"),
     "gpu_temperature_c": Metric("gauge", "Temperature of the GPU, in degrees Celsius"),
     "gpu_energy_j": Metric("counter", "Energy of the GPU since the first look, in joules"),
 }
-_PATIENCE_S = 0.5  # for one look; a driver that takes longer is not waited for again until it has answered
-_STALE_S = 5.0  # an answer that came too late for its look does for the next one, if it is not older
-_OPENING_S = 5.0  # a driver that nobody uses is loaded first, GPU by GPU
+_PATIENCE_S = 0.5  # for one look; if the driver takes longer, later looks do not wait until it has answered
+_STALE_S = 5.0  # an answer that came too late for its look is used for the next one, if it is not older than this
+_OPENING_S = 5.0  # an idle driver has to be loaded first, GPU by GPU
 _JOIN_S = 0.02
 _MOST_GENERATIONS = 256
 
 
-class _Asker:
-    """Asks the driver in a thread of its own, so that one that hangs hangs nobody else."""
+class _DriverThread:
+    """Calls the driver in a thread of its own, so that a driver that hangs does not block the caller."""
 
     def __init__(self) -> None:
-        """Open the library; `why` says after a while what is missing, or that there is no answer."""
+        """Open the library, and wait for that a while; then `why` says what is missing, or is empty."""
         self.why = "the NVIDIA driver does not answer"
         self._answer: tuple[float, dict[int, Gpu]] | None = None
         self._asked, self._answered = threading.Event(), threading.Event()
@@ -45,21 +45,21 @@ class _Asker:
         self._late = not self._answered.wait(_OPENING_S)
 
     def ask(self) -> tuple[float, dict[int, Gpu]] | None:
-        """Return what is seen now, and when that was; None when the driver takes too long, at once if it still does."""
+        """Return the state of the GPUs and its time; None if the driver takes too long, at once if it is still busy."""
         if self._late:
             if not self._answered.is_set():
                 return None
             if self._answer is not None and time.monotonic() - self._answer[0] <= _STALE_S:
                 seen = self._answer
                 self._late = self._took_s > _PATIENCE_S
-                if self._late:  # it is slow: what the next look will find is asked for now
-                    self._question()
+                if self._late:  # the driver is slow: ask now for the next look
+                    self._request()
                 return seen
-        self._question()
+        self._request()
         self._late = not self._answered.wait(_PATIENCE_S)
         return None if self._late else self._answer
 
-    def _question(self) -> None:
+    def _request(self) -> None:
         self._answered.clear()
         self._asked.set()
 
@@ -83,35 +83,35 @@ class _Asker:
 
 
 class GpuSensor:
-    """The GPUs of this machine, and what the watched tree of processes has on them."""
+    """The GPUs of this machine, and the memory that the watched process tree has on them."""
 
     metrics: Mapping[str, Metric] = METRICS
 
-    def __init__(self, asker: _Asker, target: Target) -> None:
-        """Look through this asker."""
-        self._asker = asker
+    def __init__(self, driver: _DriverThread, target: Target) -> None:
+        """Read the GPUs through this thread."""
+        self._driver = driver
         self._target = target
-        self._meters: dict[int, _Counter] = {}
-        self._ours: set[int] = set()  # GPUs that the tree has had memory on
+        self._energies: dict[int, _EnergyCounter] = {}
+        self._ours: set[int] = set()  # GPUs on which the tree has had memory
 
     def look(self) -> list[Reading]:
-        """Return what each GPU does now; nothing while the driver does not answer."""
-        seen = self._asker.ask()
+        """Return the present values of each GPU; nothing while the driver does not answer."""
+        seen = self._driver.ask()
         if seen is None:
             return []
         at_s, gpus = seen
         found = []
         for index, gpu in gpus.items():
-            meter = self._meters.setdefault(index, _Counter())
-            told = {
+            energy = self._energies.setdefault(index, _EnergyCounter())
+            optional = {
                 "gpu_percent": gpu.percent,
                 "gpu_memory_bytes": gpu.memory_bytes,
                 "gpu_memory_share_percent": _share(gpu),
                 "gpu_power_w": gpu.power_w,
                 "gpu_temperature_c": gpu.temperature_c,
-                "gpu_energy_j": meter.take(gpu, at_s),
+                "gpu_energy_j": energy.take(gpu, at_s),
             }
-            values = {name: value for name, value in told.items() if value is not None}
+            values = {name: value for name, value in optional.items() if value is not None}
             if values:
                 found.append(Reading(values, {"gpu": str(index)}))
             ours = [gpu.processes[pid] for pid in descendants(gpu.processes, self._target)]
@@ -121,12 +121,12 @@ class GpuSensor:
         return found
 
     def close(self) -> None:
-        """Let go of the library; one that hangs is left to itself."""
-        self._asker.close()
+        """Close the library; a driver that hangs is left behind."""
+        self._driver.close()
 
 
-class _Counter:
-    """The energy of one GPU since the first look: as it counts it itself, else added up from its power."""
+class _EnergyCounter:
+    """The energy of one GPU since the first look: from its own counter, else added up from its power."""
 
     def __init__(self) -> None:
         self._added = Energy()
@@ -136,7 +136,7 @@ class _Counter:
     def take(self, gpu: Gpu, at_s: float) -> float | None:
         if gpu.energy_j is not None:
             if self._counted_j is not None:
-                self._total_j += max(0.0, gpu.energy_j - self._counted_j)  # less: it was reset, and counts anew
+                self._total_j += max(0.0, gpu.energy_j - self._counted_j)  # negative: the counter was reset
             self._counted_j = gpu.energy_j
         if self._counted_j is not None:
             return self._total_j
@@ -146,17 +146,17 @@ class _Counter:
 def sensor(target: Target) -> GpuSensor | Absent:
     """Return the GPUs of this machine, if a driver knows any."""
     try:
-        asker = _Asker()
-    except RuntimeError as error:  # no thread to be had
+        driver = _DriverThread()
+    except RuntimeError as error:  # out of threads
         return Absent(f"the NVIDIA driver cannot be asked: {error}")
-    if asker.why:
-        asker.close()
-        return Absent(asker.why)
-    return GpuSensor(asker, target)
+    if driver.why:
+        driver.close()
+        return Absent(driver.why)
+    return GpuSensor(driver, target)
 
 
 def descendants(pids: Iterable[int], target: Target) -> list[int]:
-    """Return which of some processes are the watched one or descend from it, by the parents of these few alone."""
+    """Return the processes that are the watched one or its descendants; only these and their ancestors are read."""
     return [pid for pid in pids if _descends(pid, target)]
 
 

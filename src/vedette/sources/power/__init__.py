@@ -1,12 +1,12 @@
-"""Power and energy of the host, from whatever tells of it here: rails of a board, RAPL, batteries, `tegrastats`.
+"""The sensor of the host's power and energy: rails of a board, RAPL, batteries, `tegrastats`.
 
-Each of the four is a sensor of its own, in a file of its own; this is the one that stands in the table.
+Each of the four is a sensor in a file of its own; this one combines them, and is the one listed in `SENSORS`.
 
 - `rails`: the rails of a Jetson board, from /sys
-- `tegrastats`: the same by the program `tegrastats`
+- `tegrastats`: the same, printed by the program `tegrastats`
 - `board`: which rails add up to what
-- `rapl`: energy as x86 processors count it
-- `battery`: what batteries give and take
+- `rapl`: energy of x86 processors, by their own counters
+- `battery`: the power of batteries
 - `attribute`: one file of /sys
 """
 
@@ -18,34 +18,34 @@ from vedette.sources.power.board import METRICS
 
 
 class Power:
-    """All that tell of power here, looked at together."""
+    """All power sensors of this machine, read together."""
 
     metrics: Mapping[str, Metric] = METRICS
 
     def __init__(self, parts: dict[str, Sensor], absent: dict[str, str]) -> None:
-        """Look at these, the one that is to be trusted most first; `absent` says why others are not here."""
+        """Read these sensors, the most trusted first; `absent` says why the others are missing."""
         self.parts = parts
         self.absent = absent
-        self._tellers: dict[str, str] = {}  # by group: who tells of it, so that its energy is counted by one alone
+        self._chosen: dict[str, str] = {}  # which sensor reports each group, so that no energy is counted twice
 
     def look(self) -> list[Reading]:
-        """Return what each of them sees, and of each group what one of them says."""
+        """Return the readings of all sensors; a group is reported by only one of them."""
         found = []
         for name, part in self.parts.items():
             for reading in part.look():
                 group = reading.tags.get("group")
-                if group is None or self._tellers.setdefault(group, name) == name:
+                if group is None or self._chosen.setdefault(group, name) == name:
                     found.append(reading)
         return found
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close all parts."""
         for part in self.parts.values():
             part.close()
 
 
 def sensor(target: Target) -> Power | Absent:
-    """Return what tells of power here; `tegrastats` is begun only where /sys has no rails of a board."""
+    """Return the sensor; the program `tegrastats` is started only if /sys has no rails of a board."""
     parts: dict[str, Sensor] = {}
     absent: dict[str, str] = {}
     for name, find in _KINDS.items():

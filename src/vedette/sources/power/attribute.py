@@ -1,6 +1,6 @@
-"""Attributes as the kernel shows them in /sys: a number that is read again and again, or a word.
+"""Attributes in /sys: a number that is read again and again, or a word.
 
-What cannot be read, or is not what it should be, is None or empty; nothing here raises.
+A value that cannot be read or parsed is None or empty; nothing here raises.
 """
 
 import os
@@ -8,31 +8,31 @@ import re
 
 from vedette.sensing.probe import OpenFile
 
-_NUMBER = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")  # beyond that it is no number of this world
+_NUMBER = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")  # more digits are an error of the driver
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:+/-]+")
 _MOST_BYTES = 256
 _MOST_CHARS = 48
 
 
 class Number:
-    """One attribute that is a whole number. Its file stays open, and is opened anew once it has failed."""
+    """One attribute that is a whole number. Its file stays open; after an error it is opened again."""
 
     def __init__(self, path: str) -> None:
-        """Open nothing yet."""
+        """The file is opened at the first read."""
         self._file = OpenFile(path, _MOST_BYTES)
 
     def read(self) -> int | None:
-        """Return the number that stands there now."""
+        """Return the present number."""
         text = self._file.read()
         return int(text) if _NUMBER.fullmatch(text) else None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 def word(path: str) -> str:
-    """Return the text of an attribute, without blanks around it."""
+    """Return the text of an attribute, without surrounding spaces."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -54,5 +54,5 @@ def names(folder: str) -> list[str]:
 
 
 def tag(text: str) -> str:
-    """Return a name that hardware gives itself as one that can stand in a tag: short, and of plain letters."""
+    """Return a hardware's name in a form that is safe in a tag: short, and of plain letters."""
     return _UNSAFE.sub("_", text)[:_MOST_CHARS]

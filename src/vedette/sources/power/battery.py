@@ -1,4 +1,4 @@
-"""What batteries give and take, from /sys/class/power_supply; those of mice and keyboards are passed over."""
+"""The power of batteries, from /sys/class/power_supply; batteries of mice and keyboards are left out."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ class Battery:
     """One battery."""
 
     def __init__(self, folder: str, rail: str) -> None:
-        """Look at the battery that a folder shows."""
+        """Read the battery in this folder."""
         self.rail = rail
         self.flow = ""
         self.energies: dict[str, Energy] = {}
@@ -24,7 +24,7 @@ class Battery:
         self._current, self._voltage = Number(f"{folder}/current_now"), Number(f"{folder}/voltage_now")
 
     def read_w(self) -> float | None:
-        """Return the power that flows now, in whatever direction: drivers do not agree on its sign."""
+        """Return the present power, whatever its direction: drivers do not agree on the sign."""
         power_uw = self._power.read()
         if power_uw is not None:
             return abs(power_uw) / 1e6
@@ -32,7 +32,7 @@ class Battery:
         return None if current_ua is None or voltage_uv is None else abs(current_ua * voltage_uv) / 1e12
 
     def look(self, at_s: float) -> Reading | None:
-        """Return power and energy of the direction in which it flows now."""
+        """Return power, and energy for the present direction of flow."""
         power_w = self.read_w()
         if power_w is None:
             return None
@@ -44,7 +44,7 @@ class Battery:
         return Reading({"power_w": power_w, "energy_j": joules}, {"by": "battery", "rail": self.rail, "flow": flow})
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for number in (self._power, self._current, self._voltage):
             number.close()
 
@@ -55,19 +55,19 @@ class Batteries:
     metrics: Mapping[str, Metric] = METRICS
 
     def __init__(self, batteries: list[Battery], mains: list[str], clock: Callable[[], float] = time.monotonic) -> None:
-        """Look at these; `mains` are the attributes that say whether the machine is fed from elsewhere."""
+        """Read these batteries; `mains` are the attributes that say whether external power is connected."""
         self._batteries = batteries
         self._mains = mains
         self._clock = clock
         self._whole = Energy()
 
     def look(self) -> list[Reading]:
-        """Return what flows in each battery; while they alone feed the machine, they are its whole input."""
+        """Return the power of each battery; on battery power, their sum is the whole input of the machine."""
         at_s = self._clock()
         found = [(battery, battery.look(at_s)) for battery in self._batteries]
         readings = [reading for _, reading in found if reading is not None]
-        alone = not any(word(path) == "1" for path in self._mains)
-        if alone and all(reading is not None and battery.flow != "unknown" for battery, reading in found):
+        on_battery = not any(word(path) == "1" for path in self._mains)
+        if on_battery and all(reading is not None and battery.flow != "unknown" for battery, reading in found):
             given_w = sum(reading.values["power_w"] for reading in readings if reading.tags["flow"] == "discharging")
             if given_w > 0 and not any(battery.flow == "charging" for battery, _ in found):
                 joules = self._whole.add(given_w, at_s)
@@ -76,13 +76,13 @@ class Batteries:
         return readings
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for battery in self._batteries:
             battery.close()
 
 
 def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Batteries | Absent:
-    """Return the batteries of this machine that tell of power."""
+    """Return the batteries of this machine that report their power."""
     root = f"{target.sys}/class/power_supply"
     batteries: dict[str, Battery] = {}
     mains = []
@@ -98,4 +98,4 @@ def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Batte
                 battery.close()
     if batteries:
         return Batteries(list(batteries.values()), mains, clock)
-    return Absent("no battery in /sys/class/power_supply that tells of power")
+    return Absent("no battery in /sys/class/power_supply that reports its power")

@@ -1,7 +1,7 @@
-"""The rails of a board: which of them add up to the whole input, to the cores and to the rest of the chip.
+"""The power rails of a board: which of them add up to the whole input, to the cores, and to the rest of the chip.
 
-Boards are told apart by the names of their rails. What a board does not measure by itself is left out: the AGX Orin has
-GPU and SoC on one rail, so that neither group can be told there, and the Nano has no rail for its SoC.
+A board is recognised by the names of its rails. A group that a board does not measure separately is left out: the AGX
+Orin has GPU and SoC on one rail, so it has neither group, and the Nano has no rail for its SoC.
 """
 
 import threading
@@ -19,7 +19,7 @@ _MOST_RAILS = 64
 
 
 class Groups(NamedTuple):
-    """Rails that add up to each group of one kind of board; empty: it cannot be told."""
+    """The rails that add up to each group on one kind of board; empty if the group is not measured."""
 
     whole: tuple[str, ...]
     cores: tuple[str, ...] = ()
@@ -35,29 +35,29 @@ BOARDS = (
     Groups(("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"), ("CPU", "GPU", "CV"), ("SOC",)),  # AGX Xavier
     Groups(("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0", "VDDQ_VDD2_1V8AO")),  # AGX Orin
     Groups(("VIN",)),  # Thor: its other rails mix CPU and SoC
-    Groups(("VDD_IN",)),  # one that is not known, but says what its whole input is
+    Groups(("VDD_IN",)),  # an unknown board that measures its whole input
     Groups(("POM_5V_IN",)),
 )
 
 
 def groups(powers: Mapping[str, float]) -> dict[str, float]:
-    """Return the power of each group, of the rails of one moment; one of which a rail is missing is left out."""
+    """Return the power of each group from the power of the rails; a group with a missing rail is left out."""
     for board in BOARDS:
         if powers.keys() >= {*board.whole, *board.cores}:
-            told = {"in": board.whole, "cpu_gpu_cv": board.cores, "soc": board.soc}
+            rails_of = {"in": board.whole, "cpu_gpu_cv": board.cores, "soc": board.soc}
             return {
                 group: sum(powers[rail] for rail in rails)
-                for group, rails in told.items()
+                for group, rails in rails_of.items()
                 if rails and powers.keys() >= {*rails}
             }
     return {}
 
 
 class Board:
-    """Keeps the rails of one board as they were last seen, and their energy; one thread may fill it, another read."""
+    """Holds the newest power of each rail of a board, and its energy; one thread may write, another read."""
 
     def __init__(self, by: str) -> None:
-        """Nothing is seen yet; `by`: who measures."""
+        """Start without readings; `by`: the name of the sensor, for the tags."""
         self._by = by
         self._lock = threading.Lock()
         self._energies: dict[tuple[str, str], Energy] = {}
@@ -65,18 +65,18 @@ class Board:
         self._at_s = 0.0
 
     def take(self, powers: Mapping[str, float], at_s: float) -> None:
-        """Take the watts of all rails at one moment."""
-        told = [("rail", name, power_w) for name, power_w in list(powers.items())[:_MOST_RAILS]]
-        told += [("group", name, power_w) for name, power_w in groups(powers).items()]
+        """Set the power of all rails at one moment."""
+        measured = [("rail", name, power_w) for name, power_w in list(powers.items())[:_MOST_RAILS]]
+        measured += [("group", name, power_w) for name, power_w in groups(powers).items()]
         newest = []
         with self._lock:
-            for kind, name, power_w in told:
+            for kind, name, power_w in measured:
                 joules = self._energies.setdefault((kind, name), Energy()).add(power_w, at_s)
                 tags = {"by": self._by, "rail": name} if kind == "rail" else {"group": name}
                 newest.append(Reading({"power_w": power_w, "energy_j": joules}, tags))
             self._newest, self._at_s = newest, at_s
 
     def readings(self, since_s: float) -> list[Reading]:
-        """Return what was last seen, if that was not before a moment."""
+        """Return the newest readings, or nothing if they are older than `since_s`."""
         with self._lock:
             return self._newest if self._at_s >= since_s else []

@@ -1,6 +1,6 @@
-"""Rails of a Jetson board as its INA3221 monitors measure them, read from /sys, for which nobody needs to be root.
+"""Power rails of a Jetson board, measured by its INA3221 chips and read from /sys without root.
 
-JetPack 5 and later show voltage and current as hwmon, JetPack 4 shows power as iio.
+JetPack 5 and later show voltage and current as hwmon; JetPack 4 shows power as iio.
 """
 
 import re
@@ -15,18 +15,18 @@ from vedette.sources.power.board import METRICS, Board
 _CHIP = "ina3221"
 _LABEL = re.compile(r"in([0-9]{1,3})_label")
 _RAIL_NAME = re.compile(r"rail_name_([0-9]{1,3})")
-_SUM = 7  # a channel of hwmon that is no rail: the sum of the shunt voltages
+_SUM = 7  # this hwmon channel is not a rail: it is the sum of the shunt voltages
 
 
 class Channel(NamedTuple):
-    """One rail: the factors of its power, and what their product is to be multiplied with to be watts."""
+    """One rail: the attributes whose product is its power, and the scale that turns the product into watts."""
 
     rail: str
     factors: tuple[Number, ...]
     scale: float
 
     def read_w(self) -> float | None:
-        """Return the power now; below zero is the noise of a rail that nothing flows through."""
+        """Return the present power; a negative value is noise of an idle rail, and counts as 0."""
         product = self.scale
         for factor in self.factors:
             number = factor.read()
@@ -42,13 +42,13 @@ class Rails:
     metrics: Mapping[str, Metric] = METRICS
 
     def __init__(self, channels: list[Channel], clock: Callable[[], float] = time.monotonic) -> None:
-        """Look at these channels."""
+        """Read these channels."""
         self._channels = channels
         self._clock = clock
         self._board = Board(_CHIP)
 
     def look(self) -> list[Reading]:
-        """Return the power of each rail and group now."""
+        """Return the present power of each rail and group."""
         at_s = self._clock()
         powers = {}
         for channel in self._channels:
@@ -59,14 +59,14 @@ class Rails:
         return self._board.readings(at_s)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for channel in self._channels:
             for factor in channel.factors:
                 factor.close()
 
 
 def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Rails | Absent:
-    """Return the rails of this board, if there are any that may be read."""
+    """Return the rails of this board, if any can be read."""
     channels = _find(target.sys)
     readable = [channel for channel in channels if channel.read_w() is not None]
     for channel in channels:
@@ -103,7 +103,7 @@ def _find_in(folder: str, channels: dict[str, Channel]) -> None:
 
 
 def _is_chip(folder: str) -> bool:
-    """Tell whether it is such a monitor: other chips on the bus have voltages too; a driver without a name may be."""
+    """Tell whether a folder is an INA3221: other chips have voltages too. A driver without a name counts as one."""
     name = word(f"{folder}/name")
     return not name or name.startswith(_CHIP)
 

@@ -1,7 +1,8 @@
-"""Energy as x86 processors count it (RAPL), from /sys/class/powercap.
+"""Energy of x86 processors, by their own counters (RAPL), from /sys/class/powercap.
 
-Zones lie in each other: a package holds its cores and its uncore. Its memory is shown below it too, but is not in its
-count. The total is therefore packages and memory; psys, where there is one, is the whole platform, and no part of it.
+Zones are nested: a package includes its cores and its uncore. Its memory is listed below it too, but is not included
+in its count. So the total is packages plus memory. The zone psys, if there is one, is the whole platform, and is not
+added.
 """
 
 import re
@@ -13,14 +14,14 @@ from vedette.sources.power.attribute import Number, names, tag, word
 from vedette.sources.power.board import METRICS
 
 _ZONE = re.compile(r"(intel-rapl(?:-mmio)?)(:[0-9]+)+")
-_MOST_W = 5000.0  # of one zone: beyond it a counter was not wrapped but set back
+_MOST_W = 5000.0  # of one zone: more than this means that the counter was reset, not wrapped
 
 
 class Zone:
-    """One counter of microjoules. It begins anew at zero once it has reached its range."""
+    """One counter of microjoules, which wraps around at its range."""
 
     def __init__(self, rail: str, kind: str, counter: Number, range_uj: int) -> None:
-        """Nothing is counted yet; `kind` is its name without number."""
+        """Start at 0 joules; `kind` is the zone's name without its number."""
         self.rail = rail
         self.kind = kind
         self.counter = counter
@@ -29,7 +30,7 @@ class Zone:
         self._last: tuple[int, float] | None = None
 
     def look(self, at_s: float) -> dict[str, float | int]:
-        """Return energy since the first look, and from the second one on power; nothing when it cannot be read."""
+        """Return the energy since the first look, and from the second look on the power; {} if it cannot be read."""
         now = self.counter.read()
         if now is None or now < 0:
             return {}
@@ -54,12 +55,12 @@ class Rapl:
     metrics: Mapping[str, Metric] = METRICS
 
     def __init__(self, zones: list[Zone], clock: Callable[[], float] = time.monotonic) -> None:
-        """Look at these zones."""
+        """Read these zones."""
         self._zones = zones
         self._clock = clock
 
     def look(self) -> list[Reading]:
-        """Return power and energy of each zone, of all packages and memory, and, where there is psys, of the input."""
+        """Return power and energy of each zone, of packages and memory together, and of the whole input (psys)."""
         found, summed, platform = [], [], []
         for zone in self._zones:
             values = zone.look(self._clock())
@@ -74,21 +75,21 @@ class Rapl:
             if all("power_w" in values for _, values in summed):
                 total["power_w"] = sum(values["power_w"] for _, values in summed)
             found.append(Reading(total, {"by": "rapl", "rail": "total"}))
-        if len(platform) == 1:  # of several nobody knows which one counts
+        if len(platform) == 1:  # with several we do not know which one is the input
             found.append(Reading(dict(platform[0]), {"group": "in"}))
         return found
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for zone in self._zones:
             zone.counter.close()
 
 
 def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Rapl | Absent:
-    """Return the zones of this machine that may be read."""
+    """Return the zones of this machine that can be read."""
     root = f"{target.sys}/class/powercap"
     found = [(match[1], name) for name in names(root) if (match := _ZONE.fullmatch(name))]
-    # The same package can be asked by a register of the processor or by memory: it is one package all the same.
+    # Two drivers (MSR and MMIO) may show the same package: read only one of them.
     driver = min((driver for driver, _ in found), default="")
     zones: dict[str, Zone] = {}
     for name in [name for one, name in found if one == driver]:
@@ -102,18 +103,18 @@ def sensor(target: Target, clock: Callable[[], float] = time.monotonic) -> Rapl 
         range_uj = Number(f"{root}/{name}/max_energy_range_uj")
         kind = re.split(r"[^a-z]", rail.rpartition("/")[2], maxsplit=1)[0]
         if kind == "package" and name.count(":") > 1:
-            kind = "part"  # of the package that it lies in, which has counted it
+            kind = "part"  # of the package above it, which includes it
         zones[rail] = Zone(rail, kind, counter, max(0, range_uj.read() or 0))
         range_uj.close()
     if zones:
         return Rapl(list(zones.values()), clock)
     if found:
-        return Absent("RAPL cannot be read: by its mode /sys/class/powercap/*/energy_uj is mostly for root alone")
+        return Absent("RAPL cannot be read: on most systems only root may read /sys/class/powercap/*/energy_uj")
     return Absent("no RAPL in /sys/class/powercap")
 
 
 def _name(root: str, zone: str) -> str:
-    """Return what a zone is called, behind the name of the one that it lies in."""
+    """Return the name of a zone, prefixed by the names of the zones that contain it."""
     own = tag(word(f"{root}/{zone}/name")).replace("/", "_") or tag(zone)
     above = zone.rpartition(":")[0]
     return f"{_name(root, above)}/{own}" if ":" in above else own

@@ -1,10 +1,10 @@
-"""Processes: the tree of one of them, added up, as a sensor; or many trees at once, process by process (`look`).
+"""Processes: a sensor that adds up one process tree, and `look`, which reads many trees process by process.
 
-- `members`: who belongs to the tree of a process
-- `ledger`: what a tree has used, each tick and byte once
-- `rarely`: what is expensive to read
+- `members`: the members of a process tree
+- `ledger`: what a tree has used, each tick and byte counted once
+- `slow_metrics`: values that are slow to read
 - `snapshot`: many trees at once
-- `elsewhere`: the tree of a process without /proc, by psutil
+- `psutil_tree`: a tree measured with psutil, without /proc
 """
 
 import os
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from vedette.sensing import cgroup
 from vedette.sensing.probe import sound
 from vedette.sensing.sensor import Absent, Metric, Reading, Sensor, Target
-from vedette.sources.process.elsewhere import Elsewhere
 from vedette.sources.process.ledger import Ledger, Totals
 from vedette.sources.process.members import Members
-from vedette.sources.process.rarely import Rarely
+from vedette.sources.process.psutil_tree import PsutilTree
+from vedette.sources.process.slow_metrics import SlowMetrics
 from vedette.sources.process.snapshot import Process, Snapshot, look, rates
 
 __all__ = ["METRICS", "Process", "Snapshot", "look", "rates", "sensor"]
@@ -26,35 +26,35 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _LIMITS_EVERY_S = 60.0
 
 METRICS: Mapping[str, Metric] = {
-    "cpu_s": Metric("counter", "CPU time of the processes, and of all that have ended among them"),
-    "cpu_percent": Metric("gauge", "CPU time by time; 100 is one core"),
-    "cpu_share_percent": Metric("gauge", "CPU time by what the machine has, or the quota of the cgroup allows"),
-    "memory_bytes": Metric("gauge", "memory that is resident; what processes share counts for each"),
-    "memory_pss_bytes": Metric("gauge", "memory that is resident; what processes share is divided among them"),
-    "memory_share_percent": Metric("gauge", "memory_bytes by the memory of the machine"),
-    "memory_limit_percent": Metric("gauge", "memory_bytes by the limit of the cgroup"),
-    "read_bytes": Metric("counter", "bytes that were fetched from storage"),
-    "written_bytes": Metric("counter", "bytes that were sent to storage"),
-    "read_bytes_per_s": Metric("gauge", "bytes that were fetched from storage, by time"),
-    "written_bytes_per_s": Metric("gauge", "bytes that were sent to storage, by time"),
-    "processes": Metric("gauge", "processes that run"),
-    "threads": Metric("gauge", "threads of them"),
-    "open_files": Metric("gauge", "files, sockets and pipes that they have open"),
-    "switches": Metric("counter", "times that a thread waited of its own accord"),
-    "forced_switches": Metric("counter", "times that a thread had to make room for another"),
+    "cpu_s": Metric("counter", "CPU time of the process tree, including processes that have ended"),
+    "cpu_percent": Metric("gauge", "CPU use; 100 is one core"),
+    "cpu_share_percent": Metric("gauge", "CPU use as a share of the machine's cores, or of the cgroup's quota"),
+    "memory_bytes": Metric("gauge", "resident memory; shared pages count for each process"),
+    "memory_pss_bytes": Metric("gauge", "resident memory; shared pages are divided among the processes"),
+    "memory_share_percent": Metric("gauge", "memory_bytes as a share of the machine's memory"),
+    "memory_limit_percent": Metric("gauge", "memory_bytes as a share of the cgroup's limit"),
+    "read_bytes": Metric("counter", "bytes read from storage"),
+    "written_bytes": Metric("counter", "bytes written to storage"),
+    "read_bytes_per_s": Metric("gauge", "bytes read from storage per second"),
+    "written_bytes_per_s": Metric("gauge", "bytes written to storage per second"),
+    "processes": Metric("gauge", "live processes"),
+    "threads": Metric("gauge", "threads of these processes"),
+    "open_files": Metric("gauge", "open files, sockets and pipes"),
+    "switches": Metric("counter", "voluntary context switches: a thread waited for something"),
+    "forced_switches": Metric("counter", "involuntary context switches: a thread was preempted"),
 }
 
 
 def sensor(target: Target) -> Sensor | Absent:
-    """Return what watches the process and all that descend from it."""
+    """Return the sensor of the target process and all its descendants."""
     if not os.path.isfile(f"{target.proc}/stat") and not os.path.isdir(f"{target.proc}/{target.pid}"):
-        return Elsewhere.of(target.pid, METRICS, target.apart)
+        return PsutilTree.of(target.pid, METRICS, target.apart)
     members = Members(target.pid, target.proc, target.apart)
     return _Tree(target, members) if members.all else Absent(f"there is no process {target.pid}")
 
 
 class _Tree:
-    """The tree of a process, by /proc."""
+    """A process tree, read from /proc."""
 
     metrics = METRICS
 
@@ -62,21 +62,21 @@ class _Tree:
         self._target = target
         self._members = members
         self._ledger = Ledger()
-        self._rarely = Rarely(target.proc)
+        self._slow_metrics = SlowMetrics(target.proc)
         self._before: tuple[float, Totals] | None = None
         self._limits_s = float("-inf")
         self._cores = self._memory = self._memory_limit = None  # type: float | None
 
     def look(self) -> list[Reading]:
-        """Return how the tree stands, and what it did since the last look."""
+        """Return the present values of the tree, and its rates since the last look."""
         at_s = time.monotonic()
         totals = self._ledger.take(self._members.look(at_s))
         if at_s - self._limits_s >= _LIMITS_EVERY_S:
             self._limits_s = at_s
-            self._look_at_limits()
+            self._read_limits()
         living = [member for member in self._members.all.values() if not member.dead]
         values: dict[str, float | int | None] = {"cpu_s": totals.ticks / _TICKS_PER_S, "processes": len(living)}
-        if living:  # else there is nothing that could have memory: none is not zero
+        if living:  # a tree without processes has no value for memory, rather than 0
             memory = sum(member.memory_bytes for member in living)
             values |= {
                 "memory_bytes": memory,
@@ -84,8 +84,8 @@ class _Tree:
                 "memory_limit_percent": _percent(memory, self._memory_limit),
                 "threads": sum(member.threads for member in living),
             }
-        tells_moved = any(member.tells_moved for member in self._members.all.values())
-        if tells_moved or totals[1:] != (0, 0):
+        has_io = any(member.has_io for member in self._members.all.values())
+        if has_io or totals[1:] != (0, 0):
             values |= {"read_bytes": int(totals.read_bytes), "written_bytes": int(totals.written_bytes)}
         if self._before is not None and at_s > self._before[0]:
             seconds = at_s - self._before[0]
@@ -97,11 +97,11 @@ class _Tree:
         if self._before is None or at_s > self._before[0]:
             self._before = at_s, totals
         if living:
-            values |= self._rarely.look((member.pid for member in living), at_s)
+            values |= self._slow_metrics.look((member.pid for member in living), at_s)
         return [Reading(sound(values), scope="process")]
 
-    def _look_at_limits(self) -> None:
-        """See what the machine has, and what a cgroup leaves of it; either may change while we watch."""
+    def _read_limits(self) -> None:
+        """Read the machine's cores and memory, and the cgroup's limits; both may change while we watch."""
         pid, proc, sys = self._target.pid, self._target.proc, self._target.sys
         if pid not in self._members.all:
             return
@@ -111,7 +111,7 @@ class _Tree:
         self._memory_limit = limit
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._members.close()
 
 

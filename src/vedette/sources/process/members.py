@@ -1,7 +1,7 @@
-"""Who belongs to the tree of a process, and how each of them stands, by files that stay open.
+"""The members of a process tree, and the numbers of each, read from files that stay open.
 
-A tree grows by forks alone. The kernel tells the newest pid that it has given: where that has not changed nobody is
-new, where it has grown by a few these are looked at, and else all processes are, at most once a second.
+A tree grows only by forks, and the kernel shows the newest pid. If that has not changed, no process is new. If it has
+grown by a few, these pids are checked; otherwise all processes are, at most once a second.
 """
 
 import contextlib
@@ -12,75 +12,75 @@ from vedette.sensing.probe import OpenFile
 from vedette.sources.process.ledger import Account, Key
 from vedette.sources.process.snapshot import children
 
-_RESCAN_S = 1.0  # at the least between two passes over all processes
-_SURELY_S = 60.0  # at the most
-_FEW = 100  # pids that are looked at one by one
-_OPEN = 32  # processes whose files stay open: the program that we live in needs descriptors itself
+_RESCAN_S = 1.0  # between two scans of all processes, at least
+_RESCAN_AT_LATEST_S = 60.0
+_FEW = 100  # new pids that are checked one by one
+_OPEN = 32  # processes whose files stay open: the user's program needs descriptors itself
 _NS_PER_TICK = 10**9 / (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _GONE = (FileNotFoundError, ProcessLookupError)
-_ODD = (OSError, ValueError, IndexError)
+_UNREADABLE = (OSError, ValueError, IndexError)
 
 
 class Member:
-    """One process of the tree, as it was last seen."""
+    """One process of the tree, as it was at the last look."""
 
-    def __init__(self, proc: str, pid: int, fields: list[bytes], *, stays: bool) -> None:
-        """Know it by a line of its `stat`; `stays`: its files may stay open."""
+    def __init__(self, proc: str, pid: int, fields: list[bytes], *, keep_open: bool) -> None:
+        """Begin with the fields of its `stat`; `keep_open`: its files may stay open."""
         self._files: dict[str, int] = {}
         self.pid = pid
         self.born = fields[19]
         self.key: Key = pid, int(fields[19])
         self._path = f"{proc}/{pid}"
-        self._stays = stays
+        self._keep_open = keep_open
         self.rest = 0.0
-        self._tells_rest = True
-        self.moved = 0, 0
-        self.tells_moved = True
-        self.understand(fields)
+        self._has_schedstat = True
+        self.io = 0, 0
+        self.has_io = True
+        self.parse(fields)
 
-    def understand(self, fields: list[bytes]) -> None:
-        """Take over what a line of its `stat` says behind its name."""
+    def parse(self, fields: list[bytes]) -> None:
+        """Set the numbers from the fields of its `stat` behind the name."""
         self.ppid, self.group, self.session = int(fields[1]), int(fields[2]), int(fields[3])
         self.own = int(fields[11]), int(fields[12]), int(fields[7])
         self.waited = int(fields[13]), int(fields[14]), int(fields[8])
-        self.dead = fields[0] in b"ZX"  # but its parent has not noticed
+        self.dead = fields[0] in b"ZX"  # a zombie
         self.threads = 0 if self.dead else int(fields[17])
         self.memory_bytes = 0 if self.dead else int(fields[21]) * _PAGE_BYTES
 
     def look(self) -> bool:
-        """Look at it again; False: it is gone. What cannot be read now stays as it was."""
+        """Read its numbers again; return False if it has ended. A number that cannot be read stays as it was."""
         try:
             fields = fields_of(self._read("stat", 1024))
             if fields[19] != self.born:
                 return False
-            self.understand(fields)
+            self.parse(fields)
         except _GONE:
             return False
-        except _ODD:
+        except _UNREADABLE:
             return os.path.exists(self._path)
-        if self._tells_rest:
-            self._look_closer()
-        if self.tells_moved:
+        if self._has_schedstat:
+            self._read_rest()
+        if self.has_io:
             try:
-                self.moved = _moved(self._read("io", 512))
+                self.io = _io_bytes(self._read("io", 512))
             except PermissionError:
-                self.tells_moved = False
-            except _ODD:
+                self.has_io = False
+            except _UNREADABLE:
                 pass
         return True
 
-    def _look_closer(self) -> None:
-        """Find what is lost by rounding, two ticks at the most.
+    def _read_rest(self) -> None:
+        """Find what rounding has lost, which is at most two ticks.
 
-        `schedstat` is exact, but of the first thread alone. Where it is below the ticks other threads have worked too,
-        and nothing is known; it never leads out of what the ticks allow.
+        `schedstat` is exact, but covers only the first thread. If it is less than the ticks, other threads have worked
+        too, and we cannot know what was lost: then `rest` is 0.
         """
         try:
             ticks = int(self._read("schedstat", 128).split(None, 1)[0]) / _NS_PER_TICK
             self.rest = min(2.0, max(0.0, ticks - self.own[0] - self.own[1]))
-        except _ODD:
-            self.rest, self._tells_rest = 0.0, False
+        except _UNREADABLE:
+            self.rest, self._has_schedstat = 0.0, False
 
     def _read(self, name: str, size: int) -> bytes:
         fd = self._files.get(name, -1)
@@ -90,9 +90,9 @@ class Member:
             except OSError as error:
                 if error.errno != errno.EBADF:
                     raise
-                self._files.clear()  # the program that we live in has closed them
+                self._files.clear()  # the user's program has closed them
         fd = os.open(f"{self._path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        if self._stays:
+        if self._keep_open:
             self._files[name] = fd
             return os.pread(fd, size, 0)
         try:
@@ -101,7 +101,7 @@ class Member:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Close its files."""
         while self._files:
             with contextlib.suppress(OSError):
                 os.close(self._files.popitem()[1])
@@ -111,31 +111,31 @@ class Member:
 
 
 class Members:
-    """The tree of a process. Who reads is no part of it, unless it is the root."""
+    """The members of a process tree. Our own process does not count, unless it is the root."""
 
     def __init__(self, pid: int, proc: str, apart: tuple[int, ...] = ()) -> None:
-        """Know the root; those in `apart` are left out, with all below them."""
+        """Start with the root; the processes in `apart` are left out, with their descendants."""
         self._proc = proc
         self._apart = {*apart, os.getpid()} - {pid}
         self._newest_file = OpenFile(f"{proc}/loadavg", 256)
         self._newest: int | None = None
-        self._ours = _is_ours(proc)
+        self._is_ours = _is_ours(proc)
         self._scanned_s = float("-inf")
-        self._founders: set[int] = set()  # pids of those in the tree who began a group or session that is still there
+        self._leaders: set[int] = set()  # members, perhaps ended, that started a group or session which still exists
         self.all: dict[int, Member] = {}  # by pid, parents before their children
         self._add(pid, read_fields(proc, pid))
 
     def look(self, at_s: float) -> dict[Key, Account]:
-        """Return how each of them stands, parents before their children."""
+        """Return the numbers of each member, parents before their children."""
         for member in [member for member in self.all.values() if not member.look()]:
             self._drop(member)
         known = len(self.all)
         self._find(at_s)
-        # Read once more, in their order: a parent that was read after its child may have taken it over already.
+        # Read new members again, parents first: a parent that was read after its child may have taken it over already.
         for member in [member for member in list(self.all.values())[known:] if not member.look()]:
             self._drop(member)
-        led = {leader for member in self.all.values() for leader in (member.group, member.session)}
-        self._founders = led & (self._founders | self.all.keys())
+        leaders = {leader for member in self.all.values() for leader in (member.group, member.session)}
+        self._leaders = leaders & (self._leaders | self.all.keys())
         return {member.key: self._account(member) for member in self.all.values()}
 
     def _drop(self, member: Member) -> None:
@@ -144,27 +144,28 @@ class Members:
 
     def _account(self, member: Member) -> Account:
         parent = self.all.get(member.ppid)
-        return Account(parent.key if parent else None, member.own, member.waited, member.moved, rest=member.rest)
+        return Account(parent.key if parent else None, member.own, member.waited, member.io, rest=member.rest)
 
     def _find(self, at_s: float) -> None:
-        newest, before = self._tell_newest(), self._newest
+        newest, before = self._newest_pid(), self._newest
         since_s = at_s - self._scanned_s
-        if newest is not None and before is not None and since_s < _SURELY_S and 0 <= newest - before <= _FEW:
+        is_recent = since_s < _RESCAN_AT_LATEST_S
+        if newest is not None and before is not None and is_recent and 0 <= newest - before <= _FEW:
             self._newest = newest
-            self._meet(range(before + 1, newest + 1), listed=False)
+            self._check(range(before + 1, newest + 1), listed=False)
         elif since_s >= _RESCAN_S:
             self._newest, self._scanned_s = newest, at_s
-            self._meet(self._list(), listed=True)
+            self._check(self._list(), listed=True)
 
-    def _tell_newest(self) -> int | None:
-        """Return the newest pid that was given; None where that does not count the pids of this /proc."""
+    def _newest_pid(self) -> int | None:
+        """Return the newest pid of the kernel; None if this /proc shows another pid namespace."""
         try:
-            return int(self._newest_file.read().split()[-1]) if self._ours else None
-        except _ODD:
+            return int(self._newest_file.read().split()[-1]) if self._is_ours else None
+        except _UNREADABLE:
             return None
 
     def _list(self) -> list[int]:
-        """Return the pids of those that may be new: children of members, or all there are where no list tells these."""
+        """Return pids that may be new members: all descendants, or all pids if the kernel lists no children."""
         found: list[int] = []
         todo = list(self.all)
         while todo:
@@ -178,37 +179,38 @@ class Members:
             todo += [pid for pid in listed if pid not in self.all and pid not in self._apart]
         return found
 
-    def _meet(self, pids: "range | list[int]", *, listed: bool) -> None:
-        """Add those of them that belong to the tree; a parent may come after its child."""
-        strangers = {}
+    def _check(self, pids: "range | list[int]", *, listed: bool) -> None:
+        """Add the processes that belong to the tree; a parent may come after its child."""
+        unknown = {}
         for pid in pids:
             if pid not in self.all and pid not in self._apart and (fields := read_fields(self._proc, pid)):
-                strangers[pid] = fields
+                unknown[pid] = fields
         found = True
-        while found and strangers:
+        while found and unknown:
             found = False
-            for pid, fields in list(strangers.items()):
+            for pid, fields in list(unknown.items()):
                 if self._belongs(pid, fields):
-                    del strangers[pid]
+                    del unknown[pid]
                     if listed or self._is_process(pid):
                         found = self._add(pid, fields) or found
 
     def _belongs(self, pid: int, fields: list[bytes]) -> bool:
-        """Tell by its parent, its session or, of an orphan, by its group: these it keeps, and they have a founder.
+        """Tell whether a process belongs to the tree, by its parent, its session, or (for an orphan) its group.
 
-        A shell puts strangers into a group, so that this counts only for one that lives in another session than its
-        parent without having begun it: that parent has got it as an orphan.
+        A process keeps its session and group when its parent ends, and both are named after a leader. A shell may put
+        unrelated processes into one group, so the group counts only for an orphan: it is in another session than its
+        parent, and did not start that session itself.
         """
         ppid, group, session = map(int, fields[1:4])
-        if ppid in self.all or session in self._founders or session in self.all:
+        if ppid in self.all or session in self._leaders or session in self.all:
             return True
-        if session == pid or not (group in self._founders or group in self.all):
+        if session == pid or not (group in self._leaders or group in self.all):
             return False
         parent = read_fields(self._proc, ppid)
         return bool(parent) and int(parent[3]) != session
 
     def _is_process(self, pid: int) -> bool:
-        """Tell a process from a thread, which has a number of the same kind, and a `stat` of its whole process."""
+        """Tell a process from a thread: a thread has a number like a pid, and a `stat` of its whole process."""
         try:
             with open(f"{self._proc}/{pid}/status", "rb", buffering=0) as file:
                 return f"\nTgid:\t{pid}\n".encode() in file.read(4096)
@@ -217,20 +219,20 @@ class Members:
 
     def _add(self, pid: int, fields: list[bytes]) -> bool:
         try:
-            self.all[pid] = Member(self._proc, pid, fields, stays=len(self.all) < _OPEN)
-        except _ODD:
+            self.all[pid] = Member(self._proc, pid, fields, keep_open=len(self.all) < _OPEN)
+        except _UNREADABLE:
             return False
         return True
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._newest_file.close()
         for member in self.all.values():
             member.close()
 
 
 def _is_ours(proc: str) -> bool:
-    """Tell whether the pids there are those of our own namespace."""
+    """Tell whether this /proc shows the pids of our own namespace."""
     try:
         return os.readlink(f"{proc}/self") == str(os.getpid())
     except OSError:
@@ -238,12 +240,12 @@ def _is_ours(proc: str) -> bool:
 
 
 def fields_of(stat: bytes) -> list[bytes]:
-    """Return what stands behind the name, which may be made of anything, in a process's `stat`."""
+    """Return the fields of a `stat` that follow the name; the name may contain any character."""
     return stat.rpartition(b")")[2].split()
 
 
 def read_fields(proc: str, pid: int) -> list[bytes]:
-    """Return the fields of a process's `stat`; empty where it cannot be read, or makes no sense."""
+    """Return the fields of a process's `stat`; empty if it cannot be read or is malformed."""
     try:
         with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
             fields = fields_of(file.read(1024))
@@ -252,7 +254,7 @@ def read_fields(proc: str, pid: int) -> list[bytes]:
         return []
 
 
-def _moved(text: bytes) -> tuple[int, int]:
+def _io_bytes(text: bytes) -> tuple[int, int]:
     read = written = 0
     for line in text.splitlines():
         if line.startswith(b"read_bytes:"):

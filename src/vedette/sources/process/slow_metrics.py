@@ -1,31 +1,31 @@
-"""What of a tree of processes is dear to read, or disturbs it: read seldom, and more seldom the longer it takes."""
+"""Values of a process tree that are slow to read, or disturb the processes: read rarely, and less often if slower."""
 
 import os
 import time
 from collections.abc import Iterable
 
 _LEAST_S = 15.0
-_SHARE = 1000  # of our time at most one part in so many
-_ODD = (OSError, ValueError, IndexError)
+_SHARE = 1000  # reading takes at most 1/1000 of the time
+_UNREADABLE = (OSError, ValueError, IndexError)
 _Counts = tuple[int, int]
 
 
-class Rarely:
-    """Reads shares of memory, open files and switches when their time has come.
+class SlowMetrics:
+    """Reads PSS, open files and context switches when they are due.
 
-    The kernel holds up whoever maps memory while it adds up the shares of each page, and tells the switches of each
-    thread by itself.
+    To compute PSS, the kernel visits each page, and meanwhile blocks the process from mapping memory. It has context
+    switches only per thread, in one file each.
     """
 
     def __init__(self, proc: str) -> None:
-        """Read for the first time at once."""
+        """The first look reads at once."""
         self._proc = proc
         self._due_s = float("-inf")
         self._threads: dict[tuple[int, str], _Counts] = {}
-        self._past = 0, 0  # of threads that are gone
+        self._past = 0, 0  # switches of threads that have ended
 
     def look(self, pids: Iterable[int], at_s: float) -> dict[str, int | None]:
-        """Return what is read now; empty when it is not yet time, without what nobody tells."""
+        """Return the values, or {} when they are not due; a value that cannot be read is None."""
         if at_s < self._due_s:
             return {}
         begun = time.perf_counter()
@@ -53,7 +53,7 @@ class Rarely:
                 if counts is not None:
                     now[pid, thread] = counts
         for key, before in self._threads.items():
-            if key not in now or now[key] < before:  # gone, or its number is another's now
+            if key not in now or now[key] < before:  # the thread has ended, or a new one has its number
                 self._past = self._past[0] + before[0], self._past[1] + before[1]
         self._threads = now
         both = [self._past, *now.values()]
@@ -61,7 +61,7 @@ class Rarely:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """Add up; where one is not known, nor is the sum."""
+    """Return the sum, or None if one of the numbers is None."""
     total = 0
     for number in numbers:
         if number is None:
@@ -76,7 +76,7 @@ def _pss(path: str) -> int | None:
             for line in file.read(4096).splitlines():
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
-    except _ODD:
+    except _UNREADABLE:
         pass
     return None
 
@@ -93,5 +93,5 @@ def _counts(path: str) -> _Counts | None:
         with open(path, "rb", buffering=0) as file:
             words = file.read(8192).rpartition(b"\nvoluntary_ctxt_switches:")[2].split()
         return int(words[0]), int(words[2])
-    except _ODD:
+    except _UNREADABLE:
         return None

@@ -1,6 +1,6 @@
-"""Many trees at once, process by process: one pass over the trees of some roots is a snapshot, two give rates.
+"""Many process trees at once, process by process: one pass is a snapshot, and two snapshots give rates.
 
-A process that is gone, or that may not be looked at, is passed over. What cannot be read of one that is there is None.
+A process that has ended, or that we may not read, is left out. A value that cannot be read is None.
 """
 
 import os
@@ -14,7 +14,7 @@ _GONE = (OSError, ValueError, IndexError)
 
 
 class Process(NamedTuple):
-    """One process at one moment. Its pid and the kernel's time of its start name it: pids are used again."""
+    """One process at one moment. Its identity is its pid and start time, since pids are reused."""
 
     pid: int
     started: int  # clock ticks since boot
@@ -28,17 +28,17 @@ class Process(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that one pass has seen, by pid."""
+    """All processes of one pass, by pid."""
 
     at_s: float  # monotonic
     processes: dict[int, Process]
 
 
 def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") -> Snapshot:
-    """Take a snapshot of the processes with these pids and of all that descend from them.
+    """Take a snapshot of the processes with these pids and of all their descendants.
 
-    A tree is seen from its root downward, that of the last root first. Those in `apart` are left out with their
-    descendants, unless they are roots themselves. `proc` is where the kernel shows its processes.
+    Each tree is read from its root downward; the last root comes first. The processes in `apart` are left out with
+    their descendants, unless they are roots themselves. `proc` is the path of /proc.
     """
     at_s = time.monotonic()
     if not os.path.isdir(os.path.join(proc, "self")) and proc == "/proc":
@@ -56,7 +56,7 @@ def look(roots: Iterable[int], apart: Container[int] = (), proc: str = "/proc") 
 
 
 def rates(before: Process, after: Process, seconds: float) -> dict[str, float]:
-    """Return what a process did in the time between two looks at it: percent of a core, bytes a second."""
+    """Return the rates of a process between two snapshots: percent of a core, bytes per second."""
     values = {"cpu_percent": max(0.0, 100 * (after.cpu_s - before.cpu_s) / seconds)}
     pairs = {
         "read_bytes_per_s": (before.read_bytes, after.read_bytes),
@@ -69,7 +69,7 @@ def rates(before: Process, after: Process, seconds: float) -> dict[str, float]:
 
 
 def children(pid: int, proc: str = "/proc", *, one_thread: bool = False) -> list[int] | None:
-    """Return the pids of a process's children; None where the kernel keeps no list of them."""
+    """Return the pids of a process's children; None if this kernel has no list of children."""
     tasks = f"{proc}/{pid}/task"
     found: list[int] = []
     try:
@@ -81,14 +81,14 @@ def children(pid: int, proc: str = "/proc", *, one_thread: bool = False) -> list
                         found += map(int, chunk.split())
             except FileNotFoundError:
                 if thread == str(pid):
-                    return None if os.path.isdir(f"{tasks}/{pid}") else []  # it has just gone
+                    return None if os.path.isdir(f"{tasks}/{pid}") else []  # the process has just ended
     except _GONE:
         return []
     return found
 
 
 class _Walk:
-    """One pass. Children come from the kernel's own list; a kernel without one has all processes read, once."""
+    """One pass. Children come from the kernel's list; if there is none, all processes are read once."""
 
     def __init__(self, proc: str) -> None:
         self._proc = proc
@@ -99,17 +99,17 @@ class _Walk:
             with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
                 head, _, rest = file.read().rpartition(b")")
             fields = rest.split()
-            if fields[0] in b"ZX":  # it has ended, and only its parent has not noticed
+            if fields[0] in b"ZX":  # a zombie: it has ended, but its parent has not waited for it
                 return None
             name = head.partition(b"(")[2].decode(errors="replace")
             cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
             rss, threads, started = int(fields[21]) * _PAGE_BYTES, int(fields[17]), int(fields[19])
-            return Process(pid, started, int(fields[1]), name, cpu_s, rss, threads, *self._moved(pid))
+            return Process(pid, started, int(fields[1]), name, cpu_s, rss, threads, *self._io_bytes(pid))
         except _GONE:
             return None
 
-    def _moved(self, pid: int) -> tuple[int | None, int | None]:
-        """Return the bytes that were read from and written to storage; others' processes do not tell."""
+    def _io_bytes(self, pid: int) -> tuple[int | None, int | None]:
+        """Return the bytes read from and written to storage; None for processes of other users."""
         read = written = None
         try:
             with open(f"{self._proc}/{pid}/io", "rb", buffering=0) as file:
@@ -139,7 +139,7 @@ class _Walk:
 
 
 def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process]:
-    """Do the same where there is no /proc."""
+    """Read the same trees with psutil, where there is no /proc."""
     import psutil  # noqa: PLC0415 - only where it is needed
 
     found: dict[int, Process] = {}
@@ -152,11 +152,11 @@ def _by_psutil(roots: Iterable[int], apart: Container[int]) -> dict[int, Process
             process = psutil.Process(pid)
             with process.oneshot():
                 times = process.cpu_times()
-                moved = process.io_counters() if hasattr(process, "io_counters") else None
+                io = process.io_counters() if hasattr(process, "io_counters") else None
                 found[pid] = Process(
                     pid, int(process.create_time() * _TICKS_PER_S), process.ppid(), process.name(),
                     times.user + times.system, process.memory_info().rss, process.num_threads(),
-                    moved and moved.read_bytes, moved and moved.write_bytes,
+                    io and io.read_bytes, io and io.write_bytes,
                 )  # fmt: skip
             todo += [(child.pid, False) for child in process.children()]
         except (psutil.Error, OSError):
