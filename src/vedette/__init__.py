@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from vedette.client.current import finish, init, log, mark, metric, save, series, use
     from vedette.client.progress import Progress, track
     from vedette.client.usage import Usage
-    from vedette.monitor.around import monitored
+    from vedette.monitor.decorator import monitored
 
     config: Attrs
     summary: Attrs
@@ -73,7 +73,7 @@ _HOMES = {
     "vedette.client.current": ("finish", "init", "log", "mark", "metric", "save", "series", "use"),
     "vedette.client.progress": ("Progress", "track"),
     "vedette.client.usage": ("Usage",),
-    "vedette.monitor.around": ("monitored",),
+    "vedette.monitor.decorator": ("monitored",),
     "vedette.app": ("compare", "diff", "get", "runs"),
 }
 _WHERE = {name: module for module, names in _HOMES.items() for name in names}

@@ -81,8 +81,8 @@ NO_LIFELINE = """#!/bin/sh
 shift 3
 exec {python} -P -c '
 import runpy, sys
-from vedette.monitor.life import Life
-Life.gone = lambda self: False
+from vedette.monitor.liveness import Liveness
+Liveness.gone = lambda self: False
 sys.argv = ["monitor", *sys.argv[1:]]
 runpy.run_module("vedette.monitor", run_name="__main__", alter_sys=False)
 ' "$@"
@@ -288,7 +288,7 @@ def test_the_monitor_is_killed(number, finish, tmp_path):
     """If the process beside dies, the program goes on, what was known is still known, and `trouble` says so."""
     code, out, err = finish(KILLED, str(tmp_path / "usage.jsonl"), str(int(number)))
 
-    sentence = "the monitor's process has ended before its time: what it saw last is not known here"
+    sentence = "the monitor's process has ended unexpectedly: its last moments are missing here"
     assert code == 0, err
     assert out == f"{ {'monitor': sentence} }\n"
     assert err == f"vedette: {sentence}\n"

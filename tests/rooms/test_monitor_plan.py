@@ -26,7 +26,7 @@ def test_intervals(interval_s):
     [
         ({"sensors": ["proces"]}, "there is no sensor 'proces'; did you mean process?"),
         ({"sensors": "process,xyzzy"}, "there is no sensor 'xyzzy'; there are process"),
-        ({"sensors": ()}, "a monitor needs a sensor"),
+        ({"sensors": ()}, "a monitor needs at least one sensor"),
         ({"where": "moon"}, "where is 'thread' or 'process', not 'moon'"),
         ({"pid": -1}, "pid is the number of a process"),
         ({"pid": "1"}, "pid is the number of a process"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vedette.monitor.outlets import Outlet
+from vedette.monitor.guarded_sinks import GuardedSink
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.rounds import Rounds
@@ -59,8 +59,8 @@ def rounds(monkeypatch):
 
     def make(sensors, *sinks, interval_s=0.001):
         monkeypatch.setattr(sampler, "find", lambda _names, _target: (sensors, {}))
-        outlets = [Outlet(f"sink {n}", sink) for n, sink in enumerate(sinks)]
-        return Rounds(Plan(interval_s=interval_s), Target(1), Record(100), said.append, outlets)
+        opened = [GuardedSink(f"sink {n}", sink) for n, sink in enumerate(sinks)]
+        return Rounds(Plan(interval_s=interval_s), Target(1), Record(100), said.append, opened)
 
     make.said = said
     return make
@@ -95,7 +95,7 @@ def test_a_sink_that_fails(rounds):
 
     assert len(good.moments) >= 3
     assert one.trouble == {"sink 0": f"sink 0 lacks {len(good.moments)} moments: No space left on device"}
-    assert rounds.said == ["sink 0 cannot be written, what it lacks is counted: No space left on device"]
+    assert rounds.said == ["sink 0 cannot be written; missing moments are counted: No space left on device"]
     assert (bad.closed, good.closed) == (1, 1)
 
 

@@ -75,14 +75,14 @@ def run(args: argparse.Namespace) -> int:
 def _process(plan: "Plan", args: argparse.Namespace) -> int:
     from vedette import kernel
     from vedette.launch.local import blocked
-    from vedette.monitor.life import Life, exists
+    from vedette.monitor.liveness import Liveness, exists
 
     if not exists(plan.pid):
         raise NotFoundError(f"there is no process {plan.pid}")
     with blocked(_ENDING):
-        life = Life(plan.pid)
+        process = Liveness(plan.pid)
         watch = _Watch(plan, args, plan.pid, " ".join(kernel.command(plan.pid)), sys.stdout)
-        ended = watch.until_end(life)
+        ended = watch.until_end(process)
         watch.finish()
         watch.close()
     if ended in _ENDING:
@@ -95,7 +95,7 @@ def _process(plan: "Plan", args: argparse.Namespace) -> int:
 def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
     from vedette.launch.gate import Gate
     from vedette.launch.local import blocked
-    from vedette.monitor.life import Life
+    from vedette.monitor.liveness import Liveness
 
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
         _say(f"there is no command {command[0]!r}")
@@ -109,8 +109,8 @@ def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
         except OSError as error:
             _say(f"{command[0]} cannot be started: {error.strerror}")
             return 127 if error.errno == errno.ENOENT else 126
-        life = Life(gate.pid)
-        watch.until_end(life, command=True)
+        process = Liveness(gate.pid)
+        watch.until_end(process, command=True)
         watch.finish()  # while what is left of it can still be looked at
         _, status, used = os.wait4(gate.pid, 0)
         watch.close(used)
@@ -124,7 +124,7 @@ class _Watch:
         self, plan: "Plan", args: argparse.Namespace, pid: int, name: str, out: Any, gate: "Gate | None" = None
     ) -> None:
         """Open the sinks, and only then the gate: what cannot be written keeps a command from being started."""
-        from vedette.monitor.outlets import Outlet, open_all
+        from vedette.monitor.guarded_sinks import GuardedSink, open_all
         from vedette.monitor.record import Record
         from vedette.monitor.rounds import Rounds
         from vedette.sensing.sensor import Target
@@ -136,7 +136,7 @@ class _Watch:
         target = Target(pid, apart=(os.getpid(),))
         try:
             sensors, _ = sampler.find(plan.sensors, target)  # for what their numbers mean; a command is another by then
-            outlets = [*open_all(plan, sampler.metrics(sensors), pid), Outlet("rows", self._newest)]
+            opened = [*open_all(plan, sampler.metrics(sensors), pid), GuardedSink("rows", self._newest)]
             for sensor in sensors.values():
                 sensor.close()
         except BaseException:
@@ -147,39 +147,39 @@ class _Watch:
             try:
                 gate.open()
             except OSError:
-                for outlet in outlets:
-                    outlet.close(_say)
+                for guarded in opened:
+                    guarded.close(_say)
                 raise
-        self._rounds = Rounds(plan, target, self._record, _say, outlets)
+        self._rounds = Rounds(plan, target, self._record, _say, opened)
         self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
         for port in self._rounds.ports:
             _say(f"/metrics can be read at port {port}")
-        for run in [outlet.sink.run for outlet in outlets if hasattr(outlet.sink, "run")]:
+        for run in [guarded.sink.run for guarded in opened if hasattr(guarded.sink, "run")]:
             _say(f"this becomes the run {run}: `vedette show {run}`")
         self._until = None if args.seconds is None else time.monotonic() + args.seconds
         if args.sensors and args.sensors != "all":
             for sensor_name, why in self._rounds.absent.items():
                 _say(f"there is no {sensor_name} here: {why}")
 
-    def until_end(self, life: Any, *, command: bool = False) -> int:
+    def until_end(self, process: Any, *, command: bool = False) -> int:
         """Look until the process has ended, which is 0, or a signal says so, or the time is over, which is -1."""
         from vedette import kernel
 
         signals = kernel.open_signals(_PASSED_ON if command else _ENDING)
         ready = select.poll()
-        for fd in (signals, life.fd):
+        for fd in (signals, process.fd):
             if fd is not None:
                 ready.register(fd, select.POLLIN)
         try:
-            while not life.gone():
-                ready.poll(self._wait_ms(endless=life.fd is not None))
+            while not process.gone():
+                ready.poll(self._wait_ms(endless=process.fd is not None))
                 self._rounds.turn()
                 self._show()
                 for came in kernel.read_signals(signals):
                     if not command:
                         return int(came.number)
                     if came.code != _BY_THE_KERNEL:
-                        os.kill(life.pid, came.number)
+                        os.kill(process.pid, came.number)
                 if self._until is not None and time.monotonic() >= self._until:
                     self._rounds.finish()
                     self._until = None

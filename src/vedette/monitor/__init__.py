@@ -1,16 +1,16 @@
-"""Monitors: sensors on a schedule, into sinks, beside a program, in a thread or in a process of their own.
+"""Monitors: sensors are read on a schedule, and the samples go to sinks; in a thread or in a process of its own.
 
-- `watch`: the monitor as a user holds it
-- `around`: `vedette.monitored`: a monitor around a piece of code
-- `plan`: what a monitor is to do, checked
-- `rounds`: the body of the loop: look at sensors, hand over to sinks
-- `outlets`: the sinks of a monitor, each behind a guard
+- `watch`: the class `Monitor`
+- `decorator`: `vedette.monitored`: a monitor around a piece of code
+- `plan`: what a monitor shall do, checked
+- `rounds`: the body of the loop: read sensors, write to sinks
+- `guarded_sinks`: the sinks of a monitor, each behind a guard
 - `record`: the last moments, and sums over all of them
-- `life`: whether a process is still there
-- `inside`: the thread form
-- `beside`: the process form, as seen by who started it
-- `talk`: what these two processes say to each other
-- `__main__`: the process form, as a program
+- `liveness`: whether a process is still alive
+- `thread_form`: a monitor in a thread
+- `process_form`: a monitor in a process of its own, seen from the user's process
+- `channel`: the messages between these two processes
+- `__main__`: the monitor's process
 """
 
 from vedette.monitor.watch import Monitor as Monitor

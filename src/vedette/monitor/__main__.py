@@ -1,8 +1,8 @@
-"""The process form, as a program: `python -P -m vedette.monitor PARENT COUNT`, started by `beside.py`.
+"""The process that runs a monitor: `python -P -m vedette.monitor PARENT COUNT`, started by `process_form.py`.
 
-It is handed COUNT descriptors: a socket to its parent and, where there is such a thing, a pidfd of it.
-It ends when it is told to, when its parent is gone, however suddenly, or by SIGTERM; each time with a last look, and
-its sinks closed. When the watched process has ended it looks no more, and waits to be asked.
+It inherits COUNT descriptors: a socket to its parent and, if the system has pidfds, a pidfd of the parent.
+It ends when the parent says so, when the parent has ended, or by SIGTERM; each time it takes a last look and closes its
+sinks. When the watched process has ended it stops measuring, and still answers the parent.
 """
 
 import math
@@ -15,54 +15,54 @@ from typing import NoReturn
 
 from vedette import detached
 from vedette.errors import VedetteError
-from vedette.monitor.life import Life
+from vedette.monitor.channel import Answer, Ask, Begin, Channel, Failed, Ready
+from vedette.monitor.liveness import Liveness
 from vedette.monitor.plan import Plan
 from vedette.monitor.record import Record
 from vedette.monitor.rounds import Rounds
-from vedette.monitor.talk import Account, Ask, Begin, Failed, Ready, Talk
 from vedette.sensing.sensor import Target
 
-_LOOK_S = 1.0  # between two looks whether a process without a pidfd is still there
+_CHECK_S = 1.0  # without a pidfd: how often to check whether a process is still alive
 _BEGIN_S = 5.0
 
 
-def main(parent: Life, talk: Talk) -> None:
-    """Do as the parent says."""
-    begin = talk.hear(_BEGIN_S)
+def main(parent: Liveness, channel: Channel) -> None:
+    """Receive the plan from the parent, and run the monitor."""
+    begin = channel.receive(_BEGIN_S)
     if not isinstance(begin, Begin):
         return
     try:
-        program = _Program(begin.plan, parent, talk)
+        program = _Program(begin.plan, parent, channel)
     except VedetteError as error:
-        talk.say(Failed(str(error), asked=True))
+        channel.send(Failed(str(error), asked=True))
         return
     except Exception as error:
-        talk.say(Failed(f"the monitor's process failed: {type(error).__name__}: {error}"))
+        channel.send(Failed(f"the monitor's process failed: {type(error).__name__}: {error}"))
         return
     program.run()
 
 
 class _Program:
-    def __init__(self, plan: Plan, parent: Life, talk: Talk) -> None:
-        self._parent, self._talk = parent, talk
+    def __init__(self, plan: Plan, parent: Liveness, channel: Channel) -> None:
+        self._parent, self._channel = parent, channel
         pid = plan.pid or parent.pid
-        self._watched = parent if pid == parent.pid else Life(pid)
+        self._watched = parent if pid == parent.pid else Liveness(pid)
         self._record = Record(plan.keep)
         self._ended = ""
-        self._told_to_end = False
-        self._last: Ask | None = None
+        self._stopping = False
+        self._last: Ask | None = None  # the parent's last question, answered at the end
         self._ready = select.poll()
-        for fd in (talk.fileno(), parent.fd, self._watched.fd, self._signals()):
+        for fd in (channel.fileno(), parent.fd, self._watched.fd, self._signals()):
             if fd is not None:
                 self._ready.register(fd, select.POLLIN)
         self._rounds = Rounds(plan, Target(pid, apart=(os.getpid(),)), self._record, lambda _: None)
-        talk.say(Ready(os.getpid(), self._rounds.absent, self._rounds.ports, self._rounds.primed))
+        channel.send(Ready(os.getpid(), self._rounds.absent, self._rounds.ports, self._rounds.primed))
 
     def run(self) -> None:
-        while not self._told_to_end:
+        while not self._stopping:
             waits = [] if self._rounds.closed else [self._rounds.wait_s()]
             if self._parent.fd is None or self._watched.fd is None:
-                waits.append(_LOOK_S)
+                waits.append(_CHECK_S)
             ready = [fd for fd, _ in self._ready.poll(math.ceil(min(waits) * 1000) if waits else None)]
             self._rounds.turn()
             if self._parent.gone():
@@ -72,53 +72,56 @@ class _Program:
                 self._rounds.finish()
                 if self._watched.fd is not None:
                     self._ready.unregister(self._watched.fd)
-            if self._talk.fileno() in ready:
-                self._heed()
+            if self._channel.fileno() in ready:
+                self._receive()
         self._rounds.finish()
         if self._last is not None:
             self._answer(self._last)
 
-    def _heed(self) -> None:
+    def _receive(self) -> None:
         try:
-            message = self._talk.hear(0)
-        except OSError:  # the parent has hung up, or is gone
-            self._told_to_end = True
+            message = self._channel.receive(0)
+        except OSError:  # the parent has closed the connection, or has ended
+            self._stopping = True
             return
         if isinstance(message, Ask):
             if message.last:
-                self._told_to_end, self._last = True, message
+                self._stopping, self._last = True, message
             else:
                 self._answer(message)
 
     def _answer(self, ask: Ask) -> None:
         try:
-            self._talk.say(Account(ask.id, self._record.part(ask.since), self._rounds.trouble, self._ended))
+            self._channel.send(Answer(ask.id, self._record.part(ask.since), self._rounds.trouble, self._ended))
         except OSError:
-            self._told_to_end = True
+            self._stopping = True
 
     def _signals(self) -> int:
-        """Have SIGTERM end it in order; a Ctrl-C is meant for the parent, who says when it is over."""
-        heard, waking = os.pipe()
-        os.set_blocking(waking, False)
-        signal.set_wakeup_fd(waking, warn_on_full_buffer=False)
+        """Let SIGTERM end the process in order. Ctrl-C is ignored: it is meant for the parent, which ends this process.
+
+        Return a descriptor that becomes readable when a signal has come.
+        """
+        wakeup_read, wakeup_write = os.pipe()
+        os.set_blocking(wakeup_write, False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._be_told)
-        return heard
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        return wakeup_read
 
-    def _be_told(self, _number: int, _frame: object) -> None:
-        self._told_to_end = True
+    def _on_sigterm(self, _number: int, _frame: object) -> None:
+        self._stopping = True
 
 
 def _leave() -> NoReturn:
-    """End at once: all is closed, and taking an interpreter apart would keep `stop` waiting."""
+    """End at once: everything is closed, and the interpreter's own shutdown would make `stop` wait."""
     os._exit(0)
 
 
 if __name__ == "__main__":
     _parent, _count = map(int, sys.argv[1:])
-    _ear, *_pidfd = detached.take_handed(_count)
+    _socket, *_pidfd = detached.take_handed(_count)
     try:
-        main(Life(_parent, *_pidfd), Talk(socket.socket(fileno=_ear)))
+        main(Liveness(_parent, *_pidfd), Channel(socket.socket(fileno=_socket)))
     finally:
         _leave()

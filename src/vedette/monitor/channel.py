@@ -1,4 +1,4 @@
-"""What a process and its monitor beside it say to each other, over a pair of sockets: length, then msgpack."""
+"""Messages between a process and its monitor process, over a pair of sockets: a length, then msgpack."""
 
 import contextlib
 import select
@@ -13,17 +13,17 @@ from vedette.monitor.record import Part
 
 _HEAD = struct.Struct("<I")
 _MOST_BYTES = 1 << 30
-_WAIT_S = 5.0  # that the other side may leave us waiting in the middle of a message
+_WAIT_S = 5.0  # for the rest of a message
 
 
 class Begin(msgspec.Struct, tag="begin"):
-    """The first word: do this."""
+    """The first message to the monitor: its plan."""
 
     plan: Plan
 
 
 class Ready(msgspec.Struct, tag="ready"):
-    """It has taken its first look."""
+    """The monitor has started and taken its first look."""
 
     pid: int
     absent: dict[str, str]
@@ -32,22 +32,22 @@ class Ready(msgspec.Struct, tag="ready"):
 
 
 class Failed(msgspec.Struct, tag="failed"):
-    """It cannot, for this reason: what it was asked for, or else."""
+    """The monitor cannot start, for this reason; `asked`: because of a mistake in the plan."""
 
     text: str
     asked: bool = False
 
 
 class Ask(msgspec.Struct, tag="ask"):
-    """Tell the moments from this number on; with `last`, those up to a last look, and end."""
+    """A request for all moments from the number `since` on; `last`: take a last look, answer and end."""
 
     id: int
     since: int
     last: bool = False
 
 
-class Account(msgspec.Struct, tag="account"):
-    """The answer."""
+class Answer(msgspec.Struct, tag="account"):
+    """The answer to an Ask."""
 
     id: int
     part: Part
@@ -55,14 +55,14 @@ class Account(msgspec.Struct, tag="account"):
     ended: str
 
 
-Message = Begin | Ready | Failed | Ask | Account
+Message = Begin | Ready | Failed | Ask | Answer
 
 
-class Talk:
-    """One end."""
+class Channel:
+    """One end of the connection."""
 
     def __init__(self, end: socket.socket, wait_s: float = _WAIT_S) -> None:
-        """Speak through a connected socket."""
+        """Use a connected socket."""
         self._socket = end
         self._decoder = msgspec.msgpack.Decoder(Message)
         self._ready = select.poll()
@@ -70,38 +70,38 @@ class Talk:
         end.settimeout(wait_s)
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
+        """Return the descriptor to poll."""
         return self._socket.fileno()
 
-    def say(self, message: Message) -> None:
-        """Send; raise OSError when the other side is not there, or does not listen."""
+    def send(self, message: Message) -> None:
+        """Send a message; raise OSError when the other side has gone or does not read."""
         data = msgspec.msgpack.encode(message)
-        # A program that has SIGPIPE as the system does would end by a monitor that was killed.
+        # Without MSG_NOSIGNAL, a killed monitor would end a program that has the default handler of SIGPIPE.
         self._socket.sendall(_HEAD.pack(len(data)) + data, getattr(socket, "MSG_NOSIGNAL", 0))
 
-    def hear(self, seconds: float) -> Message | None:
-        """Return what is said within some time, None if nothing is; raise OSError when the other side is gone."""
+    def receive(self, seconds: float) -> Message | None:
+        """Return the next message, or None if none comes in time; raise OSError when the other side has gone."""
         if not self._ready.poll(max(0.0, seconds) * 1000):
             return None
         (size,) = _HEAD.unpack(self._read(_HEAD.size))
         if size > _MOST_BYTES:
-            raise OSError("a message beyond all bounds")
+            raise OSError(f"a message of {size} bytes is too large")
         try:
             message: Message = self._decoder.decode(self._read(size))
             return message
         except msgspec.DecodeError as error:
-            raise OSError(f"a message that is none: {error}") from None
+            raise OSError(f"a message cannot be decoded: {error}") from None
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             chunk = self._socket.recv(min(size - len(data), 1 << 20))
             if not chunk:
-                raise ConnectionResetError("the other side is gone")
+                raise ConnectionResetError("the other side has closed the connection")
             data += chunk
         return bytes(data)
 
     def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(OSError):  # the program that we live in has closed it
+        """Close the connection."""
+        with contextlib.suppress(OSError):  # the user's program may have closed it already
             self._socket.close()

@@ -11,18 +11,18 @@ from vedette.monitor.watch import Monitor
 
 
 class Monitored(Monitor):
-    """A monitor that also decorates functions. Each call has a monitor of its own; the newest is `.monitor` of it."""
+    """A monitor that also decorates functions. Each call has its own; the function's `.monitor` is the newest."""
 
-    def __init__(self, to: Any = (), **wishes: Any) -> None:
-        """Take what a monitor takes."""
-        super().__init__(to, **wishes)
-        self._fresh = functools.partial(Monitor, to, **wishes)
+    def __init__(self, to: Any = (), **options: Any) -> None:
+        """Take the arguments of `Monitor`."""
+        super().__init__(to, **options)
+        self._new_monitor = functools.partial(Monitor, to, **options)
 
     def __call__(self, function: Callable[..., Any]) -> Any:
-        """Have a function monitored from its beginning to its end, also if it is a generator or async."""
+        """Return the function with a monitor around each call; it may be a generator or async."""
 
         def begin() -> Monitor:
-            call.monitor = self._fresh()  # type: ignore[attr-defined]
+            call.monitor = self._new_monitor()  # type: ignore[attr-defined]
             return call.monitor  # type: ignore[attr-defined, no-any-return]
 
         call = _around(function, begin)
@@ -38,14 +38,14 @@ def monitored(
     sensors: str | Iterable[str] = DEFAULT,
     keep: int = KEEP,
 ) -> Any:
-    """Monitor a piece of code: as a context manager, which hands out the `Monitor`, or as a decorator.
+    """Monitor a piece of code: as a context manager, which returns the `Monitor`, or as a decorator.
 
-    What cannot be is raised as a VedetteError before the code begins; from then on nothing raises.
+    A mistake in the arguments raises a VedetteError before the code begins; later nothing raises.
     """
-    wishes = {"interval_s": interval_s, "where": where, "pid": pid, "sensors": sensors, "keep": keep}
+    options = {"interval_s": interval_s, "where": where, "pid": pid, "sensors": sensors, "keep": keep}
     if inspect.isroutine(to):  # @vedette.monitored, without parentheses
-        return Monitored(**wishes)(to)
-    return Monitored(to, **wishes)
+        return Monitored(**options)(to)
+    return Monitored(to, **options)
 
 
 def _around(function: Callable[..., Any], begin: Callable[[], Monitor]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""The sinks of one monitor, each behind a guard: one that fails is counted, and the others go on."""
+"""The sinks of one monitor, each behind a guard: failures of a sink are counted, and the other sinks go on."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,11 +13,11 @@ from vedette.sensing.sensor import Metric
 from vedette.sinks import Sink
 
 
-class Outlet:
-    """A sink, what it is called, and how often it failed."""
+class GuardedSink:
+    """A sink with its label and the number of its failures."""
 
     def __init__(self, label: str, sink: Any) -> None:
-        """Stand before a sink that is open."""
+        """Guard an open sink."""
         self.label, self.sink = label, sink
         self._failed = 0
         self._why = ""
@@ -25,23 +25,23 @@ class Outlet:
     @property
     def trouble(self) -> str:
         """What is wrong, in a sentence; empty when all is well."""
-        lacking = self._failed + getattr(self.sink, "lost", 0)
+        missing = self._failed + getattr(self.sink, "lost", 0)
         why = self._why or getattr(self.sink, "trouble", "")
-        if not lacking and not why:
+        if not missing and not why:
             return ""
-        return f"{self.label} lacks {lacking} moment{'s' * (lacking != 1)}" + (f": {why}" if why else "")
+        return f"{self.label} lacks {missing} moment{'s' * (missing != 1)}" + (f": {why}" if why else "")
 
     def prime(self, samples: list[Sample]) -> None:
-        """Hand over the first look, which has no rates yet, to a sink that counts from it."""
+        """Give the first look, which has no rates yet, to a sink that counts from it."""
         if hasattr(self.sink, "prime"):
             self._guard(lambda: self.sink.prime(samples))
 
     def put(self, samples: list[Sample], say: Callable[[str], None]) -> None:
-        """Hand over a moment; the first failure is said."""
+        """Give a moment to the sink; report the first failure."""
         if not self._guard(lambda: self.sink.put(samples)):
             self._failed += 1
             if self._failed == 1:
-                say(f"{self.label} cannot be written, what it lacks is counted: {self._why}")
+                say(f"{self.label} cannot be written; missing moments are counted: {self._why}")
 
     def close(self, say: Callable[[str], None]) -> None:
         """Close the sink."""
@@ -57,15 +57,15 @@ class Outlet:
         return True
 
 
-def open_all(plan: Plan, metrics: Mapping[str, Metric], pid: int) -> list[Outlet]:
-    """Open the sinks of a plan, all or none; raise SettingError in a sentence for one that cannot be."""
-    opened: list[Outlet] = []
+def open_all(plan: Plan, metrics: Mapping[str, Metric], pid: int) -> list[GuardedSink]:
+    """Open all sinks of a plan, or none; raise SettingError for a sink that cannot be opened."""
+    opened: list[GuardedSink] = []
     try:
         for name, config in plan.sinks:
-            opened.append(Outlet(_label(name, config), _open(name, config, metrics, pid)))
+            opened.append(GuardedSink(_label(name, config), _open(name, config, metrics, pid)))
     except BaseException:
-        for outlet in opened:
-            outlet.close(lambda _: None)
+        for guarded in opened:
+            guarded.close(lambda _: None)
         raise
     return opened
 
@@ -78,7 +78,7 @@ def _open(name: str, config: dict[str, Any], metrics: Mapping[str, Metric], pid:
         sink: Sink = module.open(msgspec.convert(config, module.Config), metrics)
         return sink
     except msgspec.ValidationError as error:
-        raise SettingError(f"the sink {name} cannot take this: {error}") from None
+        raise SettingError(f"the sink {name} has a bad setting: {error}") from None
     except VedetteError:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Whether a process is still there: by a pidfd, which tells at once and never means another; else by asking."""
+"""Whether a process is still alive: by a pidfd, which never refers to another process, else by its pid."""
 
 import contextlib
 import os
@@ -6,11 +6,11 @@ import select
 import sys
 
 
-class Life:
-    """One process. `fd` becomes readable when it has ended, where there is such a thing."""
+class Liveness:
+    """One process. `fd` is its pidfd, which becomes readable when it has ended; None if the system has no pidfds."""
 
     def __init__(self, pid: int, fd: int | None = None) -> None:
-        """Watch a process, or the one that a pidfd was handed over for."""
+        """Watch the process with this pid; `fd`: a pidfd of it that is open already."""
         self.pid = pid
         self._there = True
         self.fd = _open(pid) if fd is None else fd
@@ -29,16 +29,16 @@ class Life:
         return not self._there
 
     def close(self) -> None:
-        """Look no longer."""
+        """Close the pidfd."""
         fd, self.fd = self.fd, None
         if fd is not None:
-            with contextlib.suppress(OSError):  # the program that we live in has closed it
+            with contextlib.suppress(OSError):  # the user's program may have closed it already
                 os.close(fd)
 
 
 def exists(pid: int) -> bool:
-    """Tell whether there is such a process, dead ones that nobody has taken leave of not counted."""
-    if sys.platform == "win32":  # where signal 0 would end it
+    """Tell whether a live process has this pid; zombies do not count."""
+    if sys.platform == "win32":  # there, signal 0 would end the process
         import psutil  # noqa: PLC0415 - only where it is needed
 
         return bool(psutil.pid_exists(pid))
@@ -53,7 +53,7 @@ def exists(pid: int) -> bool:
             return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
     except (FileNotFoundError, ProcessLookupError):
         return not os.path.isdir("/proc/self")
-    except (OSError, IndexError):  # no descriptor is left to look with
+    except (OSError, IndexError):  # such as no free descriptor: it is alive as far as we know
         return True
 
 

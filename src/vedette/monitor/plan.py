@@ -1,4 +1,4 @@
-"""What a monitor is to do, checked before anything begins; plain data, so that a process of its own can be told."""
+"""What a monitor shall do, checked before it starts; plain data, so that it can be sent to the monitor's process."""
 
 import math
 import os
@@ -18,7 +18,7 @@ _LEAST_S, _MOST_S = 0.001, 86_400.0
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to look at, how often, and where it goes. `pid` 0 is whoever starts it."""
+    """What to measure, how often, and where the samples go. `pid` 0 is the process that starts the monitor."""
 
     pid: int = 0
     interval_s: float = 1.0
@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def make(to: Any, *, interval_s: float, where: str, pid: int | None, sensors: Any, keep: int) -> Plan:
-    """Check what was asked for; raise SettingError in a sentence for what cannot be."""
+    """Check the arguments and return a plan; raise SettingError for a bad one."""
     if not _is_number(interval_s) or not _LEAST_S <= interval_s <= _MOST_S:
         raise SettingError(f"an interval is from {_LEAST_S} to {_MOST_S:.0f} seconds, not {interval_s!r}")
     if where not in get_args(Where):
@@ -37,13 +37,13 @@ def make(to: Any, *, interval_s: float, where: str, pid: int | None, sensors: An
     if pid is not None and (not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0):
         raise SettingError(f"pid is the number of a process, not {pid!r}")
     if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
-        raise SettingError(f"keep is a number of moments from 1 on, not {keep!r}")
+        raise SettingError(f"keep is a number of moments, at least 1, not {keep!r}")
     wanted = [_sink(one) for one in ([to] if _is_one(to) else to)]
     return Plan(pid or 0, float(interval_s), names(sensors), wanted, where, keep)  # type: ignore[arg-type]
 
 
 def names(sensors: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the names of sensors: some, those in a text with commas, or `all`."""
+    """Return the names of sensors, from a list, from a text with commas, or from `all`."""
     asked = [name.strip() for name in sensors.split(",")] if isinstance(sensors, str) else list(sensors)
     if asked == ["all"]:
         return tuple(sampler.known())
@@ -51,13 +51,13 @@ def names(sensors: str | Iterable[str]) -> tuple[str, ...]:
     known = sampler.known() if unknown else []
     for name in unknown:
         if name not in known:
-            import difflib  # noqa: PLC0415 - for a mistake alone
+            import difflib  # noqa: PLC0415 - needed only after a mistake
 
             near = difflib.get_close_matches(str(name), known, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise SettingError(f"there is no sensor {name!r}; {hint}")
     if not asked:
-        raise SettingError("a monitor needs a sensor at least; `all` has every one")
+        raise SettingError("a monitor needs at least one sensor; `all` stands for every one")
     return tuple(dict.fromkeys(asked))
 
 
@@ -76,7 +76,7 @@ def _sink(to: Any) -> tuple[str, dict[str, Any]]:
         home = type(to).__module__
         name = next((name for name, module in sinks.SINKS.items() if module == home), None)
         if name is None:
-            raise SettingError(f"{type(to).__name__} of {home} is no sink's; say (NAME, CONFIG)")
+            raise SettingError(f"{type(to).__name__} of {home} is not the Config of a known sink; use (NAME, CONFIG)")
         return name, msgspec.to_builtins(to)
     if isinstance(to, tuple) and len(to) == 2:
         name, config = to

@@ -1,6 +1,6 @@
-"""What a monitor remembers: the last moments, in columns, and sums over all of them.
+"""The memory of a monitor: the last moments, in columns, and sums over all moments.
 
-Columns of eight bytes a number, as a monitor may live in the user's process for weeks.
+A column takes eight bytes for each number, since a monitor may live in the user's process for weeks.
 """
 
 import math
@@ -15,11 +15,11 @@ from vedette.model import Sample
 from vedette.sensing.sensor import Metric, flat_name
 
 _Group = tuple[str, tuple[tuple[str, str], ...]]  # a span and its tags
-_NO_INT = -(1 << 63)  # where a moment lacks a number; among floats it is NaN
+_NO_INT = -(1 << 63)  # stands for a missing integer; a missing float is NaN
 
 
 class Sum(Struct, array_like=True):
-    """All moments of one number, added up. Of a counter it is what it has grown by."""
+    """All moments of one number, added up; for a counter, its growth."""
 
     counter: bool = False
     weighted: float = 0.0
@@ -29,8 +29,8 @@ class Sum(Struct, array_like=True):
     total: float | int = 0
 
     def add(self, value: float, seconds: float, short: bool) -> None:
-        """Take a number that stood for so many seconds; a short time says nothing about the most there was."""
-        if value != value:  # noqa: PLR0124 - NaN, which would spoil every sum
+        """Add a value that held for so many seconds; a value of a short time does not count for the maximum."""
+        if value != value:  # noqa: PLR0124 - NaN would make the sums NaN
             return
         if not self.counter:
             self.weighted += value * seconds
@@ -50,8 +50,8 @@ class Sum(Struct, array_like=True):
             self.total + later.total,
         )  # fmt: skip
 
-    def told(self) -> dict[str, float | int | None]:
-        """Return it as a summary shows it."""
+    def summary(self) -> dict[str, float | int | None]:
+        """Return mean, maximum and last value; for a counter, its growth."""
         if self.counter:
             return {"total": self.total}
         mean = self.weighted / self.seconds if self.seconds else None
@@ -59,7 +59,7 @@ class Sum(Struct, array_like=True):
 
 
 class Column(Struct, array_like=True):
-    """One number of one thing, moment after moment."""
+    """The values of one number, moment by moment."""
 
     name: str
     span: str
@@ -69,7 +69,7 @@ class Column(Struct, array_like=True):
 
 
 class Sums(Struct, array_like=True):
-    """A whole period, added up."""
+    """The sums of one period."""
 
     by_name: dict[str, Sum] = {}
     seconds: float = 0.0
@@ -78,7 +78,7 @@ class Sums(Struct, array_like=True):
 
 
 class Part(Struct, array_like=True):
-    """The moments from one on, and the sums of all: what one record tells another."""
+    """The moments from the number `first` on, and the sums of all: what a monitor process sends to its parent."""
 
     first: int
     t: bytes
@@ -86,8 +86,8 @@ class Part(Struct, array_like=True):
     sums: Sums
 
 
-class _Kept:
-    """A column as it grows; it is shorter than the others while nothing comes for it."""
+class _Growing:
+    """A column that grows; it is shorter than the others while its number is missing."""
 
     __slots__ = ("data", "name", "span", "tags")
 
@@ -100,7 +100,7 @@ class _Kept:
             self.pad(n)
         try:
             self.data.append(value)
-        except (TypeError, OverflowError):  # the first that is no small integer
+        except (TypeError, OverflowError):  # the first value that is a float or a large integer
             self.to_floats()
             self.data.append(value)
 
@@ -111,8 +111,8 @@ class _Kept:
         if self.data.typecode == "q":
             self.data = array("d", [math.nan if value == _NO_INT else value for value in self.data])
 
-    def told(self, start: int, end: int) -> list[float | int | None]:
-        """Return the numbers between two moments, None where there is none."""
+    def values(self, start: int, end: int) -> list[float | int | None]:
+        """Return the values between two moments; None where a value is missing."""
         values = self.data[start:end].tolist()
         if self.data.typecode == "q":
             shown = [None if value == _NO_INT else value for value in values]
@@ -122,27 +122,27 @@ class _Kept:
 
 
 class Record:
-    """The memory of one monitor. Any thread may ask, at any time."""
+    """The memory of one monitor; thread-safe."""
 
     def __init__(self, keep: int) -> None:
-        """Keep so many moments; the sums are of all."""
+        """Keep the last `keep` moments; the sums cover all moments."""
         self._keep = keep
-        self._lock = threading.RLock()  # a signal handler of the user's may ask while its own thread does
+        self._lock = threading.RLock()  # reentrant: a signal handler of the user's may call us while its thread does
         self._t: array[int] = array("q")
-        self._gone = 0  # moments that are kept no longer
-        self._columns: dict[str, _Kept] = {}
-        self._groups: dict[_Group, dict[str, tuple[_Kept, Sum]]] = {}  # where to find them, quickly
+        self._gone = 0  # number of moments that were dropped
+        self._columns: dict[str, _Growing] = {}
+        self._groups: dict[_Group, dict[str, tuple[_Growing, Sum]]] = {}  # an index, so that `add` is fast
         self._counters: frozenset[str] = frozenset()
         self._before = Sums()  # of earlier periods
         self._now = Sums({})
         self._primed: list[Sample] = []
 
     def renew_lock(self) -> None:
-        """Be usable in a fork child, whatever thread held the lock."""
+        """Make a new lock in a fork child: a thread of the parent may have held the old one."""
         self._lock = threading.RLock()
 
     def begin(self, metrics: Mapping[str, Metric], primed: list[Sample]) -> None:
-        """Begin a period: what comes is counted from this first look on."""
+        """Begin a period with its first look, from which counters are counted."""
         with self._lock:
             self._before, self._now, self._groups = self._total(), Sums({}), {}
             self._counters = frozenset(name for name, metric in metrics.items() if metric.kind == "counter")
@@ -154,7 +154,7 @@ class Record:
                         self._now.by_name[flat] = Sum(counter=True, last=value)
 
     def add(self, samples: Iterable[Sample], t: int, seconds: float, missed: int = 0, *, short: bool = False) -> None:
-        """Take a moment that covers so many seconds; a short one says nothing about the most there was."""
+        """Add a moment that covers so many seconds; a `short` one does not count for maxima."""
         with self._lock:
             n = len(self._t)
             self._t.append(t)
@@ -169,9 +169,9 @@ class Record:
                     total.add(value, seconds, short)
             self._trim()
 
-    def _enter(self, group: dict[str, tuple[_Kept, Sum]], sample: Sample, name: str) -> tuple[_Kept, Sum]:
+    def _enter(self, group: dict[str, tuple[_Growing, Sum]], sample: Sample, name: str) -> tuple[_Growing, Sum]:
         flat = flat_name(name, sample.span, sample.tags)
-        column = self._columns.setdefault(flat, _Kept(name, sample.span, sample.tags))
+        column = self._columns.setdefault(flat, _Growing(name, sample.span, sample.tags))
         found = group[name] = column, self._now.by_name.setdefault(flat, Sum(name in self._counters))
         return found
 
@@ -183,7 +183,7 @@ class Record:
         del self._t[:over]
         for flat, column in list(self._columns.items()):
             del column.data[:over]
-            if not column.data:  # a thing that has gone for good, an interface say
+            if not column.data:  # a thing that does not exist any more, such as an interface
                 del self._columns[flat]
         self._groups = {}
 
@@ -198,26 +198,26 @@ class Record:
         return max(0, len(self._t) - self._keep), len(self._t)
 
     def stats(self) -> dict[str, list[Any]]:
-        """Return the moments that are kept, a list for each number; None where a moment lacks it."""
+        """Return the last moments as a list for each number; None where a moment lacks the number."""
         with self._lock:
             start, end = self._window()
-            told: dict[str, list[Any]] = {"t": self._t[start:end].tolist()}
-            told |= {flat: column.told(start, end) for flat, column in self._columns.items()}
-        return told
+            lists: dict[str, list[Any]] = {"t": self._t[start:end].tolist()}
+            lists |= {flat: column.values(start, end) for flat, column in self._columns.items()}
+        return lists
 
     def summary(self) -> dict[str, Any]:
-        """Return the mean over time, the most and the last of each number, and how far each counter went."""
+        """Return the mean over time, the maximum and the last value of each number, and the growth of each counter."""
         with self._lock:
             total = self._total()
-            told: dict[str, Any] = {flat: one.told() for flat, one in total.by_name.items()}
-        return told | {"seconds": total.seconds, "samples": total.samples, "missed": total.missed}
+            by_name: dict[str, Any] = {flat: one.summary() for flat, one in total.by_name.items()}
+        return by_name | {"seconds": total.seconds, "samples": total.samples, "missed": total.missed}
 
     def moments(self) -> list[list[Sample]]:
-        """Return the moments that are kept, as they were handed to the sinks."""
+        """Return the last moments as the samples that were given to the sinks."""
         with self._lock:
             start, end = self._window()
             times = self._t[start:end].tolist()
-            columns = [(one.span, one.tags, one.name, one.told(start, end)) for one in self._columns.values()]
+            columns = [(one.span, one.tags, one.name, one.values(start, end)) for one in self._columns.values()]
         groups: dict[_Group, list[tuple[str, list[Any]]]] = {}
         for span, tags, name, values in columns:
             groups.setdefault((span, tuple(tags.items())), []).append((name, values))
@@ -233,11 +233,11 @@ class Record:
 
     @property
     def primed(self) -> list[Sample]:
-        """The first look of the period, which every later one is measured from; it has counters and no rates."""
+        """The first look of the period, which later ones are compared with; it has counters but no rates."""
         return self._primed
 
     def part(self, since: int) -> Part:
-        """Return the moments from this number on, and the sums of all."""
+        """Return the moments from the number `since` on, and the sums of all."""
         with self._lock:
             start = max(0, since - self._gone)
             columns = [
@@ -247,18 +247,18 @@ class Record:
             return Part(self._gone + start, self._t[start:].tobytes(), columns, self._now)
 
     def absorb(self, part: Part) -> int:
-        """Take in moments that another record has told; return the number of the next."""
+        """Add the moments of another record; return the number of the next one."""
         with self._lock:
             n = len(self._t)
             self._t.frombytes(part.t)
-            for told in part.columns:
-                data: array[Any] = array(told.code)
-                data.frombytes(told.data)
-                flat = flat_name(told.name, told.span, told.tags)
+            for new in part.columns:
+                data: array[Any] = array(new.code)
+                data.frombytes(new.data)
+                flat = flat_name(new.name, new.span, new.tags)
                 column = self._columns.get(flat)
                 if column is None:
-                    column = self._columns[flat] = _Kept(told.name, told.span, told.tags, told.code)
-                if column.data.typecode != told.code:
+                    column = self._columns[flat] = _Growing(new.name, new.span, new.tags, new.code)
+                if column.data.typecode != new.code:
                     column.to_floats()
                     data = array("d", [math.nan if value == _NO_INT else value for value in data])
                 column.pad(n)

@@ -1,4 +1,4 @@
-"""The monitor as a user holds it: started, asked and stopped, in whichever form."""
+"""The class `Monitor`, which users start, ask and stop; it runs in a thread or in a process."""
 
 import atexit
 import os
@@ -11,32 +11,32 @@ from typing import Any, Self
 from vedette.client.faults import say_once
 from vedette.errors import MonitorError, NotFoundError
 from vedette.model import Sample
-from vedette.monitor.inside import Inside
-from vedette.monitor.life import exists
+from vedette.monitor.liveness import exists
 from vedette.monitor.plan import DEFAULT, KEEP, Plan, make
 from vedette.monitor.record import Record
+from vedette.monitor.thread_form import ThreadForm
 
 _all: "weakref.WeakSet[Monitor]" = weakref.WeakSet()
-_running: "set[Monitor]" = set()  # one that nobody holds goes on until the end of the program
+_running: "set[Monitor]" = set()  # a running monitor goes on until the program ends, even if nobody refers to it
 
 
 class Monitor:
-    """Watches a process and all that descends from it, until it is stopped.
+    """Measures a process and all its descendants until it is stopped.
 
-    What cannot be is said when it is made or started, in a VedetteError. Once it is started nothing raises, and nothing
-    waits for long; what goes wrong is in `trouble`. It may be asked at any time, before, during and after, and started
-    again: then it goes on with its record.
+    A mistake in its arguments raises a VedetteError when it is made or started. Once it runs, nothing raises or waits
+    for long; problems are in `trouble`. It can be asked at any time, also before the start and after the end. It can be
+    started again: then it continues its record.
     """
 
     def __init__(
         self, to: Any = (), *, interval_s: float = 1.0, where: str = "thread", pid: int | None = None,
         sensors: str | Iterable[str] = DEFAULT, keep: int = KEEP,
     ) -> None:  # fmt: skip
-        """Have a look every so often, and hand what is seen to some sinks: paths, `NAME:TEXT` or Configs."""
+        """Measure every `interval_s` seconds, and give the samples to the sinks `to`: paths, `NAME:TEXT` or Configs."""
         self._plan = make(to, interval_s=interval_s, where=where, pid=pid, sensors=sensors, keep=keep)
         self._record = Record(keep)
-        self._form: Any = None  # Inside or Beside; the last one, once it is stopped
-        self._owner = 0  # who started it; 0: it is not running
+        self._form: Any = None  # ThreadForm or ProcessForm; it stays here after the stop
+        self._owner = 0  # the pid of the process that started it; 0 when it is not running
         self._failed = ""
         self._starting = False
         self._lock = threading.RLock()
@@ -44,46 +44,46 @@ class Monitor:
 
     @property
     def plan(self) -> Plan:
-        """What it does."""
+        """What it measures, how often, and where the samples go."""
         return self._plan
 
     @property
     def running(self) -> bool:
-        """Whether it is looking."""
+        """Whether it is measuring."""
         return self._owner == os.getpid() and self._form.looks
 
     @property
     def absent(self) -> dict[str, str]:
-        """The sensors that are not here, each with the reason; known once it was started."""
+        """The sensors that do not work here, each with the reason; known after the first start."""
         return dict(self._form.absent) if self._form else {}
 
     @property
     def worker(self) -> threading.Thread | int | None:
-        """Who looks, or looked last: a thread, or the process of this pid; None before the first start."""
+        """The thread or the pid of the process that measures, or measured last; None before the first start."""
         return self._form.worker if self._form else None
 
     @property
     def ports(self) -> list[int]:
-        """The ports that its sinks listen on."""
+        """The ports on which its sinks listen."""
         return list(self._form.ports) if self._form else []
 
     @property
     def trouble(self) -> dict[str, str]:
-        """What has gone wrong, by where: a sink, a sensor, or `monitor`."""
+        """What has gone wrong, by place: a sink, a sensor, or `monitor`."""
         self._refresh()
         found = dict(self._form.trouble) if self._form else {}
         return {**found, "monitor": self._failed} if self._failed else found
 
     @property
     def ended(self) -> str:
-        """Why it stopped by itself: the watched process has ended."""
+        """Why it stopped by itself, such as because the watched process has ended; else empty."""
         self._refresh()
         return str(self._form.ended) if self._form else ""
 
     def start(self) -> Self:
-        """Take a first look, and go on; raise for a sink that cannot be opened and a process that is not there."""
+        """Take a first look, and go on measuring; raise if a sink cannot be opened or the process does not exist."""
         with self._lock:
-            if self._starting:  # a signal handler of the user's, in the middle of a start
+            if self._starting:  # a signal handler of the user's calls us during a start
                 return self
             if self._owner == os.getpid():
                 if self._form.looks:
@@ -98,11 +98,7 @@ class Monitor:
                 self._form = self._begin()
                 self._owner = os.getpid()
                 _running.add(self)
-            except (
-                MonitorError,
-                RuntimeError,
-                OSError,
-            ) as error:  # for want of processes, threads, files; the work goes on
+            except (MonitorError, RuntimeError, OSError) as error:  # out of processes, threads or files
                 self._failed = str(error)
                 say_once(f"nothing is monitored: {error}")
             finally:
@@ -111,13 +107,13 @@ class Monitor:
 
     def _begin(self) -> Any:
         if self._plan.where == "thread":
-            return Inside(self._plan, self._record)
-        from vedette.monitor.beside import Beside  # noqa: PLC0415 - sockets and subprocess, for this form alone
+            return ThreadForm(self._plan, self._record)
+        from vedette.monitor.process_form import ProcessForm  # noqa: PLC0415 - only this form needs sockets
 
-        return Beside(self._plan, self._record)
+        return ProcessForm(self._plan, self._record)
 
     def stop(self) -> None:
-        """Take a last look, close the sinks, and end; at once, however long the interval is."""
+        """Take a last look at once, close the sinks, and end."""
         with self._lock:
             if self._owner == os.getpid():
                 self._owner = 0
@@ -125,12 +121,12 @@ class Monitor:
                 self._form.stop()
 
     def stats(self) -> dict[str, list[Any]]:
-        """Return the last moments, a list for each number: `t` in nanoseconds, None where a moment lacks a number."""
+        """Return the last moments as a list for each number; `t` is in nanoseconds; None where a number is missing."""
         self._refresh()
         return self._record.stats()
 
     def summary(self) -> dict[str, Any]:
-        """Return the mean over time, the most and the last of each number, or how much a counter has grown."""
+        """Return the mean over time, the maximum and the last value of each number; for a counter, its growth."""
         self._refresh()
         return self._record.summary()
 
@@ -141,7 +137,7 @@ class Monitor:
 
     @property
     def primed(self) -> list[Sample]:
-        """The first look, at the start: counters and what stands at the moment, no rates."""
+        """The first look, at the start: counters and present values, but no rates."""
         return self._record.primed
 
     def _refresh(self) -> None:
@@ -158,7 +154,7 @@ class Monitor:
         self.stop()
 
     def _after_fork(self) -> None:
-        """Be a copy that is not running: the thread stayed with the parent, and so did the process beside it."""
+        """Become a copy that is not running: the thread or the process belongs to the parent."""
         self._lock = threading.RLock()
         self._record.renew_lock()
         self._starting = False
