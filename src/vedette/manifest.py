@@ -1,11 +1,11 @@
-"""The manifest of a code package: bytes <-> the files that it names, none of which lies outside of it."""
+"""The manifest of a code package: a list of files as bytes; no file may be outside of the package."""
 
 import msgspec
 from msgspec import Struct
 
 from vedette.errors import FormatError
 
-NAME = "code.manifest"  # as a file of its run
+NAME = "code.manifest"  # its name among the files of a run
 _HEX = frozenset("0123456789abcdef")
 _MOST_PATH = 4096
 
@@ -20,12 +20,12 @@ class Entry(Struct, frozen=True):
 
 
 def write(entries: list[Entry]) -> bytes:
-    """Return a manifest: the same for the same files, in whatever order they come."""
+    """Return a manifest; the order of the entries does not matter."""
     return msgspec.json.encode(sorted(entries, key=lambda entry: entry.path))
 
 
 def read(data: bytes) -> list[Entry]:
-    """Read a manifest; raise FormatError when it is none, or names a file that could lie outside of the package."""
+    """Parse a manifest; raise FormatError when it is malformed, or names a file outside of the package."""
     try:
         entries = msgspec.json.decode(data, type=list[Entry])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -44,11 +44,11 @@ def read(data: bytes) -> list[Entry]:
 def _wrong(entry: Entry) -> str:
     parts = entry.path.split("/")
     if not 0 < len(entry.path) <= _MOST_PATH or "\0" in entry.path:
-        return "which is no path"
+        return "which is not a path"
     if any(part in ("", ".", "..") for part in parts):
         return "which leads out of the package"
     if any(part.lower() == ".git" for part in parts):
-        return "which is git's own"
+        return "which belongs to git"
     if len(entry.digest) != 64 or not _HEX.issuperset(entry.digest):
-        return "without a digest"
+        return "without a valid digest"
     return ""

@@ -1,7 +1,7 @@
-"""Secrets, told by the name that they go by or by their own form, and masked before anything is put on record.
+"""Secrets: recognised by their name or by their form, and masked before anything is recorded.
 
-Nothing here does I/O. A value is masked because its key says so (`api_key`), or because of what it is: a
-token of a known make, the password in a URL. What files are made of is cleaned by `capture/cleaning.py`.
+Nothing here does I/O. A value is masked because of its key (`api_key`), or because of its form: a token of a known
+service, the password in a URL. For the text of files see `capture/cleaning.py`.
 """
 
 import re
@@ -13,15 +13,15 @@ from vedette.model import Value
 MASK = "***"
 
 
-class _Late:
-    """A pattern that is compiled when it is first needed: all of them take longer than a whole `init` may."""
+class _LazyPattern:
+    """A pattern that is compiled at its first use: compiling all of them takes longer than a whole `init` may."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
-        self._said = pattern, flags
+        self._source = pattern, flags
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        return re.compile(*self._said)
+        return re.compile(*self._source)
 
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -30,24 +30,24 @@ _ENDINGS = (
     "password", "passwd", "passphrase", "passcode", "apikey", "secret", "secretkey", "accesskey", "privatekey",
     "authtoken", "accesstoken", "apitoken", "credentials",
 )  # fmt: skip
-_OWNERS = frozenset(  # whose keys are secrets: `wandb_key`, and `key` below `wandb`
+_OWNERS = frozenset(  # services whose keys are secrets: `wandb_key`, and `key` below `wandb`
     "api aws azure openai wandb kaggle comet neptune hf huggingface anthropic cohere mistral gemini groq openrouter"
     " deepseek replicate roboflow clearml pinecone langsmith langchain tavily serpapi elevenlabs deepgram ngc"
     " datadog sentry stripe twilio sendgrid gcp github gitlab".split()
 )
 _PARTS = frozenset("config cfg conf settings options args kwargs params login account client logger".split())
-_KEYS = _OWNERS.union(  # what makes a secret of a key that it stands before
+_KEYS = _OWNERS.union(  # a word that makes the key after it a secret: `signing_key`
     "access secret private encryption signing ssh account subscription app master storage service auth hmac"
     " deploy license licence session shared client rsa pgp gpg".split()
 )
-# Tokens of text, of which models are full; `pad_token` is no secret.
+# Words before `token` that mean a token of text, as in language models: `pad_token` is not a secret.
 _OF_TEXT = frozenset(
     "num max min n pad bos eos unk mask sep cls special stop image audio video next per last first start end begin"
     " new no of total avg mean by extra added prefix suffix bot eot word sub time patch text input output prompt"
     " decoder encoder vocab target source separator fim think tool user assistant system dummy placeholder register"
     " class object query latent reg blank null sentinel".split()
 )
-# What follows a secret's name and says that this is not the secret itself.
+# Words after a secret's name that mean something else than the secret itself: `password_file`.
 _ABOUT = frozenset(
     "file files path paths dir directory folder name names count counts len length size sizes type types kind url uri"
     " endpoint method mode enabled required expiry expires ttl timeout limit limits budget ids index indices dim dims"
@@ -58,9 +58,9 @@ _ABOUT = frozenset(
 
 
 def is_secret(key: str) -> bool:
-    """Tell whether what goes by this name is a secret: `api_key` and `dbPassword` are, `num_tokens` is not.
+    """Tell whether a value with this name is a secret: `api_key` and `dbPassword` are, `num_tokens` is not.
 
-    Before a dot stands what it is part of: a `key` alone is none, `wandb.key` is one.
+    The name may have its parent before a dot: `key` alone is not a secret, `wandb.key` is one.
     """
     parent, _, name = key.rpartition(".")
     words = [word.lower() for word in _WORD.findall(name or key)]
@@ -77,7 +77,7 @@ def is_secret(key: str) -> bool:
             return True
         if word == "pass" and last and before in ("db", "user", "admin", "root", "mysql", "smtp", "ftp"):
             return True
-        if word == "pwd" and before and before != "old":  # alone it is where one is
+        if word == "pwd" and before and before != "old":  # `pwd` alone is the working directory
             return True
         if word in ("auth", "jwt", "sas", "oauth") and last:
             return True
@@ -93,42 +93,42 @@ def is_secret(key: str) -> bool:
 
 
 def owns_keys(name: str) -> bool:
-    """Tell whether a `key` of what goes by this name is a secret: that of `wandb` is, that of `sort` is not."""
+    """Tell whether a `key` below this name is a secret: below `wandb` it is, below `sort` it is not."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and words[-1] in _PARTS:
         words.pop()
     return bool(words) and words[-1] in _OWNERS
 
 
-# Tokens that say by their own form what they are.
-_FORMS = _Late(
+# Tokens that are recognised by their own form.
+_FORMS = _LazyPattern(
     r"(?:\bgh[oprsu]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bsk-(?:[a-z]+-)*[A-Za-z0-9_-]{16,}"
     r"|\bhf_[A-Za-z0-9]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{30,}"
     r"|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{40,}"
     r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bdckr_pat_[\w-]{20,}|\bwandb_v1_\w{20,}|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"
     r"|\bdop_v1_[0-9a-f]{32,}|\bnvapi-[\w-]{20,}|\bxai-[A-Za-z0-9]{20,}|\br8_[A-Za-z0-9]{30,}|\bgsk_[A-Za-z0-9]{20,})"
 )
-_PRIVATE = _Late(
+_PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
 )
-_USERINFO = _Late(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")
-_QUERY = _Late(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
+_USERINFO = _LazyPattern(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")
+_QUERY = _LazyPattern(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
 _QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token key code".split())
-_HEADER = _Late(
+_HEADER = _LazyPattern(
     r"\b((?:[Aa]uthorization|AUTHORIZATION)\s*[:=]\s*[\"']?)(?:([Bb]earer|BEARER|[Bb]asic|[Tt]oken|[Dd]igest)\s+)?([^\s\"',;]+)"
 )
-_BEARER = _Late(r"\b([Bb]earer|BEARER)\s+([\w.~+/=-]{8,})")
-_CONNECTED = _Late(
+_BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/=-]{8,})")
+_CONNECTED = _LazyPattern(
     r"(?:^|(?<=;))( ?[A-Za-z_]\w{0,60}(?: \w{1,20})?=)([^;\s\"']+)"
 )  # `Server=db;User Id=me;Password=...`
-_ASSIGNED = _Late(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
-_SPOKEN = _Late(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
-_PLAIN_USERS = _Late(r"[a-z_][a-z0-9_-]{0,15}")
-STANDS_FOR = _Late(r"\$|[{<%]|\*\*\*|\b(?:os\.environ|getenv|None|null|[Tt]rue|[Ff]alse)\b")
+_ASSIGNED = _LazyPattern(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
+_COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
+_PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
+STANDS_FOR = _LazyPattern(r"\$|[{<%]|\*\*\*|\b(?:os\.environ|getenv|None|null|[Tt]rue|[Ff]alse)\b")
 
 
 def text(value: str) -> str:
-    """Mask what is secret inside a text: URLs, tokens, headers, `password=...`."""
+    """Mask the secrets inside a text: in URLs, tokens, headers, `password=...`."""
     if len(value) < 6:
         return value
     value = forms(value)
@@ -137,12 +137,12 @@ def text(value: str) -> str:
     if "=" in value:
         value = _ASSIGNED.pattern.sub(_assigned, value)
     if ":" in value:
-        value = _SPOKEN.pattern.sub(_spoken, value)
+        value = _COLON.pattern.sub(_after_colon, value)
     return value
 
 
 def forms(value: str) -> str:
-    """Mask what is secret by its own form, whatever it is called."""
+    """Mask what is a secret by its form, whatever its name."""
     if "://" in value:
         value = _USERINFO.pattern.sub(_userinfo, value)
     if "=" in value and ("?" in value or "&" in value):
@@ -194,14 +194,14 @@ def _assigned(found: re.Match[str]) -> str:
     return f"{found[1]}{MASK}"
 
 
-def _spoken(found: re.Match[str]) -> str:
+def _after_colon(found: re.Match[str]) -> str:
     if not is_secret(found[1]) or STANDS_FOR.pattern.search(found[3]):
         return found[0]
     return f"{found[1]}{found[2]}{MASK}"
 
 
 def values(tree: Value, key: str = "") -> Value:
-    """Return a tree of plain values with its secrets masked; None and booleans tell nothing and stay."""
+    """Return a tree of plain values with its secrets masked; None and booleans are never masked."""
     if isinstance(tree, dict):
         if key and is_secret(key):
             return {name: _hidden(inner) for name, inner in tree.items()}
@@ -218,7 +218,7 @@ def values(tree: Value, key: str = "") -> Value:
 
 
 def _item(tree: Value, key: str) -> Value:
-    """Mask what stands in a list; that may be one of pairs."""
+    """Mask an item of a list; the item may be a pair of a name and a value."""
     pair = isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], str) and " " not in tree[0]
     if pair and is_secret(tree[0]):
         return [tree[0], _hidden(tree[1])]
@@ -226,7 +226,7 @@ def _item(tree: Value, key: str) -> Value:
 
 
 def _counts(key: str) -> bool:
-    """Tell whether a number under this key is more likely a count: `token: 512`."""
+    """Tell whether a number under this key is more likely a count than a secret: `token: 512`."""
     name = key.rpartition(".")[2].lower()
     return "token" in name or name.endswith("auth")
 
@@ -242,11 +242,11 @@ def _hidden(tree: Value) -> Value:
 
 
 def argv(words: Iterable[str]) -> list[str]:
-    """Mask the secrets of a command line: behind `--password`, in `--token=...`, in URLs."""
+    """Mask the secrets of a command line: after `--password`, in `--token=...`, in URLs."""
     masked: list[str] = []
     hide, before = False, ""
     for word in words:
-        before, script = word, before == "-c"  # a shell's, or Python's: a whole text, not one name and its value
+        before, script = word, before == "-c"  # the script of `sh -c` or `python -c` is not NAME=VALUE
         if hide and not word.startswith("--"):
             masked.append(word if not word or word in ("true", "false", "True", "False", "None") else MASK)
             hide = False
@@ -269,11 +269,11 @@ def argv(words: Iterable[str]) -> list[str]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with their secrets masked."""
+    """Return environment variables with their secrets masked."""
     return {name: MASK if value and is_secret(name) else text(value) for name, value in environ.items()}
 
 
 def known(environ: Mapping[str, str]) -> list[str]:
-    """Return the secrets that stand in an environment, the longest first: they are hidden wherever they come up."""
+    """Return the secrets in an environment, the longest first; they are masked wherever they occur in files."""
     found = {value for name, value in environ.items() if len(value) >= 8 and is_secret(name) and not value.isalpha()}
     return sorted(found, key=len, reverse=True)

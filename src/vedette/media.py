@@ -1,11 +1,16 @@
-"""What bytes are, judged by themselves alone: a name may say anything, and so may whoever sent them."""
+"""The media type of bytes, judged only by the bytes: neither a file's name nor its sender can be trusted."""
 
 import msgspec
 
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")  # to be shown; SVG is a program, and is none of them
+IMAGES = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+)  # safe to show; SVG is not, since it can contain scripts
 TEXTS = ("text/plain", "application/json")
 OTHER = "application/octet-stream"
-HEAD_BYTES = 1 << 16  # of a blob that are looked at
+HEAD_BYTES = 1 << 16  # how much of a blob is read
 
 _SIGNS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -13,13 +18,12 @@ _SIGNS = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_IN_NO_TEXT = (
-    bytes(range(9)) + b"\x0b" + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"
-)  # escapes of colours may be
+# Control characters that text does not contain; ESC is allowed, for colours.
+_NOT_TEXT = bytes(range(9)) + b"\x0b" + bytes(range(14, 27)) + bytes(range(28, 32)) + b"\x7f"
 
 
 def media_of(head: bytes, *, whole: bool = True) -> str:
-    """Return the media type of bytes by their beginning; `whole`: there are no more of them."""
+    """Return the media type of bytes by their beginning; `whole`: `head` is all of them."""
     for sign, media in _SIGNS:
         if head.startswith(sign):
             return media
@@ -37,9 +41,9 @@ def media_of(head: bytes, *, whole: bool = True) -> str:
 
 
 def _is_text(head: bytes, *, whole: bool) -> bool:
-    if head.translate(None, _IN_NO_TEXT) != head:
+    if head.translate(None, _NOT_TEXT) != head:
         return False
-    for cut in range(1 if whole else 4):  # the last letter may be cut in two
+    for cut in range(1 if whole else 4):  # the last character may be cut
         try:
             head[: len(head) - cut].decode()
         except UnicodeDecodeError:

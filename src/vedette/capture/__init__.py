@@ -12,4 +12,4 @@
 
 from vedette.lean_start import import_msgspec
 
-import_msgspec()  # before any module of the room does
+import_msgspec()  # before any module of this package imports it

@@ -1,7 +1,7 @@
-"""The program that takes down what a run is made of: `python -P -m vedette.capture`, begun by `client/capturing.py`.
+"""The program that records what a run is made of: `python -P -m vedette.capture`, started by `client/capturing.py`.
 
-It is nobody's child, lowers its own priority, and says each part as soon as it is known, the code first: files change.
-A part that fails is named in the run's attribute `capture`; the others are not touched by it.
+It is a detached process with a low priority. It records each part as soon as it has it, the code first, since files may
+change. A part that fails is named in the run's attribute `capture`; the other parts go on.
 """
 
 import os
@@ -22,28 +22,28 @@ from vedette.home import Home
 from vedette.model import Blob, Span, Value, new_id
 from vedette.voice import Voice, origin_here
 
-_MOST_S = 600  # after that something hangs: it ends, and the run says that it was not done
+_MOST_S = 600  # after this something hangs: the program ends, and the run's `capture` stays "begun"
 _MOST_DIFF = 8 << 20
 
 
 class Program:
-    """One run, taken down."""
+    """The capture of one run."""
 
     def __init__(self, brief: Brief) -> None:
         self._brief = brief
         self._home = Home(brief.home)
         self._blobs = Blobs(self._home, brief.settings.limits)
-        # It is none of the run's processes, so its own end says nothing of the run.
+        # This origin has no process span: the end of this program must not count as the end of a process of the run.
         origin = origin_here(new_id(10), span=brief.run, upstream=brief.settings.upstream)
         self._voice = Voice(self._home, lambda: origin, brief.settings.spool)
-        self._voice.clock.be_later_than(brief.t)  # it changes what the run has said of its capture
+        self._voice.clock.be_later_than(brief.t)  # so that our `capture` attribute wins over the run's own
         self._secrets = masks.known(os.environ)
         self._caps = brief.settings.capture
         self._root = ""
         self._failed: list[str] = []
 
     def run(self) -> None:
-        """Take down each part, and say how it went."""
+        """Record each part, and then whether all succeeded."""
         if self._caps.code:
             self._try("code", self._code)
         self._try("git", self._git)
@@ -59,7 +59,7 @@ class Program:
         self._voice.say(Span(self._brief.run, self._voice.now(), attrs=dict(attrs)))
 
     def _keep(self, name: str, data: bytes, media: str) -> str:
-        """Keep bytes as a file of the run; return their digest."""
+        """Save bytes as a file of the run; return their digest."""
         digest, size = self._blobs.keep(data)
         self._voice.say(Blob(self._brief.run, self._voice.now(), name, digest, size, media))
         return digest
@@ -77,7 +77,7 @@ class Program:
         self._root = files.root
         package = pack(files, script, self._blobs, self._caps, self._secrets, brief.t)
         about: dict[str, Value] = {
-            "root": _sound(files.root), "files": len(package.entries), "bytes": package.bytes,
+            "root": _masked(files.root), "files": len(package.entries), "bytes": package.bytes,
             "left_out": sum(files.left_out.values()),
         }  # fmt: skip
         if files.left_out:
@@ -87,7 +87,7 @@ class Program:
         if package.changed:
             about |= {"changed": len(package.changed), "changed_names": package.changed[:20]}
         if script:
-            about["script"] = _sound(os.path.relpath(script, files.root))
+            about["script"] = _masked(os.path.relpath(script, files.root))
         about["digest"] = self._keep(manifest.NAME, package.manifest, "application/json")
         self._set({"code": about})
 
@@ -97,7 +97,7 @@ class Program:
         if not root:
             return
         found = git.state(root, _MOST_DIFF + 1)
-        about: dict[str, Value] = {"root": _sound(root), "dirty": found.dirty}
+        about: dict[str, Value] = {"root": _masked(root), "dirty": found.dirty}
         about |= {"commit": found.commit} if found.commit else {}
         about |= {"branch": masks.text(found.branch)} if found.branch else {}
         about |= {"remote": masks.text(found.remote)} if found.remote else {}
@@ -136,7 +136,7 @@ class Program:
 
 
 def _script(argv: list[str], cwd: str) -> str:
-    """Return the first file that a command names: what is run, unless it is a program of the system's."""
+    """Return the first file in a command that is the user's own: no system program, no Python, nothing installed."""
     for word in argv if argv and "/" in argv[0] else argv[1:]:
         path = os.path.normpath(os.path.join(cwd, word))
         if not word.startswith("-") and os.path.isfile(path) and not path.startswith(("/usr/", "/bin/", "/opt/")):
@@ -150,12 +150,12 @@ def _in_environment(path: str) -> bool:
     return os.path.exists(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
 
 
-def _sound(text: str) -> str:
+def _masked(text: str) -> str:
     return masks.text(text.encode(errors="replace").decode())
 
 
 def main() -> None:
-    """Read what is to be done, and do it."""
+    """Read the brief from the inherited descriptor, and capture the run."""
     [fd] = detached.take_handed(1)
     with open(fd, "rb") as file:
         brief: Any = msgspec.msgpack.decode(file.read(), type=Brief)
@@ -168,4 +168,4 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        os._exit(0)  # a driver that hangs in its thread keeps nobody
+        os._exit(0)  # do not wait for a thread in which a GPU driver hangs

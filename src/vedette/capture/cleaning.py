@@ -1,7 +1,7 @@
-"""Files and diffs without the secrets in them: what surely is one is masked, what code is made of stays.
+"""Masks secrets in files and diffs, and leaves code as it is.
 
-Only a literal that looks like a secret, under a name that says so, is one, and what has a known form: `token = "[CLS]"`
-stays as it is. Files that are there to hold secrets are left out whole.
+A literal is masked if it looks like a secret and its name says so, or if it has a known form. `token = "[CLS]"` stays.
+Files that are made to hold secrets are left out entirely.
 """
 
 import re
@@ -21,7 +21,7 @@ _EXAMPLES = re.compile(r".*\.(?:example|sample|template|dist)$", re.IGNORECASE)
 
 
 def is_secret_file(path: str) -> bool:
-    """Tell whether a file is by its name one that holds secrets: `.env`, `id_rsa`, `credentials.json`."""
+    """Tell by its name whether a file is made to hold secrets: `.env`, `id_rsa`, `credentials.json`."""
     name = path.rpartition("/")[2]
     return _SECRET_FILES.fullmatch(name) is not None and _EXAMPLES.match(name) is None
 
@@ -41,10 +41,10 @@ _CONNECTED = re.compile(
     r"(?=[;\"'])",
     re.IGNORECASE,
 )
-# Whose something is, by what stands before it: `"wandb": {`, `wandb.login(`, `wandb:`, `[wandb]`.
+# Finds the owner of a key in the text before it: `"wandb": {`, `wandb.login(`, `wandb:`, `[wandb]`.
 _OPENED = re.compile(r"""([A-Za-z_][\w.-]{0,80})["']?\s*(?:[:=]\s*\w{0,40})?[({]""")
 _HEADED = re.compile(r"""\s*\[{0,2}["']?([A-Za-z_][\w.-]{0,80})["']?(?:\s*:|\]{1,2})\s*(?:#.*)?$""")
-_KEY_FORM = re.compile(r"[\w+=-]{16,}")  # of a key that only its owner makes a secret; no path, no name of a file
+_KEY_FORM = re.compile(r"[\w+=-]{16,}")  # of the value of a bare `key`; a path does not match
 _LINES_BACK, _CHARS_BACK = 40, 400
 _HINT = re.compile(
     r"[Pp]ass|PASS|[Ss]ecret|SECRET|[Tt]oken|TOKEN|[Kk]ey|KEY|[Cc]red|CRED|[Aa]uth|AUTH|[Pp]wd|PWD|[Jj]wt|JWT"
@@ -56,32 +56,29 @@ _BARE_KINDS = (
 
 
 def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str, int]:
-    """Mask what surely is a secret in the text of a file; return it, and how many there were.
-
-    What code is made of stays: only literals that look like secrets under a name that says so, and known forms.
-    """
+    """Mask the secrets in the text of a file; return the text, and how many there were."""
     count = source.count(MASK)
     for secret in secrets:
         source = source.replace(secret, MASK)
     source = forms(source)
     bare = path.lower().endswith(_BARE_KINDS)
-    told, at = [], 0
-    for found in _HINT.finditer(source):  # most lines speak of no secret, and are not looked at closely
+    cleaned, at = [], 0
+    for found in _HINT.finditer(source):  # a fast check: most lines do not mention a secret
         if found.start() < at:
             continue
         start = source.rfind("\n", 0, found.start()) + 1
         stop = source.find("\n", found.end())
         stop = len(source) if stop < 0 else stop
         line = source[start:stop]
-        owned = _owned(source, start, line)
-        line = _CONNECTED.sub(_literal, _LITERAL.sub(owned, line))
-        told += [source[at:start], _BARE.sub(owned, line) if bare else line]
+        mask = _masking(source, start, line)
+        line = _CONNECTED.sub(_mask, _LITERAL.sub(mask, line))
+        cleaned += [source[at:start], _BARE.sub(mask, line) if bare else line]
         at = stop
-    source = "".join(told) + source[at:]
+    source = "".join(cleaned) + source[at:]
     return source, source.count(MASK) - count
 
 
-def _literal(found: re.Match[str], parent: str = "") -> str:
+def _mask(found: re.Match[str], parent: str = "") -> str:
     value, named = found["value"], found.groupdict()
     secret = is_secret(f"{parent}.{found['name']}") or (found.re is _CONNECTED)
     if not secret or STANDS_FOR.pattern.search(value) or not _looks_random(value):
@@ -90,20 +87,20 @@ def _literal(found: re.Match[str], parent: str = "") -> str:
     return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"
 
 
-def _owned(source: str, start: int, line: str) -> Callable[[re.Match[str]], str]:
-    """Return what masks a match of a line that begins there; of a bare `key` it looks up whose that is."""
+def _masking(source: str, start: int, line: str) -> Callable[[re.Match[str]], str]:
+    """Return a function that masks a match in the line at `start`; for a bare `key` it looks up the owner."""
 
     def mask(found: re.Match[str]) -> str:
         bare = found["name"].lower() == "key" and _KEY_FORM.fullmatch(found["value"])
         begin = found.start("name")
         before = line[max(0, begin - _CHARS_BACK) : begin]
-        return _literal(found, _owner(source, start, before) if bare else "")
+        return _mask(found, _owner(source, start, before) if bare else "")
 
     return mask
 
 
 def _owner(source: str, start: int, before: str) -> str:
-    """Return the name of what a place in a line is part of, by what stands before it and the lines above."""
+    """Return the name of the call, mapping or section that encloses a place, from the text before it."""
     opened = _OPENED.findall(before)
     if opened or len(before) == _CHARS_BACK:
         return _last(opened[-1]) if opened else ""
@@ -122,7 +119,7 @@ def _owner(source: str, start: int, before: str) -> str:
 
 
 def _last(name: str) -> str:
-    """Return the part of a dotted name that has keys, if one does: `wandb` of `wandb.login`."""
+    """Return the part of a dotted name that owns keys, if any: `wandb` of `wandb.login`."""
     return next(filter(owns_keys, reversed(name.split("."))), "")
 
 
@@ -136,18 +133,18 @@ def _looks_random(value: str) -> bool:
 
 
 def clean_diff(source: str, secrets: Iterable[str] = ()) -> tuple[str, int]:
-    """Mask a diff of git's: files that hold secrets are left out of it, lines are masked as in code."""
+    """Mask the secrets in a git diff; files that are made to hold secrets are left out."""
     secrets = list(secrets)
     parts = re.split(r"(?m)^(?=diff --git )", source)
-    told, count = [], 0
+    cleaned, count = [], 0
     for part in parts:
         head = part.partition("\n")[0]
         path = head.rpartition(" b/")[2].strip('"') if head.startswith("diff --git ") else ""
         if path and is_secret_file(path):
-            told.append(f"{head}\n(left out: such a file may hold secrets)\n")
+            cleaned.append(f"{head}\n(left out: such a file may hold secrets)\n")
             count += 1
             continue
         masked, found = clean(part, path, secrets)
-        told.append(masked)
+        cleaned.append(masked)
         count += found
-    return "".join(told), count
+    return "".join(cleaned), count

@@ -1,4 +1,4 @@
-"""The environment of a run, by an allow-list: what can change numbers, never all that a shell has."""
+"""The environment variables that are recorded: an allow-list of those that can change results."""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _MOST_CHARS = 4096
 
 
 def allowed(environ: Mapping[str, str] | None = None, more: str = "") -> dict[str, str]:
-    """Return the variables that are recorded, masked; `more`: names with commas between, * at their end for any."""
+    """Return the variables to record, masked; `more`: further names with commas between them, `NAME*` for a prefix."""
     environ = os.environ if environ is None else environ
     wanted = [word.strip() for word in more.split(",") if word.strip()]
     families = (*_FAMILIES, *(word[:-1] for word in wanted if word.endswith("*")))

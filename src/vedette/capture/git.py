@@ -1,4 +1,4 @@
-"""What git knows of a working tree, asked without changing or locking anything in it."""
+"""The state of a git working tree; reading it changes and locks nothing."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 _PATIENCE_S = 30.0
-_MOST_SAID = 64 << 20  # bytes of one answer
-_DEEPEST = 8  # repositories inside of each other
+_MOST_OUTPUT = 64 << 20  # bytes of one command
+_DEEPEST = 8  # nested repositories
 
 
 class State(Struct, frozen=True):
@@ -27,20 +27,20 @@ class State(Struct, frozen=True):
 
 
 def find(folder: str) -> str:
-    """Return the top of the working tree that a directory lies in; empty where there is none, or no git."""
-    said = _ask(folder, "rev-parse", "--show-toplevel")
-    return os.fsdecode(said[:-1]) if said and said.endswith(b"\n") else ""
+    """Return the root of the working tree around a directory; empty if there is none, or git is not installed."""
+    output = _run(folder, "rev-parse", "--show-toplevel")
+    return os.fsdecode(output[:-1]) if output and output.endswith(b"\n") else ""
 
 
-def state(root: str, most_diff: int = _MOST_SAID) -> State:
-    """Return what is checked out there, and how it differs from that, in at most so many bytes."""
+def state(root: str, most_diff: int = _MOST_OUTPUT) -> State:
+    """Return the commit, and the diff of the working tree to it, cut at `most_diff` bytes."""
     commit = _line(root, "rev-parse", "--verify", "--quiet", "HEAD")
     branch = _line(root, "symbolic-ref", "--short", "--quiet", "HEAD")
     remotes = _line(root, "remote").split("\n")
     wanted = "origin" if "origin" in remotes else remotes[0]
     remote = _line(root, "config", "--get", f"remote.{wanted}.url") if wanted else ""
-    ours = (":(top)", ":(top,exclude,glob)**/__pycache__/**")  # Python makes these while the program begins
-    dirty = bool(_ask(root, "status", "--porcelain", "-z", "--ignore-submodules=none", "--", *ours, most=1))
+    ours = (":(top)", ":(top,exclude,glob)**/__pycache__/**")  # Python creates these when the program starts
+    dirty = bool(_run(root, "status", "--porcelain", "-z", "--ignore-submodules=none", "--", *ours, most=1))
     diff = b""
     if commit and dirty:
         shown = (
@@ -51,14 +51,14 @@ def state(root: str, most_diff: int = _MOST_SAID) -> State:
             "--src-prefix=a/",
             "--dst-prefix=b/",
         )
-        diff = _ask(root, "diff", *shown, "HEAD", most=most_diff) or b""
+        diff = _run(root, "diff", *shown, "HEAD", most=most_diff) or b""
     return State(root, commit, branch, remote, dirty, diff)
 
 
 def listed(root: str, depth: int = 0) -> tuple[list[str], list[str]] | None:
-    """Return the tracked and the untracked files of a tree, ignored ones left out; None when git does not tell.
+    """Return the tracked and the untracked files of a tree, without ignored ones; None when git fails.
 
-    Those of submodules, and of other repositories in it, belong to it.
+    The files of submodules and of other repositories inside the tree are included.
     """
     tracked = _names(root, "ls-files", "--cached", "-z")
     untracked = _names(root, "ls-files", "--others", "--exclude-standard", "-z")
@@ -78,17 +78,17 @@ def listed(root: str, depth: int = 0) -> tuple[list[str], list[str]] | None:
 
 
 def _names(root: str, *args: str) -> list[str] | None:
-    said = _ask(root, *args)
-    return None if said is None else [os.fsdecode(name) for name in said.split(b"\0")[:-1]]
+    output = _run(root, *args)
+    return None if output is None else [os.fsdecode(name) for name in output.split(b"\0")[:-1]]
 
 
 def _line(root: str, *args: str) -> str:
-    return (_ask(root, *args) or b"").decode(errors="replace").strip()
+    return (_run(root, *args) or b"").decode(errors="replace").strip()
 
 
-def _ask(folder: str, *args: str, most: int = _MOST_SAID) -> bytes | None:
-    """Return what a git command says, at most so many bytes of it; None when it fails or takes too long."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # of a hook's, say
+def _run(folder: str, *args: str, most: int = _MOST_OUTPUT) -> bytes | None:
+    """Run a git command and return its output, cut at `most` bytes; None when it fails or takes too long."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # as a git hook has
     environ |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     command: Sequence[str] = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *args)
     try:
@@ -101,32 +101,32 @@ def _ask(folder: str, *args: str, most: int = _MOST_SAID) -> bytes | None:
     until = time.monotonic() + _PATIENCE_S
     with git:
         try:
-            said = _read(git, most, until)
-            if len(said) >= most:
-                return said
+            output = _read(git, most, until)
+            if len(output) >= most:
+                return output
             git.wait(max(0.0, until - time.monotonic()))
         except (subprocess.TimeoutExpired, OSError):
             return None
         finally:
             if git.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(git.pid, signal.SIGKILL)  # with whatever it waits for: nothing is left running
-    return said if git.returncode == 0 else None
+                    os.killpg(git.pid, signal.SIGKILL)  # with its child processes
+    return output if git.returncode == 0 else None
 
 
 def _read(git: "subprocess.Popen[bytes]", most: int, until: float) -> bytes:
-    """Read what a process says to its end, or as much as is wanted; raise TimeoutExpired when that takes too long."""
+    """Read a process's output to its end, or `most` bytes; raise TimeoutExpired when that takes too long."""
     if git.stdout is None:
         return b""
-    said = bytearray()
+    output = bytearray()
     poll = select.poll()
     poll.register(git.stdout, select.POLLIN)
-    while len(said) < most:
+    while len(output) < most:
         left = until - time.monotonic()
         if left <= 0 or not poll.poll(left * 1000):
             raise subprocess.TimeoutExpired(git.args, _PATIENCE_S)
-        more = os.read(git.stdout.fileno(), min(1 << 16, most - len(said)))
+        more = os.read(git.stdout.fileno(), min(1 << 16, most - len(output)))
         if not more:
             break
-        said += more
-    return bytes(said)
+        output += more
+    return bytes(output)

@@ -1,4 +1,4 @@
-"""The machine that a run is on: its system, processor, memory and GPUs. What is not told is left out."""
+"""The machine of a run: its system, processor, memory and GPUs. What cannot be found is left out."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ _GPU_PATIENCE_S = 20.0
 
 
 def describe(proc: str = "/proc") -> dict[str, Value]:
-    """Return what is known at once."""
+    """Return what can be read at once: system, host, processor, memory."""
     found: dict[str, Value] = {
         "os": platform.platform(),
         "host": kernel.host(),
@@ -49,7 +49,7 @@ def _fields(path: str) -> dict[str, str]:
 
 
 def gpus() -> dict[str, Value]:
-    """Return names and driver of the GPUs; nothing where there are none, or their driver hangs."""
+    """Return the names and the driver of the GPUs; nothing if there are none, or their driver hangs."""
     found: dict[str, Value] = {}
     asking = threading.Thread(target=_ask, args=(found,), daemon=True)
     asking.start()
@@ -66,7 +66,7 @@ def _ask(found: dict[str, Value]) -> None:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
         count = nvml.nvmlDeviceGetCount()
         names = [_text(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index))) for index in range(count)]
-    except Exception:  # no library, no driver, a GPU that is lost: then nothing is said of them
+    except Exception:  # no library, no driver, or a lost GPU: then we record no GPUs
         return
     if names:
         found["gpu"] = {"names": names, "driver": driver}

@@ -1,4 +1,4 @@
-"""The code of a run as a package: each file a blob, cleaned of secrets, and a manifest that names them all."""
+"""The code of a run as a package: each file is a blob without its secrets, and a manifest lists them all."""
 
 import os
 import stat
@@ -20,17 +20,17 @@ _SOURCES = tuple(
 
 
 class Package(Struct, frozen=True):
-    """What became of the files."""
+    """The package of one run: its files, and what was masked or changed."""
 
     entries: list[Entry]
     manifest: bytes
     bytes: int
-    masked: dict[str, int]  # secrets that were taken out, by path
-    changed: list[str]  # paths of files that are younger than the run
+    masked: dict[str, int]  # number of masked secrets, by path
+    changed: list[str]  # paths of files that were changed after the run began
 
 
 def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[str], since_ns: int) -> Package:
-    """Keep files within the caps, the script and sources first; what is left out is counted in `files`."""
+    """Save the files within the limits, the script and sources first; `files` counts what is left out."""
     first = os.path.relpath(script, files.root) if script else ""
     entries: list[Entry] = []
     masked: dict[str, int] = {}
@@ -54,7 +54,7 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         data, status = read
         young = status.st_mtime_ns > since_ns
         if young and path != first and path not in files.tracked and not path.lower().endswith(CODE):
-            continue  # the run has written it itself: it is no part of what was run
+            continue  # the run has written this file itself
         data, count = _clean(data, path, secrets)
         try:
             digest, size = blobs.keep(data)
@@ -74,7 +74,7 @@ def _read(files: Files, path: str, most: int, left: int) -> tuple[bytes, os.stat
         fd = os.open(whole, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
     except OSError:
         if not os.path.lexists(whole):
-            return None  # git knows it, and it was removed
+            return None  # git tracks it, but it was deleted
         files.leave("link" if os.path.islink(whole) else "unreadable", path)
         return None
     with open(fd, "rb") as file:

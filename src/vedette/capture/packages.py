@@ -1,4 +1,4 @@
-"""The packages that a run's Python can import: names and versions, from metadata, without importing any."""
+"""The packages that a run's Python can import: names and versions from their metadata; nothing is imported."""
 
 import json
 import os
@@ -14,7 +14,8 @@ from vedette.errors import NotFoundError
 
 _OURS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PATIENCE_S = 30.0
-# Nothing is imported that a file of the user's could stand in for; what else is printed lies outside of the NULs.
+# It imports only `sys`, which no file of the user can replace. Output of others, such as a sitecustomize, is outside of
+# the NULs.
 _ASK = (
     "import sys; sys.stdout.buffer.write('\\0'.join(['', sys.version.split()[0]] + sys.path + [''])"
     ".encode(sys.getfilesystemencoding(), 'surrogateescape'))"
@@ -22,14 +23,14 @@ _ASK = (
 
 
 class Installed(Struct, frozen=True):
-    """What is installed, and where it did not come from an index: from there."""
+    """The versions of packages, and the URL of each that was not installed from an index."""
 
     versions: dict[str, str]
     direct: dict[str, str]
 
 
 def installed(path: Sequence[str]) -> Installed:
-    """Return the packages on a `sys.path`, the first of each name, as an import would find it."""
+    """Return the packages on a `sys.path`; if a name is there twice, the first, which an import would find."""
     versions: dict[str, str] = {}
     direct: dict[str, str] = {}
     for found in metadata.distributions(path=list(path)):
@@ -41,7 +42,7 @@ def installed(path: Sequence[str]) -> Installed:
             origin = json.loads(found.read_text("direct_url.json") or "null")
             if isinstance(origin, Mapping) and isinstance(origin.get("url"), str):
                 direct[name] = masks.text(_pinned(origin))
-        except Exception:  # noqa: S112 - metadata that somebody has spoilt says nothing of the others
+        except Exception:  # noqa: S112 - broken metadata of one package must not stop the others
             continue
     return Installed(dict(sorted(versions.items())), dict(sorted(direct.items())))
 
@@ -54,9 +55,9 @@ def _pinned(origin: Mapping[str, object]) -> str:
 
 
 def python_of(command: Sequence[str], cwd: str) -> str:
-    """Return the Python that a command is run by, itself or as a script of its; empty where it is none.
+    """Return the Python that runs a command: the program itself, or that in a script's first line; empty if neither.
 
-    Raise NotFoundError when there is no such program, or a script's Python is not there.
+    Raise NotFoundError when the program or the script's Python does not exist.
     """
     program = _which(command[0] if command else "", cwd)
     if os.path.basename(program).startswith("python"):
@@ -73,7 +74,7 @@ def python_of(command: Sequence[str], cwd: str) -> str:
 
 
 def _which(name: str, cwd: str) -> str:
-    """Return where a program is for who calls it in a directory, which need not be ours."""
+    """Return the path of a program as a shell in the directory `cwd` would find it."""
     path = os.pathsep.join(os.path.join(cwd, part) for part in os.get_exec_path())
     if found := shutil.which(os.path.join(cwd, name) if "/" in name else name, path=path):
         return found
@@ -81,11 +82,11 @@ def _which(name: str, cwd: str) -> str:
 
 
 def ask(python: str, cwd: str) -> tuple[str, list[str]]:
-    """Ask a Python for its version and its path, as it is in a directory; raise NotFoundError when it does not tell."""
+    """Ask a Python for its version and its `sys.path` in a directory; raise NotFoundError when it does not answer."""
     try:
         done = subprocess.run(
             [python, "-c", _ASK],
-            cwd="/",  # a json.py in the user's directory is not run
+            cwd="/",  # so that a json.py in the user's directory is not run
             env=_environ(cwd),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -94,13 +95,13 @@ def ask(python: str, cwd: str) -> tuple[str, list[str]]:
         )
         _, version, *path, _ = os.fsdecode(done.stdout).split("\0")
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise NotFoundError(f"{python} does not tell its version and path: {type(error).__name__}") from None
+        raise NotFoundError(f"{python} did not return its version and path: {type(error).__name__}") from None
     return version, [os.path.join(cwd, part) for part in path if part]
 
 
 def _environ(cwd: str) -> dict[str, str]:
-    """Return the environment of the user's Python: paths lead to where they do for it, and ours is not among them."""
-    environ = {**os.environ, "PYTHONSAFEPATH": "1"}  # an option that an older Python does not know would end it
+    """Return the environment for the user's Python: relative paths are made absolute, and our own path is removed."""
+    environ = {**os.environ, "PYTHONSAFEPATH": "1"}  # a variable, since an older Python does not know the option -P
     parts = environ.pop("PYTHONPATH", "").split(os.pathsep)
     if parts[0] == _OURS:  # see client/capturing.py
         del parts[0]

@@ -1,4 +1,4 @@
-"""Which files the code of a run is: of the working tree, or of the script's directory where there is no git."""
+"""Which files count as the code of a run: those of the git working tree, else those of the script's directory."""
 
 import os
 import stat
@@ -13,13 +13,13 @@ _JUNK = frozenset(
     ".git .hg .svn .venv node_modules __pycache__ site-packages .mypy_cache .pytest_cache .ruff_cache .tox .nox .eggs"
     " .ipynb_checkpoints .cache .vedette wandb mlruns lightning_logs checkpoints outputs .terraform .idea".split()
 )
-_NEVER = frozenset(".git .venv node_modules __pycache__ site-packages".split())  # not even where git tracks it
+_NEVER = frozenset(".git .venv node_modules __pycache__ site-packages".split())  # not even if git tracks them
 _BINARY = tuple(
     ".pyc .pyo .so .o .a .dylib .dll .exe .whl .pt .pth .ckpt .safetensors .onnx .gguf .pb .tflite .h5 .hdf5 .npy .npz"
     " .pkl .pickle .joblib .parquet .arrow .feather .zip .tar .tgz .gz .bz2 .xz .zst .7z .rar .mp4 .avi .mov .mkv .wav"
     " .mp3 .flac .jpg .jpeg .png .gif .webp .tif .tiff .bmp .db .sqlite .sqlite3 .log .swp .swo .core".split()
 )
-CODE = tuple(  # all that is taken where people keep everything: no letters, no lists, no settings
+CODE = tuple(  # in a directory such as the user's home only these are taken, no documents or settings
     ".py .pyi .pyx .pxd .ipynb .sh .bash .c .h .cc .cpp .hpp .cu .cuh .rs .go .jl .r .lua .java .js .ts .m .f90".split()
 )
 _MOST_VISITED = 200_000
@@ -27,7 +27,7 @@ _DEEPEST = 64
 
 
 class Files:
-    """The files that were chosen, by their paths below `root`, and how many were left out for which reason."""
+    """The chosen files, by their paths below `root`, and how many were left out, by reason."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -35,17 +35,17 @@ class Files:
         self.by_git = False
         self.tracked: frozenset[str] = frozenset()
         self.left_out: dict[str, int] = {}
-        self.some: list[str] = []  # names of what was left out
+        self.some: list[str] = []  # the first names of those left out
 
     def leave(self, why: str, path: str = "") -> None:
-        """Leave a file out; one without a path is counted, and not named."""
+        """Count a file that is left out; without a path it is not named."""
         self.left_out[why] = self.left_out.get(why, 0) + 1
         if path and len(self.some) < 20:
             self.some.append(path.encode(errors="replace").decode())
 
 
 def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
-    """Find the files; `apart`: directories that are never among them."""
+    """Find the files; those in the directories `apart` are left out."""
     start = os.path.dirname(script) if script else cwd
     top = git.find(start)
     names = git.listed(top) if top and not _is_broad(top) else None
@@ -69,20 +69,20 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
         root = cwd if not script or (_is_below(script, cwd) and not _is_broad(cwd)) else start
         files = Files(root)
         _walk(files, os.path.relpath(script, root) if script else "", broad=_is_broad(root))
-    apart = tuple(one for one in apart if _is_below(one, files.root))  # /scratch/me may be a home, with code below it
+    apart = tuple(one for one in apart if _is_below(one, files.root))  # but the code may be inside a VEDETTE_HOME
     paths, files.paths = dict.fromkeys(files.paths), []
     for path in paths:
         if not any(_is_below(os.path.join(files.root, path), one) for one in apart):
             files.paths.append(path)
-        elif files.root in apart:  # what is whose cannot be told
+        elif files.root in apart:  # VEDETTE_HOME is the code's directory: we cannot tell code from our own files
             files.leave("home", path)
     return files
 
 
 def _walk(files: Files, script: str, *, broad: bool) -> None:
-    """Walk a directory that git knows nothing of, by the rules of the ignore files in it.
+    """Walk a directory without git, and obey its ignore files.
 
-    `broad`: it is one that people keep everything in. Of that nothing is taken but the script and other code beside it.
+    `broad`: people keep all kinds of files there; only the script and code directly beside it are taken.
     """
     ignored = _Ignored(files.root, _IGNORING)
     visited = 0
@@ -103,10 +103,8 @@ def _walk(files: Files, script: str, *, broad: bool) -> None:
             elif ignored.has(path):
                 continue
             elif broad and path != script and (path.startswith(".") or not path.lower().endswith(CODE)):
-                files.leave("broad")  # its name is nobody's business
-            elif (
-                entry.name.endswith("_history") and path != script
-            ):  # a shell's, an interpreter's: what was typed, passwords among it
+                files.leave("broad")  # without its name, which is private
+            elif entry.name.endswith("_history") and path != script:  # of a shell: it may contain typed passwords
                 files.leave("history", path)
             elif entry.name.lower().endswith(_BINARY):
                 files.leave("binary", path)
@@ -123,14 +121,14 @@ def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
 
 
 class _Ignored:
-    """What the ignore files of a tree say, each of what lies below it."""
+    """The ignore files of a tree; each applies to its own directory and below."""
 
     def __init__(self, root: str, names: tuple[str, ...]) -> None:
         self._root, self._names = root, names
         self._specs: dict[str, pathspec.GitIgnoreSpec | None] = {}
 
     def has(self, path: str) -> bool:
-        """Tell whether a path is ignored; one that ends in / is a directory."""
+        """Tell whether a path is ignored; a path that ends in / is a directory."""
         parts = path.split("/")
         for depth in range(len(parts) - (not parts[-1])):
             folder = "/".join(parts[:depth])
@@ -162,7 +160,7 @@ def _is_environment(folder: str) -> bool:
 
 
 def _is_broad(folder: str) -> bool:
-    """Tell whether a directory is one that people keep everything in: only code that lies directly in it is taken."""
+    """Tell whether people keep all kinds of files in a directory, such as their home or /tmp."""
     home = os.path.expanduser("~")
     return folder in ("/", "/tmp", "/var/tmp", "/root", "/home", home) or _is_below(home, folder)  # noqa: S108
 
