@@ -146,7 +146,7 @@ def test_one_that_is_never_finished_says_so(home, hub, repo, tmp_path):
     done = call("reproduce", run.id, "--dir", str(tmp_path / "again"))
 
     assert run.attrs["capture"] == "begun"
-    assert "begun and never finished" in done.stdout
+    assert "started and never finished" in done.stdout
     assert "missing: its code" in done.stdout
     assert (tmp_path / "again" / "run.sh").exists()
 

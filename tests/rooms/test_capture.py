@@ -460,7 +460,7 @@ def test_a_python_that_does_not_tell(tmp_path, said):
     write(tmp_path, {"python": f"#!/bin/sh\n{said}\n"})
     (tmp_path / "python").chmod(0o755)
 
-    with pytest.raises(NotFoundError, match="does not tell"):
+    with pytest.raises(NotFoundError, match="did not return"):
         packages.ask(str(tmp_path / "python"), "/")
 
 
