@@ -1,20 +1,20 @@
-"""What can go wrong outside the user's process, and how it is said.
+"""The errors that vedette raises outside the user's code.
 
-VedetteError            the root; the command line prints its sentence and exits with 2
+VedetteError            the root; the command line prints its message and exits with 2
     SettingError        a setting is unknown or has a bad value
-    WhereError          a `--where` expression cannot be understood
-    NotFoundError       no run, series or store goes by that name
-    AmbiguousError      more than one run does
+    WhereError          a `--where` expression cannot be parsed
+    NotFoundError       there is no run, series or store of that name
+    AmbiguousError      several runs match a name
     MissingError        a library that this needs is not installed
-    FormatError         bytes that are not what they should be
-        VersionError    bytes written by a newer vedette than this one
-        OldStoreError   a store of an older one, which must be brought up to date before it can be read
-    BlobError           bytes that cannot be kept, or are not asked for by a digest
-    StoreError          the store cannot be written to now: its disk is full, or another holds it
+    FormatError         bytes are malformed
+        VersionError    bytes were written by a newer vedette than this one
+        OldStoreError   a store of an older vedette must be upgraded before it can be read
+    BlobError           a file cannot be saved or found
+    StoreError          the store cannot be written now: its disk is full, or it is locked
     MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
-        TakeInError     what was to be taken in cannot be; the hub says why
-        StrangerError   a directory that should be ours is somebody else's (also a PermissionError)
+        TakeInError     the hub cannot import a spool or a home; it says why
+        StrangerError   a directory that should be ours belongs to another user (also a PermissionError)
 
 The client raises none of these into the user's code: see `client/faults.py`.
 """
@@ -25,39 +25,39 @@ class VedetteError(Exception):
 
 
 class SettingError(VedetteError):
-    """A setting is unknown or has a value that it cannot take."""
+    """A setting is unknown or has a bad value."""
 
 
 class WhereError(VedetteError):
-    """A `where` expression that does not parse."""
+    """A `where` expression cannot be parsed."""
 
 
 class NotFoundError(VedetteError):
-    """Nothing goes by that name."""
+    """There is nothing of that name."""
 
 
 class AmbiguousError(VedetteError):
-    """A prefix or name that fits more than one run."""
+    """A prefix or name matches more than one run."""
 
 
 class MissingError(VedetteError):
-    """A library that is needed only for this is not installed."""
+    """An optional library that this needs is not installed."""
 
 
 class FormatError(VedetteError):
-    """Bytes that do not have the form they claim."""
+    """Bytes are malformed."""
 
 
 class VersionError(FormatError):
-    """Bytes of a newer format than this vedette reads."""
+    """Bytes have a newer format than this vedette can read."""
 
 
 class OldStoreError(FormatError):
-    """A store that must be brought up to date before it can be read."""
+    """A store must be upgraded before it can be read."""
 
 
 class BlobError(VedetteError):
-    """Bytes that cannot be kept or found; `limit` is the one that they are over, if any."""
+    """A file cannot be saved or found; `limit` is the setting that it exceeds, if any."""
 
     def __init__(self, text: str, limit: str = "") -> None:
         super().__init__(text)
@@ -65,7 +65,7 @@ class BlobError(VedetteError):
 
 
 class StoreError(VedetteError):
-    """The store cannot be written to now; nothing of what was to be kept is."""
+    """The store cannot be written now; nothing of this write was stored."""
 
 
 class MonitorError(VedetteError):
@@ -77,8 +77,8 @@ class HubError(VedetteError):
 
 
 class TakeInError(HubError):
-    """The hub cannot take in what it was asked to."""
+    """The hub cannot import what it was asked to."""
 
 
 class StrangerError(HubError, PermissionError):
-    """A directory that should be ours is somebody else's."""
+    """A directory that should be ours belongs to another user."""

@@ -1,8 +1,8 @@
-"""The law: records of a span, in any order and any number of times, add up to one state.
+"""The fold: records of a span, in any order and any number of times, add up to one state.
 
-A span's claims only grow; its attributes go to the last writer by (t, origin, n); its progress is kept per
-origin, and never falls. State, cause, start and end are functions of these. Every "newest" is a total order over
-all fields, so that no two readers can ever disagree (decisions/002).
+Claims are only ever added; of an attribute the last write wins, by (t, origin, n); progress is kept per origin, and
+never decreases. State, cause, start and end are computed from these. Every "newest" is a total order over all fields,
+so that no two readers can ever disagree (decisions/002).
 """
 
 import math
@@ -13,7 +13,7 @@ from vedette.model import KINDS, PURGED, UNKNOWN_KIND, VOICES, Kind, Span, Value
 
 
 class Claim(NamedTuple):
-    """One voice's word on a state. Claims are never thrown away: a lower voice may know the cause."""
+    """What one origin says about a span's state. Claims are never dropped: a less trusted one may know the cause."""
 
     state: str
     t: int
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Attributes that one record set, with the place that decides who wrote last."""
+    """Attributes that one record set, with the (t, origin, n) that decides which write is the last."""
 
     t: int
     origin: str
@@ -41,7 +41,7 @@ class Write(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far one origin has got: the most that was ever said of each number, since neither falls."""
+    """The progress of one origin: the highest value of each number so far, since neither may decrease."""
 
     n: int
     t: int
@@ -49,7 +49,7 @@ class Progress(NamedTuple):
     add: float | None
 
     def join(self, other: "Progress | None") -> "Progress":
-        """Return what two words on one origin's progress come to, whoever's and however old each is."""
+        """Combine two reports of one origin's progress; their order does not matter."""
         if other is None:
             return self
         n, t, at, add = other
@@ -57,7 +57,7 @@ class Progress(NamedTuple):
 
 
 class Folded:
-    """All that has been heard of one span."""
+    """All records of one span, folded."""
 
     __slots__ = ("claims", "progress", "writes")
 
@@ -67,13 +67,13 @@ class Folded:
         writes: Iterable[Write] = (),
         progress: Mapping[str, Progress] | None = None,
     ) -> None:
-        """Start from what was kept before."""
+        """Start from stored claims, writes and progress."""
         self.claims = set(claims)
         self.writes = {(write.origin, write.n): write for write in writes}
         self.progress = dict(progress or {})
 
     def fold(self, span: Span, origin: str, n: int) -> None:
-        """Take in one record."""
+        """Add one record."""
         if span.state:
             self.claims.add(Claim(span.state, span.t, span.by, origin, span.cause))
         attrs = flatten(span.attrs)
@@ -83,19 +83,19 @@ class Folded:
         if attrs:
             self.writes[origin, n] = Write(span.t, origin, n, attrs)
         if span.at is not None or span.add is not None:
-            whose = span.of or origin  # a hub may speak for one that cannot any more
-            said = Progress(n, span.t, _number(span.at), _number(span.add))
-            self.progress[whose] = said.join(self.progress.get(whose))
+            whose = span.of or origin  # a hub may report for an origin that has ended
+            reported = Progress(n, span.t, _number(span.at), _number(span.add))
+            self.progress[whose] = reported.join(self.progress.get(whose))
 
     def unite(self, other: "Folded") -> None:
-        """Take in all that another has heard of the same span."""
+        """Add all records of another fold of the same span."""
         self.claims |= other.claims
         self.writes = other.writes | self.writes
         for origin, theirs in other.progress.items():
             self.progress[origin] = theirs.join(self.progress.get(origin))
 
     def knows(self, other: "Folded") -> bool:
-        """Tell whether there is nothing in another that this one has not."""
+        """Tell whether this fold has everything that another one has."""
         return (
             other.claims <= self.claims
             and other.writes.keys() <= self.writes.keys()
@@ -103,7 +103,7 @@ class Folded:
         )
 
     def attrs(self) -> dict[str, Value]:
-        """Return what each attribute is now, and forget writes that can never win again."""
+        """Return the present value of each attribute, and drop writes that can never win again."""
         last: dict[str, Write] = {}
         for write in self.writes.values():
             for key in write.attrs:
@@ -114,21 +114,21 @@ class Folded:
         return {key: last[key].attrs[key] for key in sorted(_standing(last))}
 
     def outcome(self, kind: str) -> Outcome:
-        """Return state, cause, start and end as the claims on this span alone give them."""
+        """Return state, cause, start and end from this span's own claims, without its tries."""
         return judge(KINDS.get(kind, UNKNOWN_KIND), self.claims)
 
     def done(self) -> float | None:
-        """Return how far the work has got: the furthest `at`, and all that was added."""
+        """Return how much is done: the highest `at` plus the sum of all `add`."""
         if not self.progress:
             return None
-        # Sorted, so that the sum is the same to the last bit whatever order they came in.
+        # Sorted, so that the sum of floats does not depend on the order of arrival.
         furthest = max((p.at for p in self.progress.values() if p.at is not None), default=0.0)
         added = sorted(p.add for p in self.progress.values() if p.add is not None)
         return furthest + sum(added)
 
 
 def _number(value: float | None) -> float | None:
-    """Return a number that something can be compared with; what is none says nothing."""
+    """Return a finite number, or None for NaN and infinity."""
     return value + 0.0 if value is not None and math.isfinite(value) else None  # -0.0 is 0.0
 
 
@@ -137,7 +137,7 @@ def _most(one: float | None, other: float | None) -> float | None:
 
 
 def _standing(last: Mapping[str, Write]) -> set[str]:
-    """Return the keys that stand: no later write put a value in place of their branch, or a branch in their place."""
+    """Return the valid keys: no later write replaced a key's parent by a value, or the key by a branch."""
     newest_below: dict[str, tuple[int, str, int]] = {}
     above: dict[str, list[str]] = {}
     for key, write in last.items():
@@ -154,10 +154,10 @@ def _standing(last: Mapping[str, Write]) -> set[str]:
 
 
 def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:
-    """Decide what a span's claims say of it.
+    """Compute the outcome of a span from its claims.
 
-    The end is the last word of the most trusted voice; before any end the highest state holds, whatever
-    the clocks say; `purged` absorbs all.
+    The end is the latest claim of the most trusted `by`. Before any end, the highest state holds, whatever the clocks
+    say. `purged` overrides everything.
     """
     claims = list(claims)
     if not claims:
@@ -169,7 +169,7 @@ def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:
         highest = max(claims, key=lambda claim: (_rank(kind, claim.state), claim.state))
         return Outcome(highest.state, "", start_t, None)
     best = max(ends, key=_weight)
-    if not best.cause:  # any voice may know why
+    if not best.cause:  # another claim may know the cause
         causes = [claim for claim in ends if claim.cause]
         cause = max(causes, key=_weight).cause if causes else ""
     else:
@@ -187,7 +187,7 @@ def _weight(claim: Claim) -> tuple[int, int, str, str, str]:
 
 
 def settle(own: Outcome, tries: Iterable[tuple[int, str, Outcome]]) -> Outcome:
-    """Give a span that has tries the outcome of the highest one, by (n, id); else its own."""
+    """Return the outcome of a span: that of its highest try by (n, id), or its own if it has no tries."""
     best = max(tries, default=None, key=lambda item: item[:2])
     if best is None or own.state == PURGED:
         return own
@@ -197,7 +197,7 @@ def settle(own: Outcome, tries: Iterable[tuple[int, str, Outcome]]) -> Outcome:
 
 
 def flatten(attrs: Mapping[str, Value], prefix: str = "") -> dict[str, Value]:
-    """Spread nested dicts into one level, `{"a": {"b": 1}}` into `{"a.b": 1}`; an empty dict is a value."""
+    """Flatten nested dicts: `{"a": {"b": 1}}` becomes `{"a.b": 1}`; an empty dict is a value."""
     flat: dict[str, Value] = {}
     for key, value in attrs.items():
         if isinstance(value, dict) and value:

@@ -1,8 +1,9 @@
-"""How far a process's trackers are, in a mapped file of its spool: one store of eight bytes, which no kill takes back.
+"""The progress of a process's bars, in a mapped file of its spool: an update is one store of eight bytes.
 
-The file `progress` is a row of slots of 256 bytes. The first says what it is; each other one holds `at` and `add`
-(float64, as in a Span; `at` is NaN while there is none), length and checksum of a tracker's id, and that id.
-`Gauges` is the writer. `read` is for whoever speaks for it, and believes nothing that it finds.
+A store into the mapping survives a kill of the process. The file `progress` is a row of slots of 256 bytes. The first
+slot has the file's magic; each other slot has `at` and `add` (float64, as in a Span; `at` is NaN if there is none),
+the length and the checksum of a tracker's id, and the id. `Gauges` writes the file. `read` is for the hub, which
+reports the progress, and checks everything that it finds.
 """
 
 import math
@@ -19,7 +20,7 @@ from zlib import crc32
 FILE = "progress"
 _MAGIC = b"vedette progress 1\n"
 _SLOT = 256
-_HEAD = struct.Struct("<II")  # length of the id, its checksum; zeros: nobody's
+_HEAD = struct.Struct("<II")  # length of the id, its checksum; zeros: the slot is free
 _HEAD_AT, _ID_AT = 16, 24
 _MOST_ID = 128
 _FIRST_BYTES = mmap.ALLOCATIONGRANULARITY
@@ -29,14 +30,14 @@ _slot = struct.Struct("<ddII").unpack_from
 
 
 class Numbers(Protocol):
-    """Float64s side by side; one that is set is whole for every reader."""
+    """An array of float64; a reader never sees half of a number."""
 
     def __setitem__(self, position: int, number: float, /) -> None:
-        """Set one."""
+        """Set one number."""
 
 
 class Slot(NamedTuple):
-    """Where one tracker's numbers are: `at` stands at a place among them, and `add` just behind it."""
+    """Where one tracker's numbers are: `at` is at `position`, and `add` at the next one."""
 
     numbers: Numbers
     position: int
@@ -44,21 +45,21 @@ class Slot(NamedTuple):
 
 
 class Gauges:
-    """The slots of one process. The file grows by doubling, and slots that were given back are used again."""
+    """The slots of one process. The file about doubles when it is full, and slots that were given back are reused."""
 
     def __init__(self, *, mapped: bool) -> None:
-        """Make nothing yet; not `mapped`: numbers are written by a call each, where a mapping is not to be trusted."""
+        """Create no file yet; `mapped=False`: write each number by os.pwrite, where mappings are not safe."""
         self._mapped = mapped
         self.renew()
 
     def renew(self) -> None:
-        """Forget every slot: in a fork child, whose parent goes on with the old ones."""
+        """Forget every slot, in a fork child: the slots are the parent's."""
         self._lock = threading.RLock()
         self._size = 0
         self._free: list[tuple[Sheet, int]] = []
 
     def take(self, directory: str, id_: str) -> Slot:
-        """Give a tracker a slot, at nothing; raise OSError when there is no room for one."""
+        """Give a tracker a new slot without progress; raise OSError when there is no room."""
         key = id_.encode()
         if not 0 < len(key) <= _MOST_ID:
             raise OSError(f"an id of {len(key)} bytes is too long")
@@ -70,11 +71,13 @@ class Gauges:
             slot.numbers[slot.position] = math.nan
             slot.numbers[slot.position + 1] = 0.0
             sheet.put(begin + _ID_AT, key)
-            sheet.put(begin + _HEAD_AT, _HEAD.pack(len(key), crc32(key, len(key))))  # from now on it counts
+            sheet.put(
+                begin + _HEAD_AT, _HEAD.pack(len(key), crc32(key, len(key)))
+            )  # last: from now on readers see the slot
             return slot
 
     def give_back(self, slot: Slot) -> None:
-        """Let others have a slot whose numbers were said in other words."""
+        """Free a slot, after its numbers were recorded as facts."""
         begin = slot.position * 8
         with self._lock:
             slot.sheet.put(begin + _HEAD_AT, bytes(_HEAD.size))
@@ -83,10 +86,10 @@ class Gauges:
     def _grow(self, path: str) -> None:
         begin, size = self._size, self._size + _FIRST_BYTES
         if begin + size > _MOST_BYTES:
-            raise OSError("there are too many bars at once")
+            raise OSError("there are too many progress bars at once")
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.posix_fallocate(fd, begin, size)  # a full disk is an error here, never a SIGBUS later
+            os.posix_fallocate(fd, begin, size)  # so that a full disk is an error here, and not a SIGBUS later
             sheet: Sheet = _Mapped(fd, begin, size) if self._mapped else _Plain(fd, begin)
         finally:
             os.close(fd)
@@ -97,7 +100,7 @@ class Gauges:
 
 
 class Sheet(Protocol):
-    """A part of the file, grown at once."""
+    """A part of the file, from one step of its growth."""
 
     numbers: Numbers
 
@@ -106,7 +109,7 @@ class Sheet(Protocol):
 
 
 class _Mapped:
-    """Slots in memory that the kernel keeps whatever happens to this process."""
+    """Slots in a mapping of the file: what is stored there survives this process."""
 
     def __init__(self, fd: int, begin: int, size: int) -> None:
         self._bytes = mmap.mmap(fd, size, offset=begin)
@@ -135,17 +138,17 @@ class _Plain:
 
 
 class Reading(NamedTuple):
-    """What a file of gauges said: the bytes, to see whether it says something else later, and (at, add) by id."""
+    """The content of a gauges file: its bytes, to detect changes, and (at, add) by id."""
 
     data: bytes = b""
     gauges: Mapping[str, tuple[float | None, float | None]] = MappingProxyType({})
 
 
 def read(directory: str, before: Reading) -> Reading:
-    """Return what a spool's gauges say, `before` itself when that has not changed; never raise for what is in them.
+    """Return the gauges of a spool, or `before` itself when nothing has changed; a damaged file never raises.
 
-    Its process may be writing: of two looks the lower numbers count, so that a slot that passes from one tracker to
-    the next, or a number that is half of one and half of another, says too little for a moment, and never too much.
+    The process may be writing at the same time, so we read twice and take the lower numbers. When a slot passes to
+    another tracker, or a number is half-written, the result is too low for a moment, and never too high.
     """
     try:
         fd = os.open(os.path.join(directory, FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -164,8 +167,8 @@ def read(directory: str, before: Reading) -> Reading:
         os.close(fd)
     first, second = _slots(data), _slots(again)
     both = first.keys() & second.keys()
-    still = data if data == again else b""  # else there is more to be seen, even if it is never written to again
-    return Reading(still, {id_: (_less(first, second, id_, 0), _less(first, second, id_, 1)) for id_ in both})
+    unchanged = data if data == again else b""  # if it changed while we read, the next call must read it again
+    return Reading(unchanged, {id_: (_less(first, second, id_, 0), _less(first, second, id_, 1)) for id_ in both})
 
 
 def _slots(data: bytes) -> dict[str, tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""What Linux tells of processes and file systems. Elsewhere each answer is empty or None, never an error."""
+"""Facts about processes and file systems from Linux. On other systems each answer is empty or None, never an error."""
 
 import math
 import os
@@ -25,20 +25,20 @@ _PIDFD_INFO_EXIT = 1 << 3
 _IN_CREATE = 0x100
 _PR_SET_PDEATHSIG = 1
 _SIOCGIFADDR = 0x8915
-_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo escapes spaces
 
 
 def host() -> str:
     """Return this machine's name."""
     if hasattr(os, "uname"):
         return os.uname().nodename
-    import socket  # noqa: PLC0415 - where nobody else tells
+    import socket  # noqa: PLC0415 - needed only here
 
     return socket.gethostname()
 
 
 def boot() -> str:
-    """Return where and since when a pid means something: this boot, this pid namespace."""
+    """Return the scope in which a pid is unique: the id of this boot and of this pid namespace."""
     if not _boot:
         try:
             with open("/proc/sys/kernel/random/boot_id") as file:
@@ -53,13 +53,13 @@ def host_span() -> str:
     return f"host-{host()[:80]}-{boot()[:8]}"
 
 
-_boot: list[str] = []  # it does not change, and asking may fail for want of descriptors
+_boot: list[str] = []  # a cache: it does not change, and reading it may fail when descriptors run out
 
 
 def wait(read: Iterable[Any] = (), write: Iterable[Any] = (), seconds: float = math.inf) -> list[Any]:
-    """Return those of some files and sockets that can be read, or written to, once one can or the time is over.
+    """Wait until a file or socket can be read or written, or the time is over; return those that can.
 
-    Unlike `select.select` this also serves a process with more than 1024 files open.
+    Unlike `select.select` this works in a process with more than 1024 open files.
     """
     events = {select.POLLIN: list(read), select.POLLOUT: list(write)}
     poll = select.poll()
@@ -79,7 +79,7 @@ def start_ticks(pid: int) -> int | None:
 
 
 def command(pid: int, proc: str = "/proc") -> list[str]:
-    """Return the command line of a process, cut where it is long; empty where it has none."""
+    """Return the command line of a process, cut if it is long; empty if it has none."""
     try:
         with open(f"{proc}/{pid}/cmdline", "rb") as file:
             words = file.read(4096).rstrip(b"\0").split(b"\0")
@@ -89,13 +89,13 @@ def command(pid: int, proc: str = "/proc") -> list[str]:
 
 
 def block_sigpipe() -> None:
-    """Have a broken pipe be an error in this thread, and not the end of a program that does not ignore SIGPIPE."""
+    """Make a broken pipe an error in this thread, even if the program's SIGPIPE would end it."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
 
 
 def open_self() -> int | None:
-    """Return a pidfd of this process, to be handed to another; None where there is no such thing."""
+    """Return a pidfd of this process, to pass to another process; None if the system has no pidfds."""
     try:
         return os.pidfd_open(os.getpid())
     except (OSError, AttributeError):
@@ -106,12 +106,16 @@ def _stat(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError, ValueError):  # any other error says nothing of the process
+    except (
+        FileNotFoundError,
+        ProcessLookupError,
+        ValueError,
+    ):  # other errors do not mean that it has ended, and are raised
         return []
 
 
 def wait_status(pid: int, pidfd: int) -> int | None:
-    """Return the wait status of a dead process that need not be our child; None where nobody tells."""
+    """Return the wait status of a dead process, which need not be our child; None if the kernel does not have it."""
     info = bytearray(64)
     struct.pack_into("<Q", info, 0, _PIDFD_INFO_EXIT)
     try:
@@ -128,7 +132,7 @@ def wait_status(pid: int, pidfd: int) -> int | None:
 
 
 def file_system(path: str) -> str:
-    """Return the type of the file system that a path lies on (or would), as the kernel names it."""
+    """Return the type of the file system of a path, which need not exist, as the kernel names it."""
     path = os.path.realpath(path)
     best, kind = "", ""
     try:
@@ -145,26 +149,26 @@ def file_system(path: str) -> str:
 
 
 def addresses() -> list[str]:
-    """Return the IPv4 addresses of this machine's interfaces, but for the loopback."""
-    import socket  # noqa: PLC0415 - for the hub alone
+    """Return the IPv4 addresses of this machine's interfaces, without the loopback."""
+    import socket  # noqa: PLC0415 - only the hub needs it
 
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(asking, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # it has none
+            except OSError:  # the interface has no address
                 continue
             found.append(socket.inet_ntoa(answer[20:24]))
     return [address for address in found if not address.startswith("127.")]
 
 
 def watch_directory(path: str) -> int | None:
-    """Return a descriptor that becomes readable when something is made in a directory; None where there is none.
+    """Return a descriptor that becomes readable when a file is created in a directory; None if that fails.
 
-    By inotify, which the standard library does not have.
+    It uses inotify, which the standard library does not have.
     """
-    import ctypes  # noqa: PLC0415 - for the hub alone
+    import ctypes  # noqa: PLC0415 - only the hub needs it
 
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -179,7 +183,7 @@ def watch_directory(path: str) -> int | None:
 
 
 class Came(NamedTuple):
-    """A signal that came, and who sent it; `pid` is 0 where that was the kernel, or is in another namespace."""
+    """A signal that came, and its sender; `pid` is 0 for the kernel, or a sender in another pid namespace."""
 
     number: int
     code: int
@@ -188,11 +192,11 @@ class Came(NamedTuple):
 
 
 def open_signals(numbers: Iterable[int]) -> int:
-    """Return a descriptor that becomes readable when one of these signals, which must be blocked, has come.
+    """Return a descriptor that becomes readable when one of these signals has come; they must be blocked.
 
-    The standard library has no signalfd, and a handler in Python is not told who sent a signal.
+    The standard library has no signalfd, and a handler in Python does not learn who sent the signal.
     """
-    import ctypes  # noqa: PLC0415 - for the launcher alone
+    import ctypes  # noqa: PLC0415 - only the launcher needs it
 
     mask = sum(1 << (number - 1) for number in numbers)
     fd = ctypes.CDLL(None, use_errno=True).signalfd(-1, mask.to_bytes(128, "little"), os.O_CLOEXEC | os.O_NONBLOCK)
@@ -211,16 +215,16 @@ def read_signals(fd: int) -> list[Came]:
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent dies; called between fork and exec, by one with a single thread."""
-    import ctypes  # noqa: PLC0415 - for the launcher alone
+    """Let the kernel kill this process when its parent dies; call it between fork and exec, with a single thread."""
+    import ctypes  # noqa: PLC0415 - only the launcher needs it
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0)
-    if os.getppid() != parent:  # it has died in between
+    if os.getppid() != parent:  # the parent has died already
         os._exit(137)
 
 
 def parents() -> dict[int, int]:
-    """Return the parent of every process that can be seen."""
+    """Return the parent of every visible process, by pid."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,7 +1,7 @@
-"""The four facts that everything is said in, and the kinds and states of what lives.
+"""The records that everything is stored as: facts (Span, Event, Blob) and samples; and the kinds and states of spans.
 
-Nothing here does I/O. A fact says what happened. A record is identified by (origin, lane, n): who said it, in which
-lane, and at which offset. `n` is the offset just behind the record, so a mark of n means that all up to it is here.
+Nothing here does I/O. A record is identified by (origin, lane, n): who wrote it, in which lane, and at
+which offset. `n` is the offset just behind the record, so a mark of n means that all up to it is here.
 """
 
 import os
@@ -21,11 +21,11 @@ LANE_FACTS = "f"  # Span, Event, Blob: few and important
 LANE_SAMPLES = "s"  # Sample: many
 
 OWNER, HUB, LAUNCHER, USER = "owner", "hub", "launcher", "user"
-VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may speak of an end, the most trusted first
+VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may claim an end, the most trusted first
 
 
 class Span(Struct, frozen=True, array_like=True, tag="span"):
-    """Something that lives. Each record tells a part; `fold` adds the parts up."""
+    """Something that begins and ends, such as a run. Each record has a part of it; `fold` adds the parts up."""
 
     id: Id
     t: Time
@@ -36,9 +36,9 @@ class Span(Struct, frozen=True, array_like=True, tag="span"):
     name: str = ""
     parent: str = ""
     attrs: dict[str, Value] = {}
-    at: float | None = None  # progress: this origin has got this far ...
-    add: float | None = None  # ... and has added this much, both since its start; neither ever falls
-    of: Text = ""  # whose progress, where a hub speaks for another origin
+    at: float | None = None  # progress: the position that this origin has reached ...
+    add: float | None = None  # ... and how much it has added, both since its start; neither decreases
+    of: Text = ""  # the origin whose progress this is, if a hub reports it
 
 
 class Event(Struct, frozen=True, array_like=True, tag="event"):
@@ -53,7 +53,7 @@ class Event(Struct, frozen=True, array_like=True, tag="event"):
 
 
 class Blob(Struct, frozen=True, array_like=True, tag="blob"):
-    """Bytes named by their digest; the bytes themselves lie beside the store."""
+    """A file, named by the digest of its bytes; the bytes themselves are beside the store."""
 
     span: Id
     t: Time
@@ -64,7 +64,7 @@ class Blob(Struct, frozen=True, array_like=True, tag="blob"):
 
 
 class Sample(Struct, array_like=True, gc=False):
-    """Named numbers of one span at one moment and step. An empty span means the spool's own."""
+    """Named numbers of one span at one moment and step. An empty `span` means the origin's span."""
 
     t: Time
     step: Int64
@@ -77,13 +77,13 @@ Fact = Span | Event | Blob
 
 
 class Kind(Struct, frozen=True):
-    """What a span can be: the states that it climbs, lowest first, and those that end it."""
+    """A kind of span: the states that it passes through, lowest first, and those that end it."""
 
     climbing: tuple[str, ...]
     ends: tuple[str, ...] = ("done", "failed", "cancelled")
 
 
-PURGED: Final = "purged"  # the end of every kind that absorbs whatever comes later
+PURGED: Final = "purged"  # an end of every kind: it overrides whatever comes later
 
 # A new kind needs a page in decisions/.
 KINDS: dict[str, Kind] = {
@@ -94,31 +94,29 @@ KINDS: dict[str, Kind] = {
     "task": Kind(("created", "queued", "starting", "running")),
     "host": Kind(("up",), ("down",)),
 }
-UNKNOWN_KIND = Kind(  # a span whose kind has not come yet is judged by all that is known
+UNKNOWN_KIND = Kind(  # for a span whose kind has not arrived yet: all states of all kinds
     tuple(dict.fromkeys(state for kind in KINDS.values() for state in kind.climbing)),
     tuple(dict.fromkeys(state for kind in KINDS.values() for state in kind.ends)),
 )
 
 
 class Origin(Struct, frozen=True):
-    """Who speaks: one spool of one process. A fork child is another origin, always."""
+    """Who writes records: one spool of one process. A fork child is always another origin."""
 
     name: Id
     host: Text = ""
-    boot: Text = ""  # boot id and pid namespace: where `pid` means something
+    boot: Text = ""  # boot id and pid namespace, in which `pid` is valid
     pid: Int64 = 0
     started: Int64 = 0  # the kernel's start time of the process, in clock ticks
-    span: Text = ""  # the span that samples belong to unless they say another
+    span: Text = ""  # the span of samples that name no span themselves
     process: Text = ""  # the span of the process itself
-    upstream: Annotated[str, Meta(max_length=4096)] = (
-        ""  # the hub that this origin is meant for; empty: the one on this host
-    )
+    upstream: Annotated[str, Meta(max_length=4096)] = ""  # the hub that its records are for; empty: this host's hub
     main: bool = False  # the end of this process is the end of the try
     voice: Text = OWNER  # who speaks: HUB in a hub's own spool, which may speak for others; a process only for itself
 
 
 class Command(Struct, frozen=True, array_like=True, tag="command"):
-    """Asked of a process: done at most once, and answered by an Event. Its args are never stored."""
+    """A command to a process: it is done at most once, and answered by an Event. Its args are never stored."""
 
     id: Id
     to: Id  # the span of a process
@@ -128,18 +126,18 @@ class Command(Struct, frozen=True, array_like=True, tag="command"):
 
 
 def above(span: str) -> list[str]:
-    """Return a span's id and then those that it is a part of, the nearest first: `a/b/c`, `a/b`, `a`."""
+    """Return a span's id and the ids above it, the nearest first: `a/b/c`, `a/b`, `a`."""
     return [span, *(span[:at] for at in range(len(span) - 1, 0, -1) if span[at] == "/")] if span else []
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_EPOCH_S = 1_704_067_200  # 2024-01-01: six characters of time last until 2058
+_EPOCH_S = 1_704_067_200  # 2024-01-01: six characters of time are enough until 2058
 
 
 def new_id(random_chars: int = 8) -> str:
-    """Make an id that sorts by its second of birth: six characters of time, the rest chance.
+    """Make an id that sorts by time: six characters for the second, the rest random.
 
-    A cluster begins a thousand runs in a second; with eight, two of them have the same once in two million times.
+    With eight random characters, a thousand runs that begin in the same second collide once in two million times.
     """
     number = max(0, int(time.time()) - _EPOCH_S)
     chars = []
@@ -150,5 +148,5 @@ def new_id(random_chars: int = 8) -> str:
 
 
 def looks_like_run(text: str) -> bool:
-    """Tell whether a text could be the id of a run, as `new_id` makes them, or made them when they were shorter."""
+    """Tell whether a text could be the id of a run, in the present length or the earlier, shorter one."""
     return len(text) in (10, 14) and all(char in _ALPHABET for char in text)

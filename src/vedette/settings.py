@@ -1,8 +1,8 @@
-"""Settings and where they come from: defaults < files < environment < what was said in the call.
+"""Settings and where they come from: defaults < files < environment < arguments of the call; the later one wins.
 
-Files, the nearer to the work the stronger: `vedette.toml` in the home; `vedette.toml`, or `[tool.vedette]` of
-`pyproject.toml`, in the working directory or the nearest one above it. Environment: VEDETTE_SPOOL_CAP_BYTES
-sets `spool.cap_bytes`; VEDETTE_HUB sets `upstream`.
+Files: first `vedette.toml` in the home; then `vedette.toml`, or `[tool.vedette]` of `pyproject.toml`, in the working
+directory or the nearest one above it. Environment: VEDETTE_SPOOL_CAP_BYTES sets `spool.cap_bytes`; VEDETTE_HUB sets
+`upstream`.
 """
 
 import os
@@ -18,30 +18,30 @@ Seconds = Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class Spool(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much one process may leave on disk while no hub takes it away."""
+    """How much disk space the spool of one process may use while no hub reads it."""
 
     cap_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 1 << 30
     cap_share: Annotated[float, Meta(ge=0, le=1)] = 0.1  # of the free disk
 
 
 class Hub(Struct, frozen=True, forbid_unknown_fields=True):
-    """The pace of the hub."""
+    """How often the hub does things, and where it listens."""
 
     turn_s: Seconds = 0.1  # between two looks at the spools
-    sync_s: Seconds = 1.0  # between two flushes to disk: what a power cut may cost
-    seal_s: Seconds = 60.0  # how old points grow in the spool before they are sealed into chunks
-    ship_s: Seconds = 1.0  # how old they grow before they are shipped, when they are meant for another hub
-    idle_s: Seconds = 60.0  # how long it stays when nobody speaks
+    sync_s: Seconds = 1.0  # between two flushes to disk: a power cut may lose this much
+    seal_s: Seconds = 60.0  # the age at which points in the spool are sealed into chunks
+    ship_s: Seconds = 1.0  # the age at which they are shipped, if they are for another hub
+    idle_s: Seconds = 60.0  # how long the hub stays when nothing uses it
     address: str = ""  # where it listens for other hubs: HOST:PORT, :PORT, or a path or name; empty: nowhere
-    advertise: str = ""  # the HOST or HOST:PORT that others are told, where the guess is wrong
-    onward: str = ""  # the hub that all which other hubs ship here is passed on to; empty: it is kept here
-    reroute: str = ""  # where to relay all that is meant for other hubs instead, when one has moved
-    listen: str | list[str] = ""  # for clients of other programs: NAME=ADDRESS of listeners, with commas between
-    heflwr: str = ""  # a synonym: the address of the listener of that name
-    trusted_network: bool = False  # nobody listens there: connections may go without TLS
+    advertise: str = ""  # the HOST or HOST:PORT to tell others, if the guess is wrong
+    onward: str = ""  # the hub to which it passes on what other hubs ship here; empty: it is stored here
+    reroute: str = ""  # the hub to relay to instead of all others, when one has moved
+    listen: str | list[str] = ""  # listeners for clients of other programs: NAME=ADDRESS, with commas between
+    heflwr: str = ""  # the same as heflwr=ADDRESS in `listen`
+    trusted_network: bool = False  # nobody can eavesdrop: connections need no TLS
 
     def listeners(self) -> dict[str, str]:
-        """Return the addresses of listeners by name; raise SettingError when they are not said in that form."""
+        """Return the addresses of listeners by name; raise SettingError when `listen` is malformed."""
         words = self.listen.split(",") if isinstance(self.listen, str) else self.listen
         pairs = [word.strip().partition("=") for word in words if word.strip()]
         for name, _, address in pairs:
@@ -54,10 +54,10 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a hub takes in at most; what is over is refused, and counted."""
+    """Limits of what a hub accepts; what exceeds them is refused and counted."""
 
     connections: Annotated[int, Meta(ge=1, le=1 << 20)] = 1024
-    inbox_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 1 << 30  # shipments of one hub that wait to be kept
+    inbox_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 1 << 30  # shipments of one hub that wait to be stored
     name_chars: Annotated[int, Meta(ge=1, le=1 << 20)] = 500  # of a series, of a tag
     series_per_run: Annotated[int, Meta(ge=1, le=1 << 40)] = 100_000
     points_per_s: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # of one process, over ten seconds; 0: any number
@@ -66,11 +66,11 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Keep(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which finished runs the hub removes for good by itself; 0 is none."""
+    """Which finished runs the hub removes for good by itself; 0 removes none."""
 
-    age_d: Annotated[float, Meta(ge=0, le=1e5)] = 0.0  # days after their end
-    runs: Annotated[int, Meta(ge=0, le=1 << 40)] = 0  # but the newest so many of each project
-    size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest, as long as the store is larger
+    age_d: Annotated[float, Meta(ge=0, le=1e5)] = 0.0  # those that ended more than this many days ago
+    runs: Annotated[int, Meta(ge=0, le=1 << 40)] = 0  # all but this many newest ones of each project
+    size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest ones, while the store is larger than this
 
 
 class Usage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,22 +82,22 @@ class Usage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Logs(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `init` takes down of what the program says."""
+    """What `init` records of the program's logging and output."""
 
     enable: bool = True  # records of the module logging, warnings
-    level: Annotated[int, Meta(ge=0, le=100)] = 20  # records below it are left alone: 10 is DEBUG, 20 INFO, 30 WARNING
+    level: Annotated[int, Meta(ge=0, le=100)] = 20  # records below it are not recorded: 10 is DEBUG, 20 INFO
     output: bool = True  # lines of stdout and stderr
 
 
 class Capture(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is taken down of what a run is made of, by a program beside it."""
+    """What the capture process records about a run: its code, environment and packages."""
 
     enable: bool = True
     code: bool = True  # the files of the working tree, or of the script's directory
     max_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 64 << 20  # of all files of a run's code
-    max_file_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 4 << 20  # of one of them
+    max_file_bytes: Annotated[int, Meta(ge=0, le=1 << 40)] = 4 << 20  # of one file
     max_files: Annotated[int, Meta(ge=0, le=1 << 20)] = 10_000
-    env: str = ""  # more variables than those of the list, with commas between; * at the end for any that begin so
+    env: str = ""  # more environment variables to record, with commas between; NAME* for all that begin with NAME
 
 
 class Console(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,12 +107,12 @@ class Console(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """All there is to set."""
+    """All settings."""
 
     home: str = "~/.vedette"
     upstream: str = ""
     mode: Literal["on", "off"] = "on"
-    lost_after_s: Seconds = 60.0  # of silence, in the eye of who reads
+    lost_after_s: Seconds = 60.0  # readers show a run as lost after this much silence
     spool: Spool = Spool()
     hub: Hub = Hub()
     limits: Limits = Limits()
@@ -123,7 +123,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     console: Console = Console()
 
 
-# Variables that say something else than a setting.
+# Variables that are not settings.
 _OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED", "VEDETTE_NEW"}
 
 
@@ -138,17 +138,17 @@ def names() -> dict[str, Any]:
     return flat
 
 
-def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Gather the settings; raise SettingError, in a sentence that names the fix, when one is wrong."""
+def load(arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Load the settings; raise SettingError, with a message that names the fix, when one is wrong."""
     environ = os.environ if environ is None else environ
     from_environment = _from_environment(environ)
-    said = {key: value for key, value in (said or {}).items() if value is not None}
-    home = said.get("home") or from_environment.get("home") or Settings().home
+    arguments = {key: value for key, value in (arguments or {}).items() if value is not None}
+    home = arguments.get("home") or from_environment.get("home") or Settings().home
     layers: list[tuple[str, Mapping[str, Any]]] = [
         _from_file(os.path.join(os.path.expanduser(str(home)), "vedette.toml")),
         _from_project(),
         ("the environment", from_environment),
-        ("the call", said),
+        ("the call", arguments),
     ]
     tree: dict[str, Any] = {}
     for source, layer in layers:
@@ -159,8 +159,8 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
     tree["upstream"] = _with_token(str(tree.get("upstream", "")), environ)
     if tree["upstream"] and not _looks_like_address(tree["upstream"]):
         raise SettingError(
-            f"VEDETTE_HUB is {tree['upstream'][:60]!r}, which is no address of a hub: it is a connect string that"
-            " `vedette hub` printed, whole, or HOST:PORT, or the path or name of a socket"
+            f"VEDETTE_HUB is {tree['upstream'][:60]!r}, which is not the address of a hub: use the whole connect"
+            " string that `vedette hub` printed, or HOST:PORT, or the path or name of a socket"
         )
     try:
         return msgspec.convert(tree, Settings, strict=False)
@@ -170,7 +170,7 @@ def load(said: Mapping[str, Any] | None = None, environ: Mapping[str, str] | Non
 
 
 def _looks_like_address(upstream: str) -> bool:
-    """Tell whether a text can be the address of a hub; the hub looks more closely."""
+    """Tell whether a text can be the address of a hub; the hub checks it fully."""
     if upstream.startswith(("/", ".", "~", "unix:")) or upstream.replace("-", "").replace(".", "").isidentifier():
         return True  # a path, or the name of a socket
     host, _, port = upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2].rpartition(":")
@@ -178,7 +178,7 @@ def _looks_like_address(upstream: str) -> bool:
 
 
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
-    """Add VEDETTE_TOKEN to the HOST:PORT of a hub, so that its address is whole."""
+    """Add VEDETTE_TOKEN to the HOST:PORT of a hub, so that its address is complete."""
     token = environ.get("VEDETTE_TOKEN", "")
     if not token or not upstream or "/" in upstream.partition("://")[0] or "@" in upstream:
         return upstream
@@ -186,7 +186,7 @@ def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
 
 
 def fallback(home: str | None, upstream: str | None) -> Settings:
-    """Return the defaults, with what must hold even when something else is set wrongly: home, hub and mode."""
+    """Return the defaults with home, hub and mode as set: these must hold even when another setting is wrong."""
     wanted = _with_token(upstream or os.environ.get("VEDETTE_HUB") or "", os.environ)
     off = os.environ.get("VEDETTE_MODE") == "off"
     return Settings(
@@ -198,11 +198,11 @@ def fallback(home: str | None, upstream: str | None) -> Settings:
 
 def _check(key: str, source: str) -> None:
     if key not in names():
-        raise SettingError(f"{source} sets {key!r}, which is no setting; did you mean {_nearest(key, names())!r}?")
+        raise SettingError(f"{source} sets {key!r}, which is not a setting; did you mean {_nearest(key, names())!r}?")
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    import difflib  # noqa: PLC0415 - only on the way to an error
+    import difflib  # noqa: PLC0415 - needed only for an error
 
     return difflib.get_close_matches(word, known, 1, 0.0)[0]
 
@@ -217,7 +217,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
             continue
         if name not in variables:
             near = _nearest(name, [*variables, *_OTHER_VARIABLES]) if name != "VEDETTE_UPSTREAM" else "VEDETTE_HUB"
-            raise SettingError(f"the environment has {name}, which means nothing to vedette; did you mean {near!r}?")
+            raise SettingError(f"the environment has {name}, which vedette does not know; did you mean {near!r}?")
         found[variables[name]] = value
     return found
 
@@ -230,7 +230,7 @@ def _from_file(path: str, table: tuple[str, ...] = ()) -> tuple[str, dict[str, A
         return path, {}
     if table and b"tool.vedette" not in text:
         return path, {}
-    import tomllib  # noqa: PLC0415 - only where there is a file
+    import tomllib  # noqa: PLC0415 - needed only if there is a file
 
     try:
         tree = tomllib.loads(text.decode())
@@ -239,7 +239,7 @@ def _from_file(path: str, table: tuple[str, ...] = ()) -> tuple[str, dict[str, A
     for key in table:
         tree = tree.get(key, {})
         if not isinstance(tree, dict):
-            raise SettingError(f"{path} has {'.'.join(table)} as something else than a table")
+            raise SettingError(f"{'.'.join(table)} in {path} is not a table")
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= {f"{key}.{name}": v for name, v in value.items()} if isinstance(value, dict) else {key: value}

@@ -274,7 +274,7 @@ def test_an_address_that_is_none_is_said_at_once(home, hub, finish):
     for address in ("gar bage", "vedette://...", ":17070", "http://foo/"):
         code, _, err = finish("import vedette\nvedette.init()\nvedette.log({'x': 1})", environ={"VEDETTE_HUB": address})
         assert (code, err.count("\n")) == (0, 1), err
-        assert "no address of a hub" in err
+        assert "not the address of a hub" in err
     assert len(read_runs(home)) == 4
 
 

@@ -210,10 +210,10 @@ def lines_of(
     now = time.time_ns() if now is None else now
     open_ones = [row.id for row in rows if row.end_t is None]
     heard = signs(store, open_ones) if open_ones else {}
-    waiting: dict[str, dict[str, Newest]] = defaultdict(dict)
+    unsealed: dict[str, dict[str, Newest]] = defaultdict(dict)
     for point in fresh:
         if not point.tags:
-            waiting[point.span][point.name] = point
+            unsealed[point.span][point.name] = point
     views, lines = [], []
     for row in rows:
         about = known[row.id]
@@ -221,7 +221,7 @@ def lines_of(
             _read(store, row.id, about)
         view = RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s)
         views.append(view)
-        lines.append(_line(store, view, about, metric, waiting.get(row.id, {}), trails, (used or {}).get(row.id, {})))
+        lines.append(_line(store, view, about, metric, unsealed.get(row.id, {}), trails, (used or {}).get(row.id, {})))
     return views, lines
 
 
@@ -265,20 +265,20 @@ def _line(
     view: RunView,
     about: Known,
     metric: str,
-    waiting: Mapping[str, Newest],
+    unsealed: Mapping[str, Newest],
     trails: Trails | None,
     used: Mapping[str, float],
 ) -> RunLine:
-    kept = {one.name: one for one in about.series}
-    metrics = [*kept, *(name for name in waiting if name not in kept)]
+    stored = {one.name: one for one in about.series}
+    metrics = [*stored, *(name for name in unsealed if name not in stored)]
     chosen = _choose(metrics, metric)
-    if chosen in kept and chosen not in about.trends:
-        points = store.recent([kept[chosen].id], _TREND)[kept[chosen].id]
+    if chosen in stored and chosen not in about.trends:
+        points = store.recent([stored[chosen].id], _TREND)[stored[chosen].id]
         about.trends[chosen] = list(zip(points.t.tolist(), points.value.astype(float).tolist(), strict=True))
     trend = about.trends.get(chosen, [])
     sealed_t = max((t for t, _ in trend), default=0)
     trend = [*trend, *(trails.after(view.id, chosen, sealed_t) if trails is not None else [])]
-    newest = waiting.get(chosen)
+    newest = unsealed.get(chosen)
     if newest is not None and newest.t > max((t for t, _ in trend), default=0):
         trend.append((newest.t, float(newest.value)))
     alive = view.end_t is None and view.state != LOST
@@ -367,7 +367,7 @@ def _hosts(
                 cpu_percent=plain.get("cpu_percent"),
                 memory_bytes=plain.get("memory_bytes"),
                 memory_total_bytes=attrs.get("memory_bytes"),
-                gpus={gpu: told for gpu, told in sorted(values.items()) if gpu},
+                gpus={gpu: numbers_of for gpu, numbers_of in sorted(values.items()) if gpu},
                 skew_s=linked.get(name) if linked.get(name) is not None else skews.get(name),
                 link=link,
                 silent_s=max(0, now - heard[name]) / 1e9 if heard[name] else None,

@@ -1,8 +1,8 @@
-"""Points that the hub has and the store has not yet: gathered here, and read together with the store's.
+"""Points that the hub has and the store does not have yet: collected here, and read together with the store's.
 
-A record's name is (origin, lane, n), and the store's mark of an origin says up to which n its samples are sealed. So
-whoever has the hub's points first and looks at the store then sees each point once: those up to the mark in the
-store, those behind it here. Points that are sealed meanwhile are neither lost nor doubled.
+A record is named by (origin, lane, n), and the store's mark of an origin says up to which n its samples are sealed. So
+a reader that first gets the hub's points and then reads the store sees each point once: those up to the mark in the
+store, those behind it here. Points that are sealed in between are neither lost nor doubled.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from vedette.model import LANE_SAMPLES
 from vedette.store import AHEAD, Batch, Block, ChunkRow, Mark, Part, Points, Reader, SeriesRow, joined
 from vedette.store.chunks import extremes
 
-_MOST_UNKNOWN = 2  # answers in a row in which the hub does not know an origin: after that it is forgotten
+_MOST_UNKNOWN = 2  # forget an origin when the hub did not know it in this many answers in a row
 _MOST_IDS = 100_000
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]  # of a series: span, name and tags
@@ -28,16 +28,16 @@ _Group = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]  # span, tags 
 
 
 class _Origin(Struct, frozen=True, eq=False):
-    """What waits of one origin: all its points behind what is sealed, up to `end`."""
+    """The unsealed points of one origin: all behind its mark, up to the offset `end`."""
 
     process: str
     end: int
     groups: dict[_Group, Block]
-    unknown: int = 0  # answers since the hub has known of it
+    unknown: int = 0  # answers since the hub last knew it
 
 
 class UnsealedPoints:
-    """Holds the points that wait in the hub; one thread takes them in, any thread reads."""
+    """Holds the hub's unsealed points; one thread adds them, any thread reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,19 +47,20 @@ class UnsealedPoints:
         self._next = itertools.count(1)
 
     def ends(self) -> dict[str, int]:
-        """Return by origin how far its points are known: the hub is asked for what lies behind that."""
+        """Return by origin the offset up to which we have its points; we ask the hub for what is behind it."""
         return {name: origin.end for name, origin in self._origins.items()}
 
     def take(self, batches: Iterable[Batch], sealed: Mapping[str, int], *, anew: bool = False) -> set[str]:
-        """Take in what the hub has answered; return the spans that have new points.
+        """Add the points of an answer of the hub; return the spans that have new points.
 
-        `sealed`: by origin, up to where the store has it. `anew`: this is all that waits, and not what is new.
+        `sealed`: by origin, the offset up to which its points are sealed. `anew`: the answer has all unsealed points,
+        not only new ones.
         """
         origins: dict[str, _Origin] = {}
         for name, origin in {} if anew else self._origins.items():
             if name in sealed:
                 origins[name] = replace(origin, groups=_after(origin.groups, sealed[name]), unknown=0)
-            elif origin.unknown < _MOST_UNKNOWN:  # a hub that has just begun may not have found its spool yet
+            elif origin.unknown < _MOST_UNKNOWN:  # a hub that has just started may not have found its spool yet
                 origins[name] = replace(origin, unknown=origin.unknown + 1)
         spans = set()
         for batch in batches:
@@ -86,11 +87,11 @@ class UnsealedPoints:
         return spans
 
     def now(self) -> Mapping[str, _Origin]:
-        """Return what waits now, never to change; to be taken before the store is looked at."""
+        """Return the points as they are now; the result never changes. Call it before you read the store."""
         return self._origins
 
     def id_of(self, key: Key) -> int:
-        """Return a number for a series that the store has none for: below zero, and never another's."""
+        """Return a negative, unique id for a series that is not in the store yet."""
         with self._lock:
             if key not in self._made_up:
                 self._made_up[key] = -next(self._next)
@@ -99,14 +100,14 @@ class UnsealedPoints:
         return number
 
     def know(self, number: int, key: Key) -> None:
-        """Remember which series has a number: it may be asked for by that alone, later."""
+        """Remember the key of a series by its id: later calls may give only the id."""
         with self._lock:
             if len(self._keys) > _MOST_IDS:
                 self._keys.clear()
             self._keys[number] = key
 
     def key_of(self, number: int) -> Key | None:
-        """Return the series that has a number."""
+        """Return the key of the series with this id."""
         return self._keys.get(number)
 
 
@@ -123,9 +124,9 @@ def _join(first: Block, then: Block) -> Block:
 
 
 def with_unsealed(store: Reader, points: UnsealedPoints, origins: Mapping[str, _Origin]) -> Reader:
-    """Return a reader that sees the points of a store and those that waited in the hub before, each once.
+    """Return a reader that sees the points of a store and the hub's unsealed points, each once.
 
-    The store must not change while it is read: its reader is within a transaction.
+    The store must not change while it is read: its reader is in a transaction.
     """
     return cast("Reader", _Together(store, points, origins))
 
@@ -141,12 +142,12 @@ class _Tail(Struct, frozen=True, eq=False):
 
     @property
     def points(self) -> Points:
-        """The same, as a store hands it back: to the microsecond."""
+        """The same points as a store returns them: with times in whole microseconds."""
         return Points(self.step, self.t // 1000 * 1000, self.value)
 
 
 class _Together:
-    """What is asked of points, answered by both; all else by the store alone."""
+    """A reader that answers questions about points from both; it passes all other questions to the store."""
 
     def __init__(self, store: Reader, points: UnsealedPoints, origins: Mapping[str, _Origin]) -> None:
         self._store = store
@@ -163,7 +164,7 @@ class _Together:
         return getattr(self._store, name)
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
-        """Return series, those too that are only here."""
+        """Return series, including those that are not in the store yet."""
         rows = self._store.series(spans, name)
         touched = self._groups.keys() if spans is None else self._groups.keys() & set(spans)
         tails = {key: tail for span in touched for key, tail in self._tails(span, name).items()}
@@ -218,14 +219,14 @@ class _Together:
         return found
 
     def outline(self, series: int) -> list[ChunkRow]:
-        """Return the chunks of a series, and what waits as one more for each process."""
+        """Return the chunks of a series, and one more for each process that has unsealed points."""
         rows = self._store.outline(series)
         for _, tail in self._by_number([series]):
             for one in tail:
                 points = one.points
                 low, high, _ = extremes(one.value)
                 first_t, last_t = int(points.t[0]), int(points.t[-1])
-                # With series, process and count, the offset of its last point names a piece like no other.
+                # The offset of its last point makes the row unique, together with series, process and count.
                 row = ChunkRow(-int(one.n[-1]), one.process, len(points), first_t, last_t, low, high, series)
                 self._pieces[row] = points
                 rows.append(row)
@@ -255,7 +256,7 @@ class _Together:
 
 
 def _add(row: SeriesRow, tail: Sequence[_Tail]) -> SeriesRow:
-    """Return a series with what waits of it, as if that were sealed."""
+    """Return a series with its unsealed points counted in."""
     for one in tail:
         low, high, _ = extremes(one.value)
         t, step, last = int(one.t[-1]), int(one.step[-1]), one.value[-1].item()
@@ -271,7 +272,7 @@ def _add(row: SeriesRow, tail: Sequence[_Tail]) -> SeriesRow:
 
 
 def _order(t: int, step: int | None, value: float | None) -> tuple[int, int, bool, float]:
-    """Return what the store compares by to find the newest point: what is not a number comes last."""
+    """Return the store's sort key for the newest point; a value that is not a number comes last."""
     number = math.nan if value is None else float(value)
     return t, step or 0, math.isnan(number), 0.0 if math.isnan(number) else number
 

@@ -182,9 +182,9 @@ def latest(store: Reader, runs: Sequence[str], fresh: Iterable[Newest] = ()) -> 
     at_hosts = {row.id: row.name for row in store.spans(SpanQuery(kind="host", only=()))}
     newest: dict[tuple[str, str, str], tuple[int, float]] = {}  # by span, name and GPU
     wanted = [*living, *at_hosts]
-    kept = ((row.span, row.name, row.tags, row.last_t, row.last) for row in _series(store, wanted))
-    waiting = ((point.span, point.name, point.tags, point.t, point.value) for point in fresh)
-    for span, name, tags, t, value in (*kept, *waiting):
+    stored = ((row.span, row.name, row.tags, row.last_t, row.last) for row in _series(store, wanted))
+    unsealed = ((point.span, point.name, point.tags, point.t, point.value) for point in fresh)
+    for span, name, tags, t, value in (*stored, *unsealed):
         if t is None or value is None or (span not in living and span not in at_hosts):
             continue
         key = span, name, tags.get("gpu", "")
