@@ -130,3 +130,18 @@ def test_limits_hold_for_what_is_passed_on():
     assert np.array_equal(batch.columns[0].n, np.arange(1, 21))
     assert batch.refusals == {"limits.name_chars": 57, "limits.points_per_s": 30}
     assert one.sealing(0.0, 0.0, all_of_it=True).refusals == {}
+
+
+def test_what_waits_can_be_read_before_it_is_sealed():
+    """Samples that wait are handed out behind an offset, of the spans that are asked for; what is sealed is not."""
+    one = heard()
+    one.take(part(0, 10), 0.0, "1", 0)
+    one.take(part(10, 25), 0.0, "1", 10)
+    assert offsets([one.unsealed(("r",), 0)]) == list(range(1, 26))
+    found = one.unsealed(("r",), 20)
+    assert (found.start, found.end, offsets([found])) == (20, 25, [21, 22, 23, 24, 25])
+    assert one.unsealed(("another",), 0) is None
+    assert one.unsealed(("r",), 25) is None
+    one.sent(one.sealing(0.0, 0.0, all_of_it=True), 0.0)
+    one.take(part(25, 27), 0.0, "1", 25)
+    assert (one.sealed, offsets([one.unsealed(("r",), 3)])) == (25, [26, 27])
