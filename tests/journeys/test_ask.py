@@ -229,7 +229,7 @@ def test_nothing_is_no_answer(home, hub, start):
     nothing = vedette("answer", run, home=home, stdin=subprocess.DEVNULL)
     empty = vedette("answer", run, home=home, input="\n")
 
-    assert (nothing.returncode, nothing.stderr) == (2, "vedette: nothing was typed, so nothing is answered\n")
+    assert (nothing.returncode, nothing.stderr) == (2, "vedette: nothing was typed, so no answer was sent\n")
     assert (empty.returncode, empty.stdout) == (0, "answered\n"), empty.stderr
 
 

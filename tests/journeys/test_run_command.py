@@ -222,10 +222,10 @@ def test_a_status_that_nobody_wants(home):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "what is to be run?"),
-        (["--"], "what is to be run?"),
-        (["--name", "x"], "what is to be run?"),
-        (["--", ""], "what is to be run?"),
+        ([], "what shall be run?"),
+        (["--"], "what shall be run?"),
+        (["--name", "x"], "what shall be run?"),
+        (["--", ""], "what shall be run?"),
         (["--", "no-such-command"], "there is no command 'no-such-command'"),
         (["--", "/etc/passwd"], "there is no command '/etc/passwd'"),
         (["--config", "lr", "--", "true"], "--config takes KEY=VALUE"),

@@ -198,7 +198,7 @@ def test_ls_by_what_is_asked(camp, args, names):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert names == [line.split()[1] for line in done.stdout.splitlines()[1:]]
-    assert bool(names) != done.stdout.startswith("no run fits")
+    assert bool(names) != done.stdout.startswith("no run matches")
 
 
 def test_ls_as_json(camp):
@@ -259,7 +259,7 @@ def test_logs(camp):
     assert "epoch" not in call("logs", "--search", "memory", home=camp).stdout
     assert call("logs", "beta", "-n", "1", "--json", home=camp).stdout.count("\n") == 1
     nothing = call("logs", "--grep", "not there", home=camp)
-    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no line fits\n")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no line matches\n")
 
 
 def test_sql(camp):
@@ -467,8 +467,8 @@ def test_a_reader_that_has_seen_enough(camp):
         (("ls", "--limit", "many"), ["--limit", "'many'"]),
         (("points", "alpha", "loss", "--format", "xml"), ["--format", "'xml'"]),
         (("completion", "cmd"), ["'cmd'"]),
-        (("--home", "elsewhere", "ls"), ["--home stands behind the command"]),
-        (("--set=hub.idle_s=5", "ls"), ["--set stands behind the command"]),
+        (("--home", "elsewhere", "ls"), ["--home goes after the command"]),
+        (("--set=hub.idle_s=5", "ls"), ["--set goes after the command"]),
         (("ls", "--state", "runing"), ["'runing'", "did you mean running?"]),
     ],
     ids=" ".join,
@@ -657,7 +657,7 @@ def test_a_store_that_is_none():
     assert (done.returncode, done.stdout) == (2, "")
     assert "not a database" in done.stderr
     assert sick.returncode == 1
-    assert f"move it away, and a new one is begun: {root}/store.db" in sick.stdout
+    assert f"move it away, and the hub begins a new one: {root}/store.db" in sick.stdout
 
 
 def test_a_damaged_chunk(home):

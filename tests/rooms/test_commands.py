@@ -125,7 +125,7 @@ def test_ls(say, drawn):
     assert told["beta"]["cause"] == "ValueError: it broke"
     assert told["gamma"]["fraction"] == 0.4
     assert say("ls", "--state", "failed", "--project", "cifar")[1].count("\n") == 2
-    assert say("ls", "--where", "config.lr > 7")[1] == "no run fits\n"
+    assert say("ls", "--where", "config.lr > 7")[1] == "no run matches\n"
     assert say("ls", "--removed")[1] == "no run is removed\n"
     assert "\x1b[" in drawn("ls")
 
@@ -157,7 +157,7 @@ def test_logs(say, drawn):
     assert "the first line" in say("logs", "alpha")[1]
     assert "ERROR" in say("logs", "--level", "error")[1]
     assert json.loads(say("logs", "beta", "--json", "-n", "1")[1])["kind"] == "exception"
-    assert say("logs", "alpha", "--grep", "nowhere") == (0, "", "no line fits\n")
+    assert say("logs", "alpha", "--grep", "nowhere") == (0, "", "no line matches\n")
     assert "a second one" in say("logs", "alpha", "--follow")[1]
     assert "\x1b[" in drawn("logs", "beta")
 
@@ -215,7 +215,7 @@ def test_diff(say, drawn):
     assert "step 9" in out
     assert json.loads(say("diff", "alpha", "beta", "--json")[1])["causes"][0]["weight"] > 0.5
     assert "--lr 0.2" in say("diff", "alpha", "beta", "--all")[1]
-    assert "nothing that is on record differs" in say("diff", "alpha", "alpha")[1]
+    assert "nothing that was recorded differs" in say("diff", "alpha", "alpha")[1]
     assert "\x1b[1m" in drawn("diff", "alpha", "beta")
 
 
@@ -226,7 +226,7 @@ def test_compare(say, drawn):
     assert "config.lr" in out
     assert "keys are equal" in err
     assert len(json.loads(say("compare", "--where", "project = cifar", "--json")[1])["runs"]) == 2
-    assert say("compare", "--where", "project = nobody")[1] == "no run fits\n"
+    assert say("compare", "--where", "project = nobody")[1] == "no run matches\n"
     assert say("compare")[0] == 2
     assert "metric.loss" in drawn("compare", "alpha", "beta", "gamma", "--all")
 

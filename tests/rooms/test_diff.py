@@ -122,7 +122,7 @@ def test_compare_many(staged):
     assert (
         len(json.loads(call("compare", "--where", "project = many", "--json", home=staged.root).stdout)["runs"]) == 20
     )
-    assert call("compare", "--where", "project = none", home=staged.root).stdout == "no run fits\n"
+    assert call("compare", "--where", "project = none", home=staged.root).stdout == "no run matches\n"
 
 
 def test_in_python(staged):

@@ -136,9 +136,9 @@ def test_what_is_refused(filled, tmp_path):
     kept = tmp_path / "kept.vedette"
     kept.write_text("mine")
     wrong = {
-        "there already": ("abc", "-o", str(kept)),
+        "exists already": ("abc", "-o", str(kept)),
         "name a RUN": (),
-        "no run fits": ("--where", "project = none"),
+        "no run matches": ("--where", "project = none"),
         "there is no run": ("nobody",),
         "only --format csv": ("abc", "-o", "-"),
         "a directory": ("abc", "-o", str(tmp_path)),

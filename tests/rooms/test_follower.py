@@ -110,7 +110,7 @@ def test_a_hub_is_started_only_where_one_is_needed(place):
 
 def test_a_hub_that_is_stopped_or_of_another_version(place, monkeypatch):
     """A hub that says nothing, or speaks a newer wire, is named as the trouble; nothing is raised."""
-    monkeypatch.setattr("vedette.access.follower.HELLO_PATIENCE_S", 0.2)
+    monkeypatch.setattr("vedette.access.follower.HELLO_TIMEOUT_S", 0.2)
     with ToldHub(place, greets=False):
         follower = Follower(place, least_s=0.01)
         _until(follower, lambda _: follower.trouble)

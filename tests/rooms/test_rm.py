@@ -93,7 +93,7 @@ def test_what_is_refused(runs):
     assert "--undo takes" in refused("--undo", "--where", "state = failed")
     assert "is running: end it first, or give --force" in refused("busy")
     assert "is running" in refused("alpha", "busy")
-    assert "it takes -y" in refused("alpha", "--now")
+    assert "give -y" in refused("alpha", "--now")
     assert "there is no run 'nobody'" in refused("alpha", "nobody")
     assert "there is no field" in refused("--where", "colour = red")
     assert "is not removed" in refused("--undo", "alpha")
@@ -126,7 +126,7 @@ def test_where(runs):
     done = call("rm", "--where", "state = failed", "beta")
     assert "2 runs, " in done.stdout
     assert names() == ["busy"]
-    assert call("rm", "--where", "state = failed").stdout == "no run fits\n"
+    assert call("rm", "--where", "state = failed").stdout == "no run matches\n"
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])

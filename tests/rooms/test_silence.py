@@ -201,7 +201,7 @@ def test_the_commands_say_since_when(lost_home):
 
 def test_the_setting_is_heeded_everywhere(lost_home, monkeypatch):
     """`lost_after_s` counts for the commands and for Python."""
-    assert "no run fits" in call("ls", "--state", "lost", "--set", "lost_after_s=1e6").stdout
+    assert "no run matches" in call("ls", "--state", "lost", "--set", "lost_after_s=1e6").stdout
     assert "lost" not in call("show", "r1", environ={"VEDETTE_LOST_AFTER_S": "1000"}).stdout
     monkeypatch.setenv("VEDETTE_LOST_AFTER_S", "1000")
 

@@ -1,7 +1,7 @@
-"""One home in the hand of a reader: its store, opened to read, and its hub, asked over its socket.
+"""One home as a reader uses it: its store, opened read-only, and its hub, asked over its socket.
 
-A reader asks the hub to seal first, so that it sees all that was logged until now; where no hub can be had it
-reads what is there, and says so.
+A reader asks the hub to seal first, so that it sees all that was logged until now. If no hub answers, it reads what
+the store has, and says so.
 """
 
 import os
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _COMMAND_EXPIRES_S = 60
 _STOP_GRACE_S = 10.0
-_MOST_READ = 64 << 20  # of what is kept by digest
+_MOST_READ = 64 << 20  # bytes of one blob
 
 
 class HomeAccess:
-    """A home, as every reader sees it. Each call may take its time, and those that ask the hub may raise HubError."""
+    """A home, as every reader sees it. Each call may block; those that ask the hub may raise HubError."""
 
     def __init__(self, home: Home, lost_after_s: float = Settings().lost_after_s) -> None:
         """Touch nothing yet. `lost_after_s`: a run that was silent for so long is shown as lost."""
         self.home = home
-        self.root = home.root  # where it lies, as people know it
+        self.root = home.root  # its path, for messages
         self.host = kernel.host()
         self.lost_after_s = lost_after_s
 
@@ -64,12 +64,12 @@ class HomeAccess:
         return self.reader(), warning
 
     def blob(self, digest: str) -> str | None:
-        """Return where the bytes of a digest lie; None when they are not here."""
+        """Return the path of a blob; None when its bytes are not here."""
         blobs = Blobs(self.home)
         return blobs.path(digest) if blobs.size(digest) is not None else None
 
     def read_blob(self, digest: str) -> bytes | None:
-        """Return the bytes of a digest; None where they are not here, or are no longer what they were."""
+        """Return the bytes of a blob; None when they are not here, or do not match the digest."""
         import hashlib  # noqa: PLC0415 - OpenSSL, which few readers need
 
         try:
@@ -82,25 +82,25 @@ class HomeAccess:
     # The hub.
 
     def has_hub(self) -> bool:
-        """Tell whether a hub lives."""
+        """Tell whether a hub is running."""
         return self.home.hub_pid() is not None
 
     def ask(self, message: wire.Message) -> wire.Message:
-        """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
+        """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses."""
         return hub_socket.ask(self.home, message)
 
     def seal(self, run: str = "") -> list[str]:
-        """Have all that a run (or every run) has logged be in the store; return the hosts that did not answer."""
+        """Have the hub store all that a run (or every run) has logged; return the hosts that did not answer."""
         answer = self.ask(wire.Seal(run))
         return answer.behind if isinstance(answer, wire.Done) else []
 
     def newest(self, prefix: str = "") -> list[wire.Newest]:
-        """Return the newest point of each series that waits in the hub, of spans whose ids begin so."""
+        """Return the newest unsealed point of each series, of spans whose ids begin with `prefix`."""
         answer = self.ask(wire.AskLatest(prefix))
         return answer.points if isinstance(answer, wire.Latest) else []
 
     def unsealed(self, prefixes: list[str], after: dict[str, int]) -> wire.Unsealed | None:
-        """Return points that wait in the hub, of spans whose ids begin so, behind an offset of each origin.
+        """Return unsealed points of spans whose ids begin with one of `prefixes`, after an offset of each origin.
 
         None: the hub is of an older vedette, and does not know this question.
         """
@@ -111,23 +111,23 @@ class HomeAccess:
         return answer if isinstance(answer, wire.Unsealed) else wire.Unsealed()
 
     def health(self) -> wire.Health | None:
-        """Return how the hub is."""
+        """Return the health of the hub."""
         answer = self.ask(wire.AskHealth())
         return answer if isinstance(answer, wire.Health) else None
 
     def follower(
         self, run: str = "", *, least_s: float = 0.2, most_s: float = 1.0, needs_hub: Callable[[], bool] = lambda: True
     ) -> Follower:
-        """Return what says when to look again at a run, or at any; the pauses are as `Follower` has them."""
+        """Return a follower of one run, or of all; `Follower` explains the pauses."""
         return Follower(self.home, run, least_s=least_s, most_s=most_s, needs_hub=needs_hub)
 
     def edit(self, spans: list[str], attrs: dict[str, Value] | None = None) -> None:
-        """Have a user's word on runs kept."""
+        """Have the hub record a user's edit of runs."""
         if not isinstance(self.ask(wire.Edit(spans, attrs or {})), wire.Done):
-            raise HubError("the hub has not said that it is done")
+            raise HubError("the hub did not confirm the edit")
 
     def stop(self, run: str, grace_s: float = _STOP_GRACE_S) -> None:
-        """Have a run told to stop; raise HubError when nobody is there to be told."""
+        """Send a run the command to stop; raise HubError when there is nobody to send it to."""
         _, count = self._order(run, "stop", {"grace_s": grace_s, "by": _user()})
         if not count:
             raise HubError(f"no living process of run {run} is known here, and no other hub is connected")
@@ -135,7 +135,7 @@ class HomeAccess:
     def answer(self, process: str, question: str, text: str) -> str:
         """Send the answer to a question down to the process that waits; return the id of the command.
 
-        Raise HubError when it cannot be sent, or when another was first.
+        Raise HubError when it cannot be sent, or when somebody else answered first.
         """
         command, count = self._order(process, "answer", {"ask": question, "text": text})
         if not count:
@@ -143,13 +143,13 @@ class HomeAccess:
         return command
 
     def _order(self, to: str, verb: str, args: dict[str, Value]) -> tuple[str, int]:
-        """Have a command done; return its id, and how many processes and hubs have it."""
+        """Send a command; return its id, and how many processes and hubs have received it."""
         command = Command(new_id(8), to, verb, time.time_ns() + _COMMAND_EXPIRES_S * 10**9, args)
         done = self.ask(wire.Order(command))
         return command.id, done.count if isinstance(done, wire.Done) else 1
 
     def take_in(self, path: str) -> Iterator[wire.TakenIn]:
-        """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
+        """Have the hub import what is at a path; yield its progress, the last time with `over`."""
         return hub_socket.take_in(self.home, path)
 
 

@@ -11,19 +11,19 @@ from vedette.errors import FormatError, HubError, TakeInError
 from vedette.fileio import file_size
 from vedette.home import Home
 
-START_PATIENCE_S = 10.0
-HELLO_PATIENCE_S = 3.0  # it greets at once unless it is stopped
-_ANSWER_PATIENCE_S = 60.0  # it may have much to seal
+START_TIMEOUT_S = 10.0
+HELLO_TIMEOUT_S = 3.0  # it greets at once unless it is stopped
+_ANSWER_TIMEOUT_S = 60.0  # it may have much to seal
 
 
 def ask(home: Home, message: wire.Message) -> wire.Message:
-    """Ask the hub, starting one if there is none; raise HubError when it cannot be had or refuses."""
+    """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses."""
     with connect(home) as hub:
         return hub.ask(message)
 
 
 def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
-    """Have the hub take in what lies at a path; yield how far it is, at last with `over`."""
+    """Have the hub import what is at a path; yield its progress, the last time with `over`."""
     with connect(home) as hub:
         hub.say(wire.TakeIn(os.path.abspath(path)))
         for message in hub.messages:
@@ -33,14 +33,14 @@ def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
                 yield message
                 if message.over:
                     return
-    raise HubError("the hub went away before all was taken in: do it again, what is here already is passed over")
+    raise HubError("the hub went away before all was imported: do it again, and what is here already is skipped")
 
 
 class HubSocket:
     """A connection to a hub that has greeted."""
 
     def __init__(self, peer: socket.socket, messages: Iterator[wire.Message], takes: list[str]) -> None:
-        """`takes`: what the hub takes beyond what all of its version do."""
+        """`takes`: the optional messages that this hub understands."""
         self.takes = takes
         self.messages = messages
         self._peer = peer
@@ -67,7 +67,7 @@ def connect(home: Home) -> Iterator[HubSocket]:
     Whatever goes wrong, then or later, is a HubError.
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    peer.settimeout(HELLO_PATIENCE_S)
+    peer.settimeout(HELLO_TIMEOUT_S)
     messages = _receive(peer)
     try:
         _dial(home, peer)
@@ -76,9 +76,9 @@ def connect(home: Home) -> Iterator[HubSocket]:
         if isinstance(hello, wire.Refused):
             raise HubError(f"the hub says: {hello.why}")
         if not isinstance(hello, wire.Hello):
-            raise HubError("the hub does not answer as one")
+            raise HubError("what answers at the hub's socket is not a hub")
         wire.check_version(hello)
-        peer.settimeout(_ANSWER_PATIENCE_S)
+        peer.settimeout(_ANSWER_TIMEOUT_S)
         yield HubSocket(peer, messages, hello.takes)
     except TimeoutError:
         raise HubError(not_answering(home)) from None
@@ -89,24 +89,24 @@ def connect(home: Home) -> Iterator[HubSocket]:
 
 
 def not_answering(home: Home) -> str:
-    """Say that the hub is there, but does not speak."""
+    """Return the message for a hub that runs, but does not answer."""
     return f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?"
 
 
 def not_starting(home: Home, error: Exception | None = None) -> str:
-    """Say that there is no hub, and that none comes up."""
+    """Return the message for a hub that does not start."""
     return f"no hub can be started for {home.root}: {error or f'see {home.log}'}"
 
 
 def _dial(home: Home, peer: socket.socket) -> None:
-    deadline = time.monotonic() + START_PATIENCE_S
-    said = file_size(home.log)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    log_size = file_size(home.log)
     while True:
         try:
             peer.connect(home.socket)
             return
         except OSError as error:
-            failed = home.hub_pid() is None and file_size(home.log) > said  # it started, complained, and left
+            failed = home.hub_pid() is None and file_size(home.log) > log_size  # it started, logged an error, and ended
             if failed or time.monotonic() > deadline:
                 raise HubError(f"{not_starting(home)} ({error})") from None
         try:

@@ -1,7 +1,7 @@
 """The command line: `vedette COMMAND`. Each command is a file with `add` (its arguments) and `run` (what it does).
 
-Only the command that is asked for is imported, and by it what it needs: most are typed far more often than they work
-hard, and a shell that completes a name waits for us. `COMMANDS` says what each of them does:
+Only the command that is asked for is imported, and it imports only what it needs: people type commands often, and a
+shell that completes a name waits for the answer. `COMMANDS` says what each of them does:
 
 - begin and watch: `run`, `watch`, `top`, `ui`, `monitor`, `answer`
 - read: `ls`, `show`, `points`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
@@ -9,8 +9,7 @@ hard, and a shell that completes a name waits for us. `COMMANDS` says what each 
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `doctor`, `completion`
 
-Two files are no commands: `output` is how they print tables, JSON and completions, `beside` the console beside a
-command.
+Two files are not commands: `output` prints tables, JSON and completions; `beside` is the console beside a command.
 """
 
 import argparse
@@ -26,37 +25,37 @@ from vedette.errors import VedetteError
 from vedette.lean_start import import_msgspec
 from vedette.version import __version__
 
-# What each of them does: the first line of its file, so that a list of them imports none.
+# The first line of each command's file, repeated here so that `vedette --help` need not import them.
 COMMANDS = {
-    "run": "run a command as a run: its beginning, its end and the cause of it are on record",
-    "watch": "watch runs live: their lines above, how far they are below, and why they ended",
+    "run": "run a command as a run: record when it begins, how it ends, and why",
+    "watch": "watch runs live: their log lines, their progress bars, and why they ended",
     "top": "watch all runs and hosts on one screen: state, progress, trend, CPU, memory, GPU, last line",
-    "ui": "show all runs in the browser: charts, usage, logs, comparison; open to nobody but you",
+    "ui": "show all runs in the browser: charts, usage, logs, comparison; only you can open it",
     "monitor": (
-        "watch what a command or a process uses, with all that it starts: CPU, memory, disk, network, GPU, power"
+        "watch what a command or a process uses, with all its descendants: CPU, memory, disk, network, GPU, power"
     ),
-    "answer": "answer the question that a process of a run has asked by vedette.ask",
+    "answer": "answer a question that a run has asked with vedette.ask",
     "ls": "list runs, the newest first",
     "show": "show one run: what it is, how it ended, its config, series, bars and processes",
     "points": "print the points of a series: step, time and value",
-    "logs": "print what happened in a run: log records, what was printed, marks, warnings, exceptions",
+    "logs": "print what happened in a run: log records, printed lines, marks, warnings, exceptions",
     "files": "list the files that a run has saved, or write one out",
     "usage": "draw what the processes of a run used: CPU, memory, reads and writes, threads, GPUs",
-    "diff": "explain how a run differs from another: the most likely causes first, then all that is not the same",
-    "compare": "put runs beside each other: in what they differ, and their last values",
-    "sql": "ask the store in SQL, read-only; with the points as a table too",
-    "edit": "say something of a run afterwards: its name, description, notes, star and tags",
+    "diff": "explain how a run differs from another: the most likely causes first, then every difference",
+    "compare": "compare runs side by side: what differs, and their last values",
+    "sql": "query the store in SQL, read-only; the points are a table too",
+    "edit": "edit a run afterwards: its name, description, notes, star and tags",
     "reproduce": (
         "write what a run was made of into a directory: its code, packages, environment, and the command to run it"
         " again"
     ),
-    "stop": "stop a run, on whatever machine: SIGTERM, and after a time of grace SIGKILL",
-    "rm": "remove runs; what is removed can be brought back, unless it was removed for good",
+    "stop": "stop a run on any machine: SIGTERM, then SIGKILL after a grace period",
+    "rm": "remove runs; they can be brought back, unless they were removed for good",
     "export": "write runs to one file: an archive that `vedette sync` reads back, or their points as Parquet or CSV",
-    "sync": "take in what was logged elsewhere: homes, spools and archives, each as often as you like",
-    "hub": "be the hub of a home, in the foreground; one starts by itself when it is needed",
-    "doctor": "look at home, hub (started if need be), disk and versions, say what is wrong and what to do",
-    "completion": "print what makes your shell complete commands and runs with TAB",
+    "sync": "import what was logged elsewhere: homes, spools and archives, each as often as you like",
+    "hub": "run the hub of a home in the foreground; one starts by itself when it is needed",
+    "doctor": "check home, hub (started if needed), disk and versions; say what is wrong and what to do",
+    "completion": "print the code that lets your shell complete commands and runs with TAB",
 }
 
 
@@ -93,7 +92,7 @@ def _nearest(word: str, words: Sequence[str]) -> list[str]:
 
 
 def build_parser(names: Collection[str] = COMMANDS, *, listed: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the command line with these commands; `listed`: the others are there by name alone."""
+    """Return the parser with these commands; `listed`: it also names the others, without their arguments."""
     parser = _Parser(
         prog="vedette",
         description="What are my jobs doing, how do they compare, and why did that one die?",
@@ -133,7 +132,7 @@ def _add(commands: Any, name: str, summary: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0, or 1 when it found something wrong, or 2 with a sentence that says what."""
-    _stand_in_for_closed()
+    _replace_closed_streams()
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -144,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     if words[0].partition("=")[0] in ("--home", "--set"):
         parser.exit(
-            2, f"vedette: {words[0].partition('=')[0]} stands behind the command, as in `vedette ls --home HOME`\n"
+            2, f"vedette: {words[0].partition('=')[0]} goes after the command, as in `vedette ls --home HOME`\n"
         )
     args = parser.parse_args(words)
     sys.exit(_run(args, words))
@@ -156,8 +155,8 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
 
     try:
         _check_text(words)
-        said = {"home": args.home, **dict(_setting(text) for text in args.set)}
-        args.reload = lambda: load(said)
+        overrides = {"home": args.home, **dict(_setting(text) for text in args.set)}
+        args.reload = lambda: load(overrides)
         args.settings = args.reload()
         code = args.run(args) or 0
         sys.stdout.flush()
@@ -177,7 +176,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _complete() -> None:
-    """Answer a shell that completes what is typed, and exit; return where that cannot be done."""
+    """Answer a shell that asks for completions, and exit; return if argcomplete is not installed."""
     try:
         import argcomplete
     except ImportError:
@@ -186,8 +185,8 @@ def _complete() -> None:
     argcomplete.autocomplete(build_parser([word for word in typed if word in COMMANDS], listed=True))
 
 
-def _stand_in_for_closed() -> None:
-    """Put something in the place of each standard stream that is closed, or a file of ours would get its number."""
+def _replace_closed_streams() -> None:
+    """Open /dev/null for each standard stream that is closed; else the next file we open would get its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays

@@ -1,11 +1,11 @@
-"""answer the question that a process of a run has asked by vedette.ask
+"""answer a question that a run has asked with vedette.ask
 examples:
   vedette answer brisk-otter-417
   vedette answer brisk-otter-417 yes
   pass show cluster | vedette answer 2pg66
 
-Without TEXT the answer is read from the terminal, unseen if it is a password, or from a pipe: it is in no history of
-the shell then. It is kept nowhere.
+Without TEXT the answer is read from the terminal (hidden if it is a password) or from a pipe: then it is not in the
+history of your shell. vedette does not store the answer.
 """
 
 import argparse
@@ -21,20 +21,20 @@ from vedette.query.runs import find
 from vedette.store import EventQuery, Reader
 from vedette.views.ansi import one_line
 
-_PATIENCE_S = 15.0
+_TIMEOUT_S = 15.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("TEXT", nargs="?", help="the answer (default: it is read)")
-    parser.add_argument("--question", default="", help="which one, by its id, where several wait (default: the oldest)")
-    parser.add_argument("--list", action="store_true", help="only show which questions wait")
+    parser.add_argument("TEXT", nargs="?", help="the answer (default: read it from stdin)")
+    parser.add_argument("--question", default="", help="the id of a question, if several wait (default: the oldest)")
+    parser.add_argument("--list", action="store_true", help="only list the questions that wait")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Answer a question; exit with 1 when nothing was heard of the answer in time."""
+    """Answer a question; exit with 1 when the process has not confirmed it in time."""
     store = open_home(args.settings)
     found = find(store, args.RUN)
     questions = waiting(store, found.id)
@@ -75,12 +75,12 @@ def _read(question: Question) -> str:
             return line.rstrip("\n")
         return getpass.getpass(prompt) if question.password else input(prompt)
     except EOFError:
-        raise VedetteError("nothing was typed, so nothing is answered") from None
+        raise VedetteError("nothing was typed, so no answer was sent") from None
 
 
 def _outcome(store: Reader, question: Question, command: str) -> str:
-    """Wait until the process has said what became of its question."""
-    deadline = time.monotonic() + _PATIENCE_S
+    """Wait until the process reports what became of its question."""
+    deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         for event in store.events(EventQuery(question.run, kinds=(ASKED,))):
             if event.attrs.get("ask") == question.id:
@@ -90,4 +90,4 @@ def _outcome(store: Reader, question: Question, command: str) -> str:
                     raise HubError("the process has given up waiting")
                 raise HubError("somebody else had answered before")
         time.sleep(0.1)
-    return "nothing was heard of it yet"
+    return "the process has not confirmed it yet"

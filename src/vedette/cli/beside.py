@@ -1,7 +1,7 @@
-"""The console beside a command: what processes of its run log, and how far they are, in the terminal that it prints to.
+"""The console beside a command: it shows the log lines and the progress of the run in the command's own terminal.
 
-What the command prints goes through as it is. The console keeps out of its way while it has a line open, moves the
-cursor, has the whole screen, or reads keys one by one.
+The command's output passes unchanged. The console draws nothing while the command has an unfinished line, moves the
+cursor, uses the whole screen, or reads single keys.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _WHOLE_SCREEN = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
 
 
 class Beside:
-    """Comes up in a thread of its own: nobody's command waits for it."""
+    """The console of one command. It starts in a thread of its own, so that the command does not wait for it."""
 
     def __init__(self, run: Run, settings: Settings, drawn: set[str], takes_keys: Callable[[], bool]) -> None:
         """`drawn`: the bars that the command draws itself; `takes_keys`: it reads its keyboard key by key."""
@@ -34,7 +34,7 @@ class Beside:
         self._over = False
 
     def begin(self) -> None:
-        """Come up, where a console is wanted."""
+        """Start the console, if one is wanted."""
         if screen.wanted(self._settings.console.mode, sys.stderr, os.environ) and sys.stderr.isatty():
             threading.Thread(target=self._open, name="vedette console", daemon=True).start()
 
@@ -61,14 +61,14 @@ class Beside:
         found = _WHOLE_SCREEN.findall(data)
         console = self._console
         with console.around(sys.stderr, data.decode("utf-8", "replace")) if console else contextlib.nullcontext():
-            # Before the whole screen is taken, and after it is given back: else what we print in between is gone.
+            # Set before the command enters the whole screen, cleared after it leaves: what we print there is lost.
             self._whole_screen = self._whole_screen or b"h" in found
             yield
             if found:
                 self._whole_screen = found[-1] == b"h"
 
     def close(self, name: str, state: str, cause: str) -> None:
-        """Go away."""
+        """Close the console."""
         with self._lock:
             self._over = True
         if self._console is not None:

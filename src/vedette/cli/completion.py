@@ -1,4 +1,4 @@
-"""print what makes your shell complete commands and runs with TAB
+"""print the code that lets your shell complete commands and runs with TAB
 examples:
   eval "$(vedette completion bash)"
   vedette completion zsh >> ~/.zshrc
@@ -10,7 +10,7 @@ from argcomplete.shell_integration import shellcode
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
         "SHELL",
         nargs="?",

@@ -1,4 +1,4 @@
-"""explain how a run differs from another: the most likely causes first, then all that is not the same
+"""explain how a run differs from another: the most likely causes first, then every difference
 examples:
   vedette diff brisk-otter-417 calm-fox-12
   vedette diff 2pg66 2pg71 --all
@@ -25,7 +25,7 @@ _SIDES = ("A", "B")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     for name, help_ in (("A", "a run: an id, the beginning of one, or a name"), ("B", "the run to compare it with")):
         parser.add_argument(name, help=help_).completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument("--all", action="store_true", help="also what is equal, all causes, and whole diffs of files")
@@ -61,7 +61,7 @@ def _print_causes(found: Explanation, *, everything: bool) -> None:
     likely = [one for one in found.causes if one.weight >= LITTLE]
     shown_ones = found.causes if everything else likely[:_MOST_CAUSES]
     if not found.causes:
-        print("\nnothing that is on record differs")
+        print("\nnothing that was recorded differs")
         return
     print("\nmost likely causes" if likely else "\nnothing that is likely to matter differs")
     width = _width()
@@ -156,7 +156,7 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
         if names:
             more = "" if len(names) <= 10 or everything else f" and {len(names) - 10} more"
             listed = ", ".join(names if everything else names[:10])
-            print(clean(f"  in {side} alone: {listed}{more}", one_line=True))
+            print(clean(f"  only in {side}: {listed}{more}", one_line=True))
     speed = outcome.speed
     rows = [["steps per second", number(speed.a), number(speed.b)]] if speed.a or speed.b else []
     rows.append(["took", duration(found.a.duration_s), duration(found.b.duration_s)])
@@ -167,12 +167,12 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
 
 
 def _use_rows(use: UsePair) -> list[list[str]]:
-    def told(value: float | None) -> str:
+    def formatted(value: float | None) -> str:
         return "" if value is None else size(value) if "bytes" in use.name else f"{value:.0f}"
 
     return [
-        [f"{use.name}, mean", told(use.a_mean), told(use.b_mean)],
-        [f"{use.name}, most", told(use.a_max), told(use.b_max)],
+        [f"{use.name}, mean", formatted(use.a_mean), formatted(use.b_mean)],
+        [f"{use.name}, most", formatted(use.a_max), formatted(use.b_max)],
     ]
 
 

@@ -1,4 +1,4 @@
-"""look at home, hub (started if need be), disk and versions, say what is wrong and what to do
+"""check home, hub (started if needed), disk and versions; say what is wrong and what to do
 examples:
   vedette doctor
   vedette doctor --json
@@ -32,7 +32,7 @@ _SKEWED_S = 1.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -63,7 +63,7 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def _sensors() -> list[tuple[str, str, str]]:
-    """Tell what can be measured here, and why something cannot."""
+    """Report what can be measured here, and why something cannot."""
     from vedette.sensing.sensor import Target
     from vedette.sources.sampler import find, known
 
@@ -93,7 +93,7 @@ def _home(home: Home) -> list[tuple[str, str, str]]:
     return [("home", found, advice)]
 
 
-_HOME_ADVICE = "it cannot be written to, so nothing is kept: set VEDETTE_HOME to a directory that can"
+_HOME_ADVICE = "it cannot be written to, so nothing is kept: set VEDETTE_HOME to a directory that you can write to"
 
 
 def _can_make(path: str) -> bool:
@@ -122,10 +122,10 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         health = HomeAccess(home).health()
     except HubError as error:
         tail = _last_line(home.log)
-        return [("hub", f"{error}" + (f"; it last said: {tail}" if tail else ""),
+        return [("hub", f"{error}" + (f"; the last line of its log: {tail}" if tail else ""),
                  "run `vedette hub` to see why; what is logged meanwhile waits in the spool")]  # fmt: skip
     if health is None:
-        return [("hub", "answers something else than its health", "vedette hub --stop")]
+        return [("hub", "did not answer with its health", "vedette hub --stop")]
     checks = [
         ("hub", (f"pid {health.pid}, version {health.version}, up {duration(health.up_s)}, {health.living} living "
             f"{'process' if health.living == 1 else 'processes'}, {size(health.waiting_bytes)} waiting to be sealed"),
@@ -154,26 +154,26 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
     if health.listens:
         checks.append(("listens", f"at {health.listens}; how to connect is in hub.connect", ""))
     if health.deaf:
-        advice = "give another address (hub.address, hub.listen), or end who has it; it tries again"
+        advice = "give another address (hub.address, hub.listen), or stop the program that uses it; the hub tries again"
         checks.append(("listens", health.deaf, advice))
     for host, skew_s in health.links:
         known = "" if skew_s is None else f", its clock is {abs(skew_s):.3f} s {'ahead' if skew_s > 0 else 'behind'}"
         off = skew_s is not None and abs(skew_s) > _SKEWED_S
-        advice = "set the clocks by NTP: times are shown as they were said" if off else ""
+        advice = "set the clocks by NTP: times are shown as each machine reported them" if off else ""
         checks.append(("link", f"{host} relays to this hub{known}", advice))
     for address, trouble in health.relays:
         checks.append(("relay", f"to {address}: {trouble or 'connected'}", _relay_advice(trouble)))
     for limit, count in health.refused.items():
         if count:
             advice = f"raise {limit}" if limit.startswith("limits.") else ""
-            checks.append(("turned away", f"{count} by {limit}", advice))
+            checks.append(("refused", f"{count} by {limit}", advice))
     return checks
 
 
 def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
-    """Tell what the hub removes by itself, what it has removed, and what is due."""
+    """Report what the hub removes by itself, what it has removed, and what it will remove next."""
     words = [f"keep.{name} is {value:g}" for name, value in asdict(health.keep).items() if value]
-    words = ["; ".join(words) if words else "all runs stay, as no keep.* is set"]
+    words = ["; ".join(words) if words else "all runs are kept: no keep.* is set"]
     try:
         store = HomeAccess(home).reader()
         found = due(store, health.keep, time.time_ns())
@@ -184,9 +184,9 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
         if total:
             words.append(f"{total} {'was' if total == 1 else 'were'} removed for good, by the hub or by hand")
         if left or health.sweeping:
-            words.append(f"{left} of them are still being deleted" if left else "free space is being given back")
+            words.append(f"{left} of them are still being deleted" if left else "the disk space is being freed")
     except (sqlite3.Error, VedetteError):
-        pass  # what is wrong with the store is told below
+        pass  # `_store` reports what is wrong with the store
     advice = f"it cannot remove what is due: {health.sweep_trouble}" if health.sweep_trouble else ""
     return [("keep", "; ".join(words), advice)]
 
@@ -240,7 +240,7 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
         }
         lost = losses(store)
     except (sqlite3.Error, VedetteError) as error:
-        return [("store", f"{home.store}: {error}", f"move it away, and a new one is begun: {home.store}")]
+        return [("store", f"{home.store}: {error}", f"move it away, and the hub begins a new one: {home.store}")]
     used = size(file_size(home.store) + file_size(home.store + "-wal"))
     found = f"{used}, {count['runs']} runs, {count['series']} series, {count['events']} events"
     checks = [("store", found, "" if wrong == "ok" else f"it is damaged ({wrong}): move {home.store} away")]
@@ -249,7 +249,7 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
                    "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
     checks.append(("damaged", f"{lost.damaged} records", ""))
     checks.append(("swallowed", f"{lost.swallowed} calls", "please report what stderr said" if lost.swallowed else ""))
-    checks.append(("refused", f"{lost.refused} values that were no numbers, or files that could not be kept", ""))
+    checks.append(("refused", f"{lost.refused} values that were not numbers, or files that could not be kept", ""))
     checks += [
         ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
         for limit, count in lost.limited.items()

@@ -1,11 +1,11 @@
-"""say something of a run afterwards: its name, description, notes, star and tags
+"""edit a run afterwards: its name, description, notes, star and tags
 examples:
   vedette edit brisk-otter-417 --star --tag best --description "the one for the paper"
   vedette edit 2pg66 --untag best --no-star
   vedette edit 2pg66 --name baseline --notes "lr was too high"
 
-An empty text takes a description or notes away again. `vedette show` has them, and `--where "star and tag.best"`
-finds such runs.
+An empty text removes a description or notes. `vedette show` prints them, and `--where "star and tag.best"` finds such
+runs.
 """
 
 import argparse
@@ -22,25 +22,23 @@ _MOST_NAME, _MOST_TEXT, _MOST_TAG = 200, 100_000, 200
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", nargs="+", help="an id, the beginning of one, or a name; or several").completer = (  # type: ignore[attr-defined]
         complete_runs
     )
     parser.add_argument("--name", help="its new name")
-    parser.add_argument("--description", metavar="TEXT", help="what it is, in a line or some")
-    parser.add_argument("--notes", metavar="TEXT", help="its notes, in place of those that it has")
-    parser.add_argument("--star", action=argparse.BooleanOptionalAction, help="mark it, or take the mark away")
+    parser.add_argument("--description", metavar="TEXT", help="what it is, in a line or more")
+    parser.add_argument("--notes", metavar="TEXT", help="its notes; they replace the old ones")
+    parser.add_argument("--star", action=argparse.BooleanOptionalAction, help="star it, or remove the star")
+    parser.add_argument("--tag", action="append", default=[], metavar="T", help="add a tag; can be repeated")
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="T", help="give it a tag; may come more than once"
-    )
-    parser.add_argument(
-        "--untag", action="append", default=[], metavar="T", help="take a tag away; may come more than once"
+        "--untag", action="append", default=[], metavar="T", help="remove a tag; can be repeated"
     ).completer = _complete_tags  # type: ignore[attr-defined]
     parser.add_argument("--json", action="store_true", help="as a JSON list of what the runs are now")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Tell the hub."""
+    """Send the edit to the hub, and print the runs as they are now."""
     attrs = _attrs(args)
     store = open_home(args.settings)
     runs = {found.id: found for found in (find_view(store, text) for text in args.RUN)}
@@ -61,24 +59,26 @@ def _attrs(args: argparse.Namespace) -> dict[str, Value]:
     attrs: dict[str, Value] = {}
     if args.name is not None:
         if not args.name.strip() or len(args.name) > _MOST_NAME:
-            raise VedetteError(f"a name has from 1 to {_MOST_NAME} letters")
+            raise VedetteError(f"a name has from 1 to {_MOST_NAME} characters")
         attrs["name"] = args.name.strip()
     for key in ("description", "notes"):
         if (text := getattr(args, key)) is not None:
             if len(text) > _MOST_TEXT:
-                raise VedetteError(f"--{key} takes at most {_MOST_TEXT} letters")
+                raise VedetteError(f"--{key} takes at most {_MOST_TEXT} characters")
             attrs[key] = text
     if args.star is not None:
         attrs["star"] = args.star
     if both := set(args.tag) & set(args.untag):
-        raise VedetteError(f"{min(both)!r} is both to be given and to be taken away")
+        raise VedetteError(f"{min(both)!r} is in both --tag and --untag")
     tags = dict.fromkeys(args.tag, True) | dict.fromkeys(args.untag, False)
     if any(not tag or len(tag) > _MOST_TAG for tag in tags):
-        raise VedetteError(f"a tag has from 1 to {_MOST_TAG} letters")
+        raise VedetteError(f"a tag has from 1 to {_MOST_TAG} characters")
     if tags:
         attrs["tag"] = tags
     if not attrs:
-        raise VedetteError("what is to be changed? --name, --description, --notes, --star, --no-star, --tag or --untag")
+        raise VedetteError(
+            "nothing to change: give --name, --description, --notes, --star, --no-star, --tag or --untag"
+        )
     return attrs
 
 

@@ -10,12 +10,11 @@ import argparse
 import os
 import re
 import sys
-import time
 from typing import Any
 
 from vedette.blobs import Blobs
 from vedette.cli.ls import as_dict
-from vedette.cli.output import complete_runs, json_line, open_home, print_json
+from vedette.cli.output import PointCount, complete_runs, json_line, open_home, print_json
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.query.runs import RunView, select, view
@@ -26,16 +25,16 @@ _ENDINGS = {"archive": ".vedette", "parquet": ".parquet", "csv": ".csv"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     runs = parser.add_argument("RUN", nargs="*", help="an id, the beginning of one, or a name")
     runs.completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--where", default="", help="and all runs for which this holds")
+    parser.add_argument("--where", default="", help="also all runs that match this filter")
     parser.add_argument(
         "--format", choices=tuple(_ENDINGS), default="archive", help="archive (default), parquet or csv"
     )
-    parser.add_argument("-o", "--output", default="", metavar="PATH", help="where to; - is stdout, for csv")
-    parser.add_argument("--force", action="store_true", help="put it in place of a file that is there")
-    parser.add_argument("--json", action="store_true", help="say as JSON what was written")
+    parser.add_argument("-o", "--output", default="", metavar="PATH", help="the file to write; - is stdout, for csv")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("--json", action="store_true", help="print as JSON what was written")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.where:
         views |= {found.id: found for found in select(store, args.where)}
     if not views:
-        raise VedetteError("no run fits")
+        raise VedetteError("no run matches")
     if args.output == "-":
         _write_csv(store, list(views), sys.stdout)
         return 0
@@ -83,9 +82,9 @@ def _check_free(path: str, *, force: bool) -> None:
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise VedetteError(f"there is no directory {os.path.dirname(path)}")
     if os.path.isdir(path):
-        raise VedetteError(f"{path} is a directory: say the name of a file")
+        raise VedetteError(f"{path} is a directory: give the name of a file")
     if os.path.lexists(path) and not force:
-        raise VedetteError(f"{path} is there already: give another name, or --force")
+        raise VedetteError(f"{path} exists already: give another name, or --force")
 
 
 def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], path: str) -> None:
@@ -93,7 +92,9 @@ def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], p
     if form == "archive":
         from vedette.store.sqlite_export import write_archive
 
-        missing = write_archive(store, runs, path, _Shown(), blobs)
+        counted = PointCount()
+        missing = write_archive(store, runs, path, counted.show, blobs)
+        counted.close()
         if missing:
             sys.stderr.write(f"vedette: the bytes of {len(missing)} files are not in this home: they are left out\n")
     elif form == "parquet":
@@ -107,7 +108,7 @@ def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], p
 
 
 def _write_csv(store: SqliteReader, runs: list[str], file: Any) -> None:
-    """Write the table; times as ISO 8601 to the microsecond, UTC, which is all that is kept."""
+    """Write the table; times are ISO 8601 in UTC, to the microsecond, which is how they are stored."""
     import csv
 
     import numpy as np
@@ -125,16 +126,3 @@ def _write_csv(store: SqliteReader, runs: list[str], file: Any) -> None:
         writer.writerows(
             [*head, step, f"{t}Z", repr(value)] for step, t, value in zip(steps, times, values, strict=True)
         )
-
-
-class _Shown:
-    """Says on stderr how many points are done, on a terminal, when it takes a while."""
-
-    def __init__(self) -> None:
-        self._next = time.monotonic() + 1
-
-    def __call__(self, points: int) -> None:
-        if time.monotonic() > self._next and sys.stderr.isatty():
-            self._next = time.monotonic() + 0.5
-            sys.stderr.write(f"\r\x1b[K{points} points so far\r")
-            sys.stderr.flush()

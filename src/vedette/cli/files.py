@@ -22,12 +22,12 @@ from vedette.views.text import clean, moment, size
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("NAME", nargs="?", default="", help="the file to write out; none: list them")
-    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to; - is stdout, and the default")
-    parser.add_argument("--force", action="store_true", help="put it in place of a file that is there")
-    parser.add_argument("--json", action="store_true", help="as JSON: name, digest, size, media, t, and is it here")
+    parser.add_argument("NAME", nargs="?", default="", help="the file to write out (default: list them)")
+    parser.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it; - is stdout (default)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    parser.add_argument("--json", action="store_true", help="as JSON: name, digest, size, media, t and here")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,7 +55,7 @@ def _as_dict(one: File, blobs: Blobs) -> dict[str, object]:
 
 
 def _where(one: File, blobs: Blobs) -> str:
-    """Say whether the bytes are here; a digest that is none can come from a stranger alone, and has no bytes."""
+    """Say whether the bytes are here; an invalid digest, which only a foreign client can send, has none."""
     try:
         return "here" if blobs.size(one.digest) == one.size else "not here"
     except VedetteError:
@@ -63,10 +63,10 @@ def _where(one: File, blobs: Blobs) -> str:
 
 
 def _write(one: File, blobs: Blobs, path: str, *, force: bool) -> None:
-    """Write a file out; nothing of its name is ever taken for a path."""
+    """Write a file to `path`; the name that the run gave it is never used as a path."""
     with blobs.open(one.digest) as source:
         if os.fstat(source.fileno()).st_size != one.size:
-            raise VedetteError(f"the bytes of {one.name} are not whole in this home")
+            raise VedetteError(f"the bytes of {one.name} are incomplete in this home")
         if path == "-":
             if sys.stdout.isatty():
                 _show(one, source.read())
@@ -78,13 +78,13 @@ def _write(one: File, blobs: Blobs, path: str, *, force: bool) -> None:
             with open(os.open(path, flags, 0o666), "wb") as target:
                 shutil.copyfileobj(source, target)
         except FileExistsError:
-            raise VedetteError(f"{path} is there already: give another name, or --force") from None
+            raise VedetteError(f"{path} exists already: give another name, or --force") from None
         except OSError as error:
             raise VedetteError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _show(one: File, data: bytes) -> None:
-    """Show text on a terminal; other bytes might make it do anything."""
+    """Print text to a terminal; refuse other bytes, which may hold control sequences."""
     if media_of(data) not in TEXTS:
-        raise VedetteError(f"{one.name} is no text, and stdout is a terminal: say -o FILE")
+        raise VedetteError(f"{one.name} is not text, and stdout is a terminal: give -o FILE")
     print(clean(data.decode("utf-8", "replace")))

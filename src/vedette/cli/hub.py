@@ -1,4 +1,4 @@
-"""be the hub of a home, in the foreground; one starts by itself when it is needed
+"""run the hub of a home in the foreground; one starts by itself when it is needed
 examples:
   vedette hub
   vedette hub --address :7070          for jobs on other machines: prints what to put into VEDETTE_HUB there
@@ -21,7 +21,7 @@ from vedette.settings import Settings
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
         "--address",
         metavar="HOST:PORT",
@@ -30,17 +30,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--advertise", metavar="HOST[:PORT]", help="the address that others are told to connect to")
     parser.add_argument(
         "--listen", metavar="NAME=ADDRESS", action="append", default=[],
-        help="listen for clients of another program, too: heflwr=:5000; again for another listener",
+        help="listen for clients of another program, too: heflwr=:5000; can be repeated",
     )  # fmt: skip
     parser.add_argument("--heflwr", metavar="ADDRESS", help="the same as --listen heflwr=ADDRESS")
-    parser.add_argument("--no-tls", action="store_true", help="without TLS beyond this machine, on a trusted network")
-    parser.add_argument("--stop", action="store_true", help="end the hub that runs; nothing is lost by it")
-    parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # whose pidfd was handed to us
-    parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+    parser.add_argument("--no-tls", action="store_true", help="no TLS for other machines: only on a trusted network")
+    parser.add_argument("--stop", action="store_true", help="stop the hub that runs; nothing is lost")
+    parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # the process whose pidfd was passed to us
+    parser.add_argument("--quiet", action="store_true", help="print nothing unless something is wrong")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Be the hub, or end it."""
+    """Run the hub, or stop it."""
     home = Home.of(args.settings)
     if args.stop:
         return _stop(home, quiet=args.quiet)
@@ -52,28 +52,28 @@ def run(args: argparse.Namespace) -> int:
     listen = [*args.listen, *([f"heflwr={args.heflwr}"] if args.heflwr is not None else [])]
     settings = _with(args.settings, address=args.address, advertise=args.advertise)
     if listen:
-        said = _with(settings, listen=listen, heflwr="").hub.listeners()
-        both = {**settings.hub.listeners(), **said}
+        given = _with(settings, listen=listen, heflwr="").hub.listeners()
+        both = {**settings.hub.listeners(), **given}
         settings = _with(settings, listen=[f"{name}={address}" for name, address in both.items()], heflwr="")
     wanted = settings.hub.listeners()
     try:
         if (settings.hub.address or wanted) and not args.quiet and home.hub_pid():
             home.prepare()
             listeners.check(wanted)
-            listening(home, settings, tls=not args.no_tls)  # what is wrong with it is said before the other one goes
+            listening(home, settings, tls=not args.no_tls)  # it raises before the running hub is stopped
             _stop(home, quiet=False)
         return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=handed, reload=args.reload)
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 
 
-def _with(settings: Settings, **said: str | list[str] | None) -> Settings:
-    given = {key: value for key, value in said.items() if value is not None}
+def _with(settings: Settings, **options: str | list[str] | None) -> Settings:
+    given = {key: value for key, value in options.items() if value is not None}
     return msgspec.structs.replace(settings, hub=msgspec.structs.replace(settings.hub, **given))
 
 
 def _handed(born_of: str) -> dict[tuple[int, int], int]:
-    """Return the pidfd of the process that has started this hub, if it was handed over."""
+    """Return the pidfd of the process that started this hub, if it was passed to us."""
     pid, colon, ticks = born_of.partition(":")
     is_known = bool(colon) and (pid + ticks).isdigit()
     try:

@@ -1,4 +1,4 @@
-"""print what happened in a run: log records, what was printed, marks, warnings, exceptions
+"""print what happened in a run: log records, printed lines, marks, warnings, exceptions
 examples:
   vedette logs brisk-otter-417
   vedette logs brisk-otter-417 -f
@@ -20,24 +20,24 @@ from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
 
-_LEAST_S = 0.05  # between two looks
+_LEAST_S = 0.05  # between two looks at the store
 _COLOURS = {50: "bold red", 40: "red", 30: "yellow", 20: "", 10: "dim"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
-        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name; none: all runs"
+        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name (default: all runs)"
     ).completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as more comes, until the run ends")
-    parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines until the run ends")
+    parser.add_argument("--grep", default="", help="only lines that match this regular expression")
     parser.add_argument("--search", default="", help="only lines with all these words, by the full-text index")
-    parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
+    parser.add_argument("--level", default="0", help="only this level and above: debug, info, warning, error, critical")
     parser.add_argument(
         "--kind", default="", help="only of this kind, or of several, as in log,output: also warning, exception, mark"
     )
-    parser.add_argument("-n", "--last", type=count, help="only the last so many")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("-n", "--last", type=count, help="only the last N", metavar="N")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
         _follow(args, store, span, wanted, max((event.id for event in found), default=0))
     elif not found and not args.json:
         sys.stderr.write(
-            "nothing yet\n" if not any((args.grep, args.search, args.kind, args.level != "0")) else "no line fits\n"
+            "nothing yet\n" if not any((args.grep, args.search, args.kind, args.level != "0")) else "no line matches\n"
         )
     return 0
 
 
 def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str, Any], after: int) -> None:
-    """Print as it comes; a hub that leaves or dies is asked for again as long as the run lives."""
+    """Print new lines as they come; if the hub ends, look for another as long as the run lives."""
     follower, trouble = HomeAccess.of(args.settings).follower(span, least_s=_LEAST_S), ""
     while True:
         change = follower.wait()
@@ -78,7 +78,7 @@ def _ended(store: Reader, span: str) -> bool:
 
 
 def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
-    events = sorted(events, key=lambda event: (event.t, event.id))  # they have come process by process
+    events = sorted(events, key=lambda event: (event.t, event.id))  # the store has them process by process
     if as_json:
         for event in events:
             shown = {name: getattr(event, name) for name in event.__struct_fields__}
@@ -104,7 +104,7 @@ def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
 
 
 def _text(event: EventRow) -> str:
-    """Return what an event says, with the exception of a log record below it."""
+    """Return the text of an event, with a log record's traceback below it."""
     text = clean(event.text).rstrip("\n")
     if isinstance(trace := event.attrs.get("exception"), str):
         text += "\n" + clean(trace).rstrip("\n")
@@ -112,7 +112,7 @@ def _text(event: EventRow) -> str:
 
 
 def _place(event: EventRow) -> str:
-    """Return where in the program it was said, as in `train.py:12`."""
+    """Return the line of code that logged it, as in `train.py:12`."""
     file, line = event.attrs.get("file"), event.attrs.get("line")
     if event.kind not in ("log", "warning") or not isinstance(file, str) or not file:
         return ""

@@ -29,8 +29,8 @@ _MOST_RUNS = 50
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
-    parser.add_argument("--where", default="", help="only runs for which this holds")
+    """Add the arguments."""
+    parser.add_argument("--where", default="", help="only runs that match this filter")
     parser.add_argument("--project", default="", help="only runs of this project")
     parser.add_argument(
         "--state", default="", choices=STATES, metavar="STATE", help=f"only runs in this state: {', '.join(STATES)}"
@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--removed", action="store_true", help="only removed runs, which `vedette rm --undo` brings back"
     )
-    parser.add_argument("--limit", type=count, default=_MOST_RUNS, help="at most so many (default 50; 0 for all)")
+    parser.add_argument("--limit", type=count, default=_MOST_RUNS, help="at most this many (default 50; 0 for all)")
     parser.add_argument("--json", action="store_true", help="as JSON, with everything that is known")
 
 
@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
     if not found:
         narrowed = args.where or args.project or args.state
-        print("no run fits" if narrowed else "no run is removed" if args.removed else "no runs yet" + _elsewhere(args))
+        print(
+            "no run matches" if narrowed else "no run is removed" if args.removed else "no runs yet" + _elsewhere(args)
+        )
         return 0
     headers = ["ID", "NAME", "PROJECT", "STATE", "PART", "STARTED", "TOOK", "LAST VALUES", "CAUSE"]
     rows = []
@@ -97,7 +99,7 @@ def _fraction(bar: Bar | None) -> float | None:
 
 
 def silence(seen: RunView | Seen) -> str:
-    """Say for how long nothing was heard of what is lost; nothing of all else."""
+    """Return how long a lost run or process has been silent; empty if it is not lost."""
     if seen.state != LOST:
         return ""
     ago = duration(seen.silent_s)
@@ -105,18 +107,18 @@ def silence(seen: RunView | Seen) -> str:
 
 
 def _elsewhere(args: argparse.Namespace) -> str:
-    """Say which hubs keep what was logged here, if they do."""
+    """Return a note on the other hubs that get what is logged here, if there are any."""
     try:
         health = HomeAccess.of(args.settings).health()
     except HubError:
         return ""
     hubs = ", ".join(dict.fromkeys(address for address, _ in health.relays)) if health is not None else ""
-    where = f"what is logged here is for the hub at {clean(hubs, one_line=True)}"
-    return f" here: {where}; `vedette doctor` tells whether it gets there" if hubs else ""
+    where = f"what is logged here goes to the hub at {clean(hubs, one_line=True)}"
+    return f" here: {where}; `vedette doctor` tells whether it arrives" if hubs else ""
 
 
 def as_dict(view: RunView, summary: Mapping[str, object]) -> dict[str, object]:
-    """Return what scripts get to see of a run."""
+    """Return a run as scripts get it in JSON."""
     return {
         "id": view.id,
         "name": view.name,

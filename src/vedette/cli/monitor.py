@@ -1,4 +1,4 @@
-"""watch what a command or a process uses, with all that it starts: CPU, memory, disk, network, GPU, power
+"""watch what a command or a process uses, with all its descendants: CPU, memory, disk, network, GPU, power
 examples:
   vedette monitor -- ./simulate --steps 1000
   vedette monitor --pid 4711 --interval 5
@@ -6,8 +6,9 @@ examples:
   vedette monitor --pid 4711 --sensors all --json | jq .cpu_percent
   vedette monitor --pid 4711 --for 60 --to usage.csv
 
-Without --to there is a row for each moment: on stdout, or on stderr beside a command, whose own output is left alone.
-At the end a summary is on stderr. A command's exit code is ours, 128 and the signal's number if it was killed.
+Without --to it prints a row for each moment: on stdout, or on stderr if it runs a command, whose own output stays as it
+is. At the end it prints a summary on stderr. It exits with the command's exit code, or with 128 plus the signal's
+number if the command was killed.
 """
 
 import argparse
@@ -33,28 +34,28 @@ if TYPE_CHECKING:
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-_BY_THE_KERNEL = 0x80  # si_code: a terminal has sent it to all its foreground processes
+_SI_KERNEL = 0x80  # si_code: the terminal sent it to all foreground processes, so the command has it already
 _MOST_S = 10**8
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
         "--pid", type=int, metavar="N", help="watch this process, and all that descends from it"
     ).completer = _complete_pids  # type: ignore[attr-defined]
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default 1)"
+        "--interval", type=float, default=1.0, metavar="S", help="seconds between two measurements (default 1)"
     )
     parser.add_argument(
         "--to", action="append", default=[], metavar="SINK",
-        help="where it goes: a path (.jsonl, .csv, .txt, .log) or NAME:TEXT; may come more than once",
+        help="where the numbers go: a path (.jsonl, .csv, .txt, .log) or NAME:TEXT; can be repeated",
     ).completer = _complete_sinks  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument(
-        "--sensors", default="", metavar="NAMES", help="what to look at, such as process,gpu; or all"
+        "--sensors", default="", metavar="NAMES", help="what to measure, such as process,gpu; or all"
     ).completer = _complete_sensors  # type: ignore[attr-defined]
-    parser.add_argument("--for", type=float, dest="seconds", metavar="S", help="look for so many seconds")
-    parser.add_argument("--json", action="store_true", help="a JSON object for each moment, the summary as the last")
-    parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, behind --")
+    parser.add_argument("--for", type=float, dest="seconds", metavar="S", help="stop measuring after this many seconds")
+    parser.add_argument("--json", action="store_true", help="a JSON object for each moment, then the summary")
+    parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, after --")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = args.CMD[1:] if args.CMD[:1] == ["--"] else args.CMD
     if bool(command) == (args.pid is not None):
-        raise VedetteError("what is to be watched? Say --pid N, or a command behind --, and not both")
+        raise VedetteError("what shall be watched? Give --pid N, or a command after --, but not both")
     if args.seconds is not None and not 0 < args.seconds <= _MOST_S:
         raise VedetteError(f"--for takes seconds, more than 0 and at most {_MOST_S}")
     plan = make(
@@ -100,7 +101,7 @@ def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
         _say(f"there is no command {command[0]!r}")
         return 127
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who started us may ignore it, and the status would be lost
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if we inherited SIG_IGN, the exit status would be lost
     with blocked(_PASSED_ON) as before:
         gate = Gate(command, os.environ, before)
         watch = None
@@ -111,19 +112,19 @@ def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
             return 127 if error.errno == errno.ENOENT else 126
         process = Liveness(gate.pid)
         watch.until_end(process, command=True)
-        watch.finish()  # while what is left of it can still be looked at
+        watch.finish()  # before wait4, while the ended process can still be measured
         _, status, used = os.wait4(gate.pid, 0)
         watch.close(used)
     return os.waitstatus_to_exitcode(status) if not os.WIFSIGNALED(status) else 128 + os.WTERMSIG(status)
 
 
 class _Watch:
-    """One monitor that shows itself."""
+    """A monitor that prints what it measures."""
 
     def __init__(
         self, plan: "Plan", args: argparse.Namespace, pid: int, name: str, out: Any, gate: "Gate | None" = None
     ) -> None:
-        """Open the sinks, and only then the gate: what cannot be written keeps a command from being started."""
+        """Open the sinks, and only then the gate: if a sink cannot be opened, the command does not start."""
         from vedette.monitor.guarded_sinks import GuardedSink, open_all
         from vedette.monitor.record import Record
         from vedette.monitor.rounds import Rounds
@@ -135,7 +136,7 @@ class _Watch:
         self._record = Record(plan.keep)
         target = Target(pid, apart=(os.getpid(),))
         try:
-            sensors, _ = sampler.find(plan.sensors, target)  # for what their numbers mean; a command is another by then
+            sensors, _ = sampler.find(plan.sensors, target)  # for their metrics only: the command is not running yet
             opened = [*open_all(plan, sampler.metrics(sensors), pid), GuardedSink("rows", self._newest)]
             for sensor in sensors.values():
                 sensor.close()
@@ -162,7 +163,7 @@ class _Watch:
                 _say(f"there is no {sensor_name} here: {why}")
 
     def until_end(self, process: Any, *, command: bool = False) -> int:
-        """Look until the process has ended, which is 0, or a signal says so, or the time is over, which is -1."""
+        """Measure until the process ends (return 0), a signal comes (its number) or the time is over (-1)."""
         from vedette import kernel
 
         signals = kernel.open_signals(_PASSED_ON if command else _ENDING)
@@ -178,7 +179,7 @@ class _Watch:
                 for came in kernel.read_signals(signals):
                     if not command:
                         return int(came.number)
-                    if came.code != _BY_THE_KERNEL:
+                    if came.code != _SI_KERNEL:
                         os.kill(process.pid, came.number)
                 if self._until is not None and time.monotonic() >= self._until:
                     self._rounds.finish()
@@ -189,15 +190,15 @@ class _Watch:
         finally:
             os.close(signals)
             while signal.sigtimedwait(_PASSED_ON if command else _ENDING, 0) is not None:
-                pass  # it came too late for the command, and is none of ours
+                pass  # it came too late for the command, and is not meant for us
 
     def finish(self) -> None:
-        """Take the last look."""
+        """Measure once more, and print it."""
         self._rounds.finish()
         self._show()
 
     def close(self, used: "resource.struct_rusage | None" = None) -> None:
-        """Say what it all came to; of a command that has ended the kernel knows what it used in all."""
+        """Print the summary; `used` is the kernel's account of a command that has ended."""
         summary = self._record.summary()
         by_kernel = {} if used is None else _account(used)
         if by_kernel:
@@ -244,7 +245,7 @@ class _Watch:
             self._print(line)
 
     def _print(self, line: str) -> None:
-        if self._out is sys.stderr:  # a reader who has left keeps no command from going on
+        if self._out is sys.stderr:  # if nobody reads stderr any more, the command still goes on
             _write(line)
             return
         self._out.write(line + "\n")
@@ -271,9 +272,9 @@ class _Newest:
 
 
 def _account(used: "resource.struct_rusage") -> dict[str, float | int]:
-    """Return what the kernel tells of a command that has ended.
+    """Return the kernel's account of a command that has ended.
 
-    What we held when it was forked counts into the most memory that it had, so that less than that is not known.
+    Its peak memory includes our own memory at the fork, so a peak that is not above ours is left out.
     """
     import resource
 
@@ -284,7 +285,7 @@ def _account(used: "resource.struct_rusage") -> dict[str, float | int]:
 
 
 def _terminal(out: Any) -> tuple[int, int]:
-    """Return how wide and high the terminal is; without one, rows are whole, below one header."""
+    """Return the width and height of the terminal; without one, values that print whole rows below one header."""
     try:
         found = os.get_terminal_size(out.fileno())
         return found.columns or 80, found.lines or 24

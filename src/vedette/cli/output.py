@@ -2,23 +2,23 @@
 
 import argparse
 import json
-import math
 import re
 import sys
+import time
 from collections.abc import Container, Sequence
 from typing import Any
 
 from vedette.access.home_access import HomeAccess
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
-from vedette.views.text import clean
+from vedette.views.text import clean, for_json
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "yellow", "lost": "magenta"}
 
 
 def open_home(settings: Settings) -> SqliteReader:
-    """Open the home's store, up to date if a hub can be had; a warning goes to stderr."""
+    """Open the home's store, up to date if a hub answers; a warning goes to stderr."""
     store, warning = HomeAccess.of(settings).open()
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
@@ -26,9 +26,9 @@ def open_home(settings: Settings) -> SqliteReader:
 
 
 def count(text: str) -> int:
-    """Read a number of things from the command line."""
+    """Parse a count from the command line."""
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return min(int(text[:20]), 1 << 40)
 
 
@@ -41,10 +41,10 @@ def table(
     drop: Sequence[str] = (),
     dim: Container[int] = (),
 ) -> None:
-    """Print a table: coloured and fitted to a terminal, else columns that line up, whole.
+    """Print a table: on a terminal coloured and cut to its width, in a pipe whole and with aligned columns.
 
     On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order.
-    The rows whose places are in `dim` are dim.
+    `dim`: the numbers of the rows that are printed dim.
     """
     headers = [clean(header, one_line=True) for header in headers]
     rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
@@ -86,7 +86,7 @@ _LEAST_WIDTH = 20
 
 
 def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequence[str]) -> None:
-    """Leave out columns until the rest fits with those in `shrink` at their least; then cut these as much as needed."""
+    """Drop columns until the rest fits with those in `shrink` at their least width; then cut these as needed."""
 
     def over() -> int:
         return sum(widths.values()) + _GAP * len(widths) - space
@@ -102,28 +102,41 @@ def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequen
 
 
 def print_json(value: Any) -> None:
-    """Print JSON; numbers that JSON has not are text."""
-    print(_harmless(json.dumps(_plain(value), indent=2, ensure_ascii=False)))
+    """Print JSON; NaN and infinity, which JSON does not have, become text."""
+    print(_escape_controls(json.dumps(for_json(value), indent=2, ensure_ascii=False)))
 
 
 def json_line(value: Any) -> str:
     """Return JSON on one line."""
-    return _harmless(json.dumps(_plain(value), ensure_ascii=False))
+    return _escape_controls(json.dumps(for_json(value), ensure_ascii=False))
 
 
-def _harmless(text: str) -> str:
-    """Escape what JSON lets through and a terminal might obey: the text means the same."""
+def _escape_controls(text: str) -> str:
+    """Escape the control characters that a terminal might obey; the JSON means the same."""
     return _CONTROLS.sub(lambda found: "\n" if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
+class PointCount:
+    """Shows on stderr how many points are done, on a terminal and once it takes a while."""
+
+    def __init__(self, label: str = "") -> None:
+        """`label`: what the points belong to."""
+        self._label = f"{clean(label, one_line=True)}: " if label else ""
+        self._next = time.monotonic() + 1
+        self._shown = False
+
+    def show(self, points: int) -> None:
+        """Rewrite the line, twice a second."""
+        if sys.stderr.isatty() and time.monotonic() > self._next:
+            self._next = time.monotonic() + 0.5
+            self._shown = True
+            sys.stderr.write(f"\r\x1b[K{self._label}{points} points so far")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
 
 
 def complete_runs(prefix: str, parsed_args: Any, **_: Any) -> list[str]:

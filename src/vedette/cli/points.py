@@ -17,12 +17,12 @@ from vedette.query.series import history
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument("NAME", help="the name of the series")
     parser.add_argument("--format", choices=("csv", "json"), default="csv", help="csv (default) or one JSON object")
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
-    parser.add_argument("--all-tries", action="store_true", help="also what a later try of the run has logged again")
+    parser.add_argument("--all-tries", action="store_true", help="also the points that a later try logged again")
     parser.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="the series with this tag")
 
 

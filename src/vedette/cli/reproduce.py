@@ -4,8 +4,8 @@ examples:
   vedette reproduce 2pg66 --dir again --run
   vedette reproduce 2pg66 --dir again --force --json
 
-The directory gets code/, requirements.txt, env.sh, config.json, git.diff, run.sh and README.md. Nothing is run unless
---run says so, and then by the Python that runs vedette; what is missing is said, and stands in README.md.
+The directory gets code/, requirements.txt, env.sh, config.json, git.diff, run.sh and README.md. With --run it is also
+run, by the Python that runs vedette. What is missing is printed, and listed in README.md.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from vedette.query.recipe import recipe
 from vedette.query.runs import view as find_view
 from vedette.views.text import clean, counted
 
-_MOST_BYTES = 64 << 20  # of what is read whole
+_MOST_BYTES = 64 << 20  # of a file that is read whole
 _MOST_SAID = 20
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument("--dir", required=True, metavar="D", help="where to write it: a directory, new or empty")
     parser.add_argument("--run", action="store_true", dest="again", help="run it there, too")
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(target: str, *, force: bool) -> None:
     if os.path.lexists(target) and not os.path.isdir(target):
-        raise VedetteError(f"{target} is no directory")
+        raise VedetteError(f"{target} is not a directory")
     try:
         if os.path.isdir(target) and os.listdir(target) and not force:
             raise VedetteError(f"{target} is not empty: name another directory, or give --force to write into it")
@@ -86,11 +86,11 @@ def _check(target: str, *, force: bool) -> None:
 
 
 def _bytes(blobs: Blobs, digest: str) -> bytes:
-    """Return the bytes of a blob, which are those of its digest."""
+    """Return the bytes of a blob; raise FormatError if they do not match its digest."""
     with blobs.open(digest) as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES or hashlib.sha256(data).hexdigest() != digest:
-        raise FormatError(f"the bytes of {digest[:12]} are not what they were: the home is damaged")
+        raise FormatError(f"the bytes of {digest[:12]} do not match its digest: the home is damaged")
     return data
 
 
@@ -105,7 +105,7 @@ def _names(blobs: Blobs, digest: str | None) -> dict[str, str]:
 
 
 def _write_code(blobs: Blobs, entries: list[Entry], target: str) -> list[str]:
-    """Write the files; return the paths of those whose bytes cannot be had."""
+    """Write the files; return the paths of those whose bytes are missing or damaged."""
     gone = []
     for entry in entries:
         try:
@@ -123,7 +123,7 @@ def _write_texts(target: str, texts: dict[str, str]) -> None:
 
 
 def _place(target: str, path: str, data: bytes, mode: int) -> None:
-    """Write a file below a directory; no link that lies there leads it elsewhere."""
+    """Write a file below a directory; never follow a symbolic link out of it."""
     *folders, name = path.split("/")
     at = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,11 +1,11 @@
-"""remove runs; what is removed can be brought back, unless it was removed for good
+"""remove runs; they can be brought back, unless they were removed for good
 examples:
   vedette rm brisk-otter-417
   vedette rm --undo brisk-otter-417
   vedette rm --where "state = failed and duration < 1m" --dry-run
   vedette rm 2pg66a5z1bk7qe --now
 
-A removed run is hidden, with the runs below it; `vedette ls --removed` shows it, and it takes its space until it is
+A removed run is hidden, with the runs below it. `vedette ls --removed` lists it. It keeps its disk space until it is
 removed with --now, which cannot be undone.
 """
 
@@ -37,13 +37,13 @@ class _Goal(Struct, frozen=True):
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
-        "RUN", nargs="*", help="an id, the beginning of one, or a name; of a removed run: its whole id"
+        "RUN", nargs="*", help="an id, the beginning of one, or a name; for a removed run its whole id"
     ).completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--where", default="", help="also the runs for which this holds, but those that are running")
-    parser.add_argument("--now", action="store_true", help="for good: it cannot be undone, and the space is given back")
-    parser.add_argument("--undo", action="store_true", help="bring back what was removed, but not for good")
+    parser.add_argument("--where", default="", help="also the runs that match this filter, except running ones")
+    parser.add_argument("--now", action="store_true", help="for good: this cannot be undone, and frees the disk space")
+    parser.add_argument("--undo", action="store_true", help="bring back runs, unless they were removed for good")
     parser.add_argument("--force", action="store_true", help="even runs that are running")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.RUN and not args.where:
         raise VedetteError("say which runs: `vedette rm RUN`, or --where")
     if args.undo and (args.now or args.where):
-        raise VedetteError("--undo takes the runs by id or name, and goes with neither --now nor --where")
+        raise VedetteError("--undo takes runs by id or name, and not together with --now or --where")
     store = open_home(args.settings)
     goals = _goals(args, store)
     verb = "bring back" if args.undo else "remove for good" if args.now else "remove"
@@ -100,12 +100,12 @@ def _alive(runs: Sequence[RunView]) -> RunView | None:
 
 
 def _agreed(args: argparse.Namespace, verb: str, goals: list[_Goal]) -> bool:
-    """Ask a person, where there is one and it matters."""
+    """Ask the user to confirm, if there is a terminal and it matters."""
     if args.yes or args.undo or (not args.now and len(goals) == 1):
         return True
     if not sys.stdin.isatty():
         if args.now:
-            raise VedetteError("--now cannot be undone: without a terminal to ask at, it takes -y")
+            raise VedetteError("--now cannot be undone: without a terminal to ask at, give -y")
         return True
     for goal in goals[:_MOST_NAMED]:
         sys.stderr.write(f"  {_line(goal)}\n")
@@ -126,7 +126,7 @@ def _tell_hub(args: argparse.Namespace, ids: list[str]) -> None:
 
 def _print(goals: list[_Goal], verb: str, args: argparse.Namespace) -> None:
     if not goals:
-        print("no run fits")
+        print("no run matches")
         return
     done = {"bring back": "brought back", "remove": "removed", "remove for good": "removed for good"}[verb]
     for goal in goals:
@@ -134,7 +134,7 @@ def _print(goals: list[_Goal], verb: str, args: argparse.Namespace) -> None:
     if len(goals) > 1:
         print(f"{_count(goals)}, {size(sum(goal.bytes for goal in goals))}")
     if not args.dry_run and args.now:
-        print("the hub gives the space back in the background")
+        print("the hub frees the disk space in the background")
     elif not args.dry_run and not args.undo:
         what = goals[0].run.id if len(goals) == 1 else "RUN..."
         print(f"`vedette rm --undo {what}` brings {'it' if len(goals) == 1 else 'them'} back")

@@ -1,12 +1,12 @@
-"""run a command as a run: its beginning, its end and the cause of it are on record
+"""run a command as a run: record when it begins, how it ends, and why
 examples:
   vedette run -- python train.py --lr 0.1
   vedette run --project cifar --config lr=0.1 --tag night -- ./job.sh
   vedette run --resume brisk-otter-417 -- python train.py --from checkpoint.pt
   vedette run --time-limit 1h30m -- python train.py
 
-What the command starts may call vedette.init() too: it joins the run. What it prints goes where it always went, at
-once and unchanged, and is on record line by line. When it fails, the last line on stderr says why.
+A process that the command starts may call vedette.init() too: it joins the run. What the command prints goes where it
+always went, at once and unchanged, and is recorded line by line. If it fails, the last line on stderr says why.
 """
 
 import argparse
@@ -33,21 +33,26 @@ _MOST_S = 10**8
 
 
 class Limit(NamedTuple):
-    """A time limit, and how it was said."""
+    """A time limit, and the text that the user typed."""
 
     s: float
     text: str
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
-        "--resume", default="", metavar="RUN", help="a new try of this run: an id, the beginning of one, or a name"
+        "--resume",
+        default="",
+        metavar="RUN",
+        help="start a new try of this run: an id, the beginning of one, or a name",
     ).completer = _complete  # type: ignore[attr-defined]
     parser.add_argument("--project", default="", help="the project of the run")
     parser.add_argument("--name", help="its name (default: two words and a number)")
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a value of its config")
-    parser.add_argument("--tag", action="append", default=[], help="a tag of it")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a value of its config; can be repeated"
+    )
+    parser.add_argument("--tag", action="append", default=[], help="a tag; can be repeated")
     parser.add_argument(
         "--time-limit", type=_limit, metavar="TIME", help="end it after this time, such as 90s, 45m or 1h30m"
     )
@@ -56,19 +61,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="between SIGTERM and SIGKILL at its time limit (default 10)",
     )  # fmt: skip
     parser.add_argument(
-        "--no-capture", action="store_true", help="have its descriptors be ours; nothing it prints is kept"
+        "--no-capture",
+        action="store_true",
+        help="let it inherit our stdin, stdout and stderr; its output is not recorded",
     )
-    parser.add_argument(
-        "--quiet", action="store_true", help="no word of ours on stderr, neither at its start nor its end"
-    )
-    parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, behind --")
+    parser.add_argument("--quiet", action="store_true", help="print nothing of our own on stderr at its start and end")
+    parser.add_argument("CMD", nargs=argparse.REMAINDER, help="the command, after --")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a command; return its exit code, or 128 and the number of the signal that killed it."""
+    """Run a command; return its exit code, or 128 plus the number of the signal that killed it."""
     command = args.CMD[1:] if args.CMD[:1] == ["--"] else args.CMD
     if not command or not command[0]:
-        raise VedetteError("what is to be run? A command stands behind --, as in `vedette run -- python train.py`")
+        raise VedetteError("what shall be run? The command goes after --, as in `vedette run -- python train.py`")
     if shutil.which(command[0]) is None:
         raise VedetteError(f"there is no command {command[0]!r} that can be run")
     if not 0 <= args.grace <= 86400:
@@ -100,9 +105,9 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
             command=command, project=args.project or DEFAULT_PROJECT, experiment=None,
             name=args.name, config=config, tags=args.tag, notes="",
         )  # fmt: skip
-        journal = begun._journal  # noqa: SLF001 - the launcher speaks in the run's own voice
+        journal = begun._journal  # noqa: SLF001 - the launcher writes to the run's own journal
         journal.set(journal.process, {"launches": True, "command": masks.argv(command[:100])})
-    except Exception as error:  # a fault of ours keeps nobody's command from running
+    except Exception as error:  # an error of ours must not keep the command from running
         swallow(error, "the beginning of the run")
         return _unmonitored(command, args)
     called = begun.name or begun.id
@@ -127,7 +132,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     options = _options(args)
     job = Launch(
         command, _environ(begun.id, capture=options.capture, new=not (again or args.project)), options,
-        _careful(recorder.take), left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
+        _guarded(recorder.take), left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
     )  # fmt: skip
     try:
         ended = job.run()
@@ -135,10 +140,10 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
         end = verdict(Evidence(start_error=error.strerror or str(error)))
         end_as(begun, end.state, end.cause)
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
-    _careful(recorder.close)()
+    _guarded(recorder.close)()
     found = evidence(ended, recorder.last(), args.time_limit.text if args.time_limit else "", os.environ)
     if found.stacks is not None:
-        _careful(journal.event)("stacks", found.stacks.text, 40)
+        _guarded(journal.event)("stacks", found.stacks.text, 40)
     end = verdict(found)
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
@@ -166,20 +171,20 @@ def _options(args: argparse.Namespace) -> "Options":
 
 
 def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:
-    """Return the command's environment: who joins the run leaves the output to us, and a crash shows its stacks.
+    """Return the command's environment: whoever joins the run leaves its output to us; a crash prints its stacks.
 
-    `new`: who joins first may say of the run what nobody has said here.
+    `new`: the first process that joins may describe the run, as the command line did not.
     """
     environ = {"PYTHONFAULTHANDLER": "1", **os.environ}
-    for name, said in (("VEDETTE_CAPTURED", capture), ("VEDETTE_NEW", new)):
+    for name, is_set in (("VEDETTE_CAPTURED", capture), ("VEDETTE_NEW", new)):
         environ.pop(name, None)
-        if said:
+        if is_set:
             environ[name] = run_id
     return environ
 
 
-def _careful(act: Callable[..., None]) -> Callable[..., None]:
-    """Have a fault of ours disturb nobody's command."""
+def _guarded(act: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a function so that an error in it never disturbs the command."""
     from vedette.client.faults import swallow
 
     def call(*args: Any) -> None:
@@ -200,7 +205,7 @@ def _say(text: str) -> None:
 
 
 def _find(settings: Settings, text: str) -> tuple[str, int]:
-    """Return the id of the run that is to be resumed, and the n of its last try."""
+    """Return the id of the run to resume, and the number of its last try."""
     if not text:
         return "", 0
     from vedette.cli.output import open_home

@@ -28,14 +28,14 @@ from vedette.views.text import clean, counted, duration, moment, number, percent
 _MOST_BARS = 20
 _LINES = 50
 _STACK = 40  # lines of a traceback
-_SKEWED_S = 0.5  # what is worth a word
+_SKEWED_S = 0.5  # a clock that is off by more is mentioned
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument(
-        "--lines", type=count, metavar="N", help="its last N lines (default: 50 of a run that failed, else none)"
+        "--lines", type=count, metavar="N", help="print its last N lines (default: 50 if it failed, else none)"
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
 
@@ -71,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     _print_bars(view.progress())
     if len(tries) > 1:
         _print_lives("tries", "TRY", [(str(tries[row.id]), row) for row in view.tries()])
-    among = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
-    _print_lives("processes", "PROCESS", [(among.get(row.parent, "") + row.name, row) for row in view.processes()])
+    prefixes = {name: f"try {number}: " for name, number in tries.items()} if len(tries) > 1 else {}
+    _print_lives("processes", "PROCESS", [(prefixes.get(row.parent, "") + row.name, row) for row in view.processes()])
     shown_below = "\n".join(event.text for event in last)
     died = [event for event in died if event.text.strip() not in shown_below]
     _print_trouble(view, {event.text for event in died} | {shown_below})
@@ -101,7 +101,7 @@ def _print_head(view: RunView) -> None:
         "code": _code(view),
         "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
         "clocks": ", ".join(
-            f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it said them"
+            f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it reported them"
             for host, skew in sorted(view.skews().items())
             if abs(skew) >= _SKEWED_S
         ),
@@ -120,14 +120,14 @@ def _fitted(text: str) -> str:
 
 
 def _code(view: RunView) -> str:
-    """Say which code it was, and whether all of it is on record."""
-    told = view.attrs
-    commit = f"{str(told.get('git.commit', ''))[:12]}{' and changes' if told.get('git.dirty') else ''}"
-    named = f"{commit} on {told['git.branch']}" if commit and told.get("git.branch") else commit
-    files = counted(told["code.files"], "file") if told.get("code.digest") else ""
-    left = f"{told['code.left_out']} left out" if told.get("code.left_out") else ""
-    capture = str(told.get("capture", "done"))
-    unsure = "" if capture == "done" else f"taken down: {capture}"
+    """Return which code it ran, and whether all of it was captured."""
+    attrs = view.attrs
+    commit = f"{str(attrs.get('git.commit', ''))[:12]}{' and changes' if attrs.get('git.dirty') else ''}"
+    named = f"{commit} on {attrs['git.branch']}" if commit and attrs.get("git.branch") else commit
+    files = counted(attrs["code.files"], "file") if attrs.get("code.digest") else ""
+    left = f"{attrs['code.left_out']} left out" if attrs.get("code.left_out") else ""
+    capture = str(attrs.get("capture", "done"))
+    unsure = "" if capture == "done" else f"capture: {capture}"
     return ", ".join(filter(None, (named, files, left, unsure)))
 
 
@@ -196,7 +196,7 @@ def _bar_dict(bar: Bar) -> dict[str, object]:
 
 
 def _print_trouble(view: RunView, elsewhere: set[str]) -> None:
-    """Show the worst that happened, and of that the last, unless it is shown elsewhere."""
+    """Print the number of warnings and errors, and the last of the worst unless it is printed elsewhere."""
     wrong = view.logs(level=30)
     if not wrong:
         return

@@ -1,4 +1,4 @@
-"""ask the store in SQL, read-only; with the points as a table too
+"""query the store in SQL, read-only; the points are a table too
 examples:
   vedette sql "SELECT name, state, duration_s FROM runs"
   vedette sql "SELECT step, value FROM points WHERE run = '2pg66a5z1bk7qe' AND name = 'loss'" --format csv
@@ -20,7 +20,7 @@ from vedette.views.text import clean
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("QUERY", help="one SELECT statement, or .tables")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table", help="how to print the rows")
     parser.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _allow(action: int, *_: object) -> int:
-    """Refuse to open other files, which a read-only connection would still write to."""
+    """Forbid ATTACH: even a read-only connection could write to an attached file."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 

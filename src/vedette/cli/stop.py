@@ -1,4 +1,4 @@
-"""stop a run, on whatever machine: SIGTERM, and after a time of grace SIGKILL
+"""stop a run on any machine: SIGTERM, then SIGKILL after a grace period
 examples:
   vedette stop brisk-otter-417
   vedette stop 2pg66 --grace 60
@@ -17,7 +17,7 @@ _MARGIN_S = 15.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument("--grace", type=float, default=10.0, help="seconds between SIGTERM and SIGKILL (default 10)")
     parser.add_argument("--no-wait", action="store_true", help="do not wait for its end")

@@ -1,4 +1,4 @@
-"""take in what was logged elsewhere: homes, spools and archives, each as often as you like
+"""import what was logged elsewhere: homes, spools and archives, each as often as you like
 examples:
   vedette sync brisk-otter-417.vedette
   vedette sync /mnt/node7/home/.vedette
@@ -8,33 +8,33 @@ examples:
 import argparse
 import os
 import sys
-import time
 
 from vedette import wire
 from vedette.access.home_access import HomeAccess
-from vedette.cli.output import print_json
+from vedette.cli.output import PointCount, print_json
 from vedette.errors import NotFoundError
 from vedette.views.text import clean
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
-    parser.add_argument("PATH", nargs="+", help="a home, a spool, a store.db, or an archive that export has written")
+    """Add the arguments."""
+    parser.add_argument("PATH", nargs="+", help="a home, a spool, a store.db, or an archive of `vedette export`")
     parser.add_argument("--json", action="store_true", help="as JSON: what was new in each")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Have the hub take in each path."""
+    """Have the hub import each path."""
     access = HomeAccess.of(args.settings)
     if missing := [path for path in args.PATH if not os.path.exists(path)]:
         raise NotFoundError(f"there is nothing at {missing[0]}")
     all_news = []
     for path in args.PATH:
-        shown = _Shown(path)
+        counted = PointCount(path)
         for news in access.take_in(path):
-            shown.show(news)
+            if not news.over:
+                counted.show(news.points)
         all_news.append({"path": path, "spans": news.spans, "events": news.events, "points": news.points})
-        shown.end()
+        counted.close()
         for note in news.notes:
             sys.stderr.write(f"vedette: {clean(note, one_line=True)}\n")
         if not args.json:
@@ -50,24 +50,3 @@ def _words(news: wire.TakenIn) -> str:
     counts = {"span": news.spans, "event": news.events, "point": news.points}
     spans, events, points = (f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
     return f"{spans}, {events} and {points} are new"
-
-
-class _Shown:
-    """Says on stderr how far long work is: one line that is rewritten on a terminal."""
-
-    def __init__(self, path: str) -> None:
-        self._path = clean(path, one_line=True)
-        self._since = time.monotonic()
-        self._written = False
-
-    def show(self, news: wire.TakenIn) -> None:
-        """Show it, once it has taken a while."""
-        if sys.stderr.isatty() and not news.over and time.monotonic() - self._since > 1:
-            sys.stderr.write(f"\r\x1b[K{self._path}: {news.points} points so far")
-            sys.stderr.flush()
-            self._written = True
-
-    def end(self) -> None:
-        """Take the line away."""
-        if self._written:
-            sys.stderr.write("\r\x1b[K")

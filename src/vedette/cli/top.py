@@ -7,7 +7,7 @@ examples:
   vedette top --json | jq '.runs[] | select(.alive) | .name'
 
 keys: up down j k choose, enter opens a run, l its lines, / filters, s sorts, a shows what ended long ago,
-m chooses the metric, x stops a run (it asks before), t light or dark, ? help, esc back, q leaves
+m chooses the metric, x stops a run (it asks first), t light or dark, ? help, esc back, q quits
 """
 
 import argparse
@@ -21,13 +21,13 @@ from vedette.query.overview import RECENT_S, Overview, condition, overview
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
-    parser.add_argument("--where", default="", help="only runs for which this holds, or whose name has these words")
-    parser.add_argument("-a", "--all", action="store_true", help="the newest runs that ended long ago, too")
-    parser.add_argument("--metric", default="", help="the series to draw, where a run has it (default: a loss)")
+    """Add the arguments."""
+    parser.add_argument("--where", default="", help="only runs that match this filter, or whose name has these words")
+    parser.add_argument("-a", "--all", action="store_true", help="also the newest of the runs that ended long ago")
+    parser.add_argument("--metric", default="", help="the series to draw, if a run has it (default: a loss)")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between two looks (default 1)")
-    parser.add_argument("--once", action="store_true", help="print it once, as text, and leave")
-    parser.add_argument("--json", action="store_true", help="print it once, as JSON, and leave")
+    parser.add_argument("--once", action="store_true", help="print it once, as text, and exit")
+    parser.add_argument("--json", action="store_true", help="print it once, as JSON, and exit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,8 +86,8 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
         return 0
     _print_hosts(seen)
     if not seen.runs:
-        fits = "that fits " if args.where else ""
-        print(f"no run {fits}is alive or ended in the last {RECENT_S / 60:.0f} minutes; --all shows more")
+        matching = "that matches " if args.where else ""
+        print(f"no run {matching}is alive or ended in the last {RECENT_S / 60:.0f} minutes; --all shows more")
         return 0
     now = time.time_ns()
     rows = [cells(line, now) for line in ordered(seen.runs, "newest")]
@@ -110,7 +110,7 @@ def _print_hosts(seen: Overview) -> None:
 
     rows = []
     for host in seen.hosts:
-        gpus = ", ".join(f"{gpu}: {told.get('gpu_percent', 0):.0f}%" for gpu, told in host.gpus.items())
+        gpus = ", ".join(f"{gpu}: {values.get('gpu_percent', 0):.0f}%" for gpu, values in host.gpus.items())
         cpu = "" if host.cpu_percent is None else f"{host.cpu_percent:.0f}%"
         memory = "" if host.memory_bytes is None else short_size(host.memory_bytes)
         skew = "" if host.skew_s is None else f"{host.skew_s:+.1f}s"

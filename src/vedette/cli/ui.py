@@ -1,12 +1,12 @@
-"""show all runs in the browser: charts, usage, logs, comparison; open to nobody but you
+"""show all runs in the browser: charts, usage, logs, comparison; only you can open it
 examples:
   vedette ui
   vedette ui brisk-otter-417
   vedette ui --no-browser --port 8000      (on a server; then: ssh -L 8000:127.0.0.1:8000 SERVER)
   vedette ui --read-only --project cifar
 
-It prints an address with a token, which the browser keeps as a cookie. On another machine's screen come through an
-ssh tunnel; to listen on a network takes --tls, and the names by which others know this machine (--name).
+It prints an address with a token, which the browser keeps as a cookie. From another machine, use an ssh tunnel. To
+listen on a network, give --tls, and with --name the names that others use for this machine.
 """
 
 import argparse
@@ -25,19 +25,23 @@ _PORT = 7878
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     run_option = parser.add_argument("RUN", nargs="?", default="", help="the run to open, by id or name")
     run_option.completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--port", type=count, default=None, help=f"where to listen (default {_PORT}; 0: any)")
+    parser.add_argument("--port", type=count, default=None, help=f"the port to listen on (default {_PORT}; 0: any)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
-    parser.add_argument("--no-browser", action="store_true", help="open no browser")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     parser.add_argument("--read-only", action="store_true", help="nothing can be changed from the page")
     parser.add_argument(
-        "--name", action="append", default=[], metavar="HOSTNAME", help="another name by which browsers come here"
+        "--name",
+        action="append",
+        default=[],
+        metavar="HOSTNAME",
+        help="another name that browsers may use for this machine",
     )
-    parser.add_argument("--tls", action="store_true", help="speak TLS, with the certificate of this home")
-    parser.add_argument("--project", default="", help="the project to show at first")
-    parser.add_argument("--json", action="store_true", help="say the address as JSON")
+    parser.add_argument("--tls", action="store_true", help="use TLS, with the certificate of this home")
+    parser.add_argument("--project", default="", help="the project to show first")
+    parser.add_argument("--json", action="store_true", help="print the address as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.tls:
         _, fingerprint = address.serving(home)
         certificate = address.certificate_of(home)
-        sys.stderr.write(f"vedette: the certificate is our own; its SHA-256 is {fingerprint}\n")
+        sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
     if wide:
         names += address.own_names()
     listener = listen(args.host, _PORT if args.port is None else args.port)
@@ -91,7 +95,7 @@ def _path(args: argparse.Namespace) -> str:
 
 
 def _has_screen() -> bool:
-    """Tell whether a browser could show itself to somebody: one in a terminal would take it over."""
+    """Tell whether there is a graphical screen; a text browser would take over this terminal."""
     return sys.stdout.isatty() and bool(
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"
     )

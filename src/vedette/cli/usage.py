@@ -18,9 +18,9 @@ from vedette.query.runs import view as find_view
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--html", metavar="FILE", help="write one page that needs no network instead; - is stdout")
+    parser.add_argument("--html", metavar="FILE", help="write an HTML page that needs no network instead; - is stdout")
     parser.add_argument("--json", action="store_true", help="as JSON, with every sample")
 
 

@@ -1,12 +1,12 @@
-"""watch runs live: their lines above, how far they are below, and why they ended
+"""watch runs live: their log lines, their progress bars, and why they ended
 examples:
   vedette watch
   vedette watch brisk-otter-417 --level warning
   vedette watch --all --grep "loss|nan"
   vedette watch 2pg66 --plain > lines.txt
 
-Without RUN it is the newest one that is alive; if none is, the next one that begins. It ends with the run, with exit
-code 0 if that was done and 1 if not. A question of the run is answered here.
+Without RUN it watches the newest run that is alive; if there is none, it waits for the next one. It ends with the run:
+with exit code 0 if the run is done, else 1. If the run asks a question, you can answer it here.
 """
 
 import argparse
@@ -33,21 +33,21 @@ from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
 
 _TICK_S = 0.1
-_LEAST_S = 0.05  # what changes all the time is looked at twenty times a second
+_LEAST_S = 0.05  # at most twenty looks a second, however much changes
 _ENDS = KINDS["run"].ends
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Say what it takes."""
+    """Add the arguments."""
     parser.add_argument(
-        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name; none: the newest that is alive"
+        "RUN", nargs="?", default="", help="an id, the beginning of one, or a name (default: the newest that is alive)"
     ).completer = complete_runs  # type: ignore[attr-defined]
     parser.add_argument("--all", action="store_true", help="all runs of the home, until Ctrl-C")
-    parser.add_argument("--level", default="0", help="only from this level on: debug, info, warning, error, critical")
-    parser.add_argument("--grep", default="", help="only lines that this regular expression fits")
-    parser.add_argument("-n", "--last", type=count, default=20, help="so many lines of what was before (default 20)")
-    parser.add_argument("--plain", action="store_true", help="plain lines, as in a pipe: no colours, nothing is drawn")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line: events, bars, ends")
+    parser.add_argument("--level", default="0", help="only this level and above: debug, info, warning, error, critical")
+    parser.add_argument("--grep", default="", help="only lines that match this regular expression")
+    parser.add_argument("-n", "--last", type=count, default=20, help="begin with so many old lines (default 20)")
+    parser.add_argument("--plain", action="store_true", help="plain lines, as in a pipe: no colours, no bars")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line: events, bars, ends")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +83,7 @@ def _store(access: HomeAccess) -> Reader:
             follower.close()
             return store
         except sqlite3.OperationalError:
-            pass  # it is being made
+            pass  # the hub is creating it
         except (NotFoundError, FormatError):
             if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
                 raise
@@ -96,9 +96,9 @@ def _store(access: HomeAccess) -> Reader:
 
 
 def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t: int) -> str:
-    """Return the id of the run that is meant; one that began after a time may have ended already."""
+    """Return the id of the run to watch; without RUN also one that began since `begun_t` and has ended already."""
     with contextlib.suppress(HubError):
-        access.seal("-")  # of no run: but whoever has begun is known then
+        access.seal("-")  # no run has this id, but the hub reads all spools first, so new runs are known
     if args.RUN:
         return find(store, args.RUN).id
     told = False
@@ -107,7 +107,7 @@ def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t
         runs = select(store, limit=100, lost_after_s=lost_after_s)
         alive = [run for run in runs if run.end_t is None]
         living = [run for run in alive if run.state != "lost"] or alive
-        begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and is over already
+        begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and may have ended already
         for run in (*living[:1], *begun[-1:]):
             return run.id
         if not told:
@@ -117,7 +117,7 @@ def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t
 
 
 class _Watch:
-    """One look after the other."""
+    """Shows what is new, look by look, until the run ends."""
 
     def __init__(self, args: argparse.Namespace, access: HomeAccess, feed: Feed, follower: Follower) -> None:
         self._json = args.json
@@ -128,8 +128,8 @@ class _Watch:
         self._board = Board(self._screen.look, by_run=not feed.run)
         self._asking = Asking(Keys(), self._answer)
         self._board.typed = self._asking.row
-        self._told: dict[str, Bar] = {}
-        self._over: set[str] = set()
+        self._printed: dict[str, Bar] = {}
+        self._ended: set[str] = set()
         self._first = True
 
     def run(self) -> int:
@@ -148,9 +148,9 @@ class _Watch:
         """Show what is new; return the exit code when the run has ended."""
         try:
             news = self._feed.look()
-        except sqlite3.OperationalError:  # it is busy: there is a next time
+        except sqlite3.OperationalError:  # the database is busy: the next look will do
             return None
-        ended = [run for run in news.runs.values() if run.state in _ENDS and run.id not in self._over]
+        ended = [run for run in news.runs.values() if run.state in _ENDS and run.id not in self._ended]
         if self._feed.run and ended:
             self._take(news)
             self._seal()
@@ -158,14 +158,14 @@ class _Watch:
             ended = [run for run in news.runs.values() if run.state in _ENDS]
         self._take(news)
         for run in ended:
-            self._over.add(run.id)
+            self._ended.add(run.id)
             if self._feed.run or not self._first:
                 self._end(run)
         self._first = False
         return (0 if ended[0].state == "done" else 1) if self._feed.run and ended else None
 
     def _seal(self) -> None:
-        """Have all that was said until now be in the store."""
+        """Have the hub put all that was logged until now into the store."""
         with contextlib.suppress(HubError):
             self._access.seal(self._feed.run)
 
@@ -174,8 +174,8 @@ class _Watch:
             for event in news.events:
                 print(json_line({"type": "event", **structs.asdict(event)}))
             for bar in news.bars:
-                if self._told.get(bar.id) != bar:
-                    self._told[bar.id] = bar
+                if self._printed.get(bar.id) != bar:
+                    self._printed[bar.id] = bar
                     print(json_line({"type": "bar", **structs.asdict(bar)}))
             sys.stdout.flush()
             return
@@ -184,8 +184,8 @@ class _Watch:
 
     def _end(self, run: RunView) -> None:
         if self._json:
-            told = {"id": run.id, "name": run.name, "state": run.state, "cause": run.cause, "end_t": run.end_t}
-            print(json_line({"type": "end", **told}), flush=True)
+            end = {"id": run.id, "name": run.name, "state": run.state, "cause": run.cause, "end_t": run.end_t}
+            print(json_line({"type": "end", **end}), flush=True)
         else:
             self._show([run_end(run.name or run.id, run.state, run.cause, run.duration_s, self._screen.look)])
 

@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime
+from typing import Any
 
 from vedette.views.ansi import bare
 
@@ -60,3 +61,14 @@ def size(count: float) -> str:
             return f"{text} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def for_json(value: Any) -> Any:
+    """Return a value that JSON can hold: NaN and infinity, which JSON does not have, become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): for_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_json(item) for item in value]
+    return value

@@ -7,7 +7,8 @@ from vedette.query.compare import Key, Property
 from vedette.query.compare import compare as compared
 from vedette.query.runs import find
 from vedette.store import Reader
-from vedette.views.web.replies import Refusal, plain
+from vedette.views.text import for_json
+from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row
@@ -37,7 +38,7 @@ def compare(state: AppState, store: Reader, asked: Asked) -> Comparison:
     """Put runs beside each other."""
     wanted = [find(store, text).id for text in _ids(asked.query["runs"])]
     views, lines = state.listing.look_at(store, list(dict.fromkeys(wanted)))
-    found = plain(compared(views).as_dict()) | {"runs": rows_of(store, views, lines)}
+    found = for_json(compared(views).as_dict()) | {"runs": rows_of(store, views, lines)}
     return msgspec.convert(found, Comparison)
 
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 from vedette.query.explain import explain as explained
 from vedette.query.runs import find
 from vedette.store import Reader
-from vedette.views.web.replies import Refusal, plain
+from vedette.views.text import for_json
+from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row
@@ -153,6 +154,6 @@ def explain(state: AppState, store: Reader, asked: Asked) -> Explanation:
         raise Refusal(400, "two runs are compared: a and b")
     ids = [find(store, asked.query[side]).id for side in ("a", "b")]
     views, lines = state.listing.look_at(store, ids)
-    found = plain(explained(views[0], views[1], state.home.read_blob).as_dict())
+    found = for_json(explained(views[0], views[1], state.home.read_blob).as_dict())
     rows = rows_of(store, views, lines)
     return msgspec.convert(found | {"a": rows[0], "b": rows[1]}, Explanation)

@@ -19,8 +19,9 @@ from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
 from vedette.store import Reader
+from vedette.views.text import for_json
 from vedette.views.web import run as runs
-from vedette.views.web.replies import Refusal, plain
+from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import FileShape
 from vedette.views.web.state import AppState
@@ -71,7 +72,7 @@ def code(state: AppState, store: Reader, asked: Asked) -> Code:
         rows = []
     diff = _beginning(state.home, digests.get(_DIFF, ""), _MOST_DIFF)
     git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
-    return Code(rows, plain(git), diff.decode("utf-8", "replace"))
+    return Code(rows, for_json(git), diff.decode("utf-8", "replace"))
 
 
 def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:

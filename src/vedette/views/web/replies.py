@@ -1,6 +1,5 @@
 """Answers: JSON with the right type, and refusals in one sentence."""
 
-import math
 import sqlite3
 from typing import Any
 
@@ -54,17 +53,6 @@ def refuse(error: Exception) -> Response:
     if isinstance(error, sqlite3.Error):
         return as_json({"error": f"the store cannot be read now: {error}"}, 503)
     return as_json({"error": f"it could not be answered: {type(error).__name__}"}, 500)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can say it: numbers that it has not become text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
 
 
 def ms(t: int | None) -> float | None:

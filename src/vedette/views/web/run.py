@@ -8,7 +8,8 @@ from vedette.query.runs import RunView, find
 from vedette.query.silence import Seen
 from vedette.query.usage import is_silent
 from vedette.store import Reader, SpanQuery
-from vedette.views.web.replies import ms, plain
+from vedette.views.text import for_json
+from vedette.views.web.replies import ms
 from vedette.views.web.routes import Asked
 from vedette.views.web.runs import bar_of, row_fields
 from vedette.views.web.shapes import (
@@ -36,14 +37,14 @@ def run(state: AppState, store: Reader, asked: Asked) -> OneRun:
     attrs = view.attrs
     return OneRun(
         **row_fields(view, line, {}),
-        config=plain(view.config),
-        summary=plain(view.summary),
-        attrs=plain({key: value for key, value in attrs.items() if not key.startswith("config.")}),
+        config=for_json(view.config),
+        summary=for_json(view.summary),
+        attrs=for_json({key: value for key, value in attrs.items() if not key.startswith("config.")}),
         notes=text_of(attrs.get("notes")),
         argv=_words(attrs.get("argv")),
         cwd=text_of(attrs.get("cwd")),
-        git=plain({key[4:]: value for key, value in attrs.items() if key.startswith("git.")}),
-        host_info=plain({key: attrs[key] for key in _HOST_KEYS if key in attrs}),
+        git=for_json({key[4:]: value for key, value in attrs.items() if key.startswith("git.")}),
+        host_info=for_json({key: attrs[key] for key in _HOST_KEYS if key in attrs}),
         tries=[_try(one) for one in view.tries()],
         processes=processes(view, store),
         bars=[bar_of(bar) for bar in view.progress()],

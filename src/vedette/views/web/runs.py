@@ -8,7 +8,8 @@ from vedette.query.overview import RunLine
 from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.store import Reader
-from vedette.views.web.replies import ms, plain
+from vedette.views.text import for_json
+from vedette.views.web.replies import ms
 from vedette.views.web.routes import Asked
 from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
 from vedette.views.web.state import AppState, text_of
@@ -100,11 +101,11 @@ def _thin(trend: list[float]) -> list[float]:
 
 def _value(view: RunView, line: RunLine, name: str, last: dict[str, Any]) -> Any:
     if name in (line.metric, f"metric.{line.metric}"):
-        return plain(line.last)
+        return for_json(line.last)
     if name.startswith("metric."):
-        return plain(last.get(name[7:]))
+        return for_json(last.get(name[7:]))
     if name in view.attrs:
-        return plain(view.attrs[name])
+        return for_json(view.attrs[name])
     if name.startswith("summary."):
-        return plain(last.get(name[8:]))
+        return for_json(last.get(name[8:]))
     return None
