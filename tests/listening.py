@@ -18,18 +18,18 @@ from vedette.store.sqlite import SqliteStore
 class Hub:
     """The hub's ends of the pipes."""
 
-    def __init__(self, mouth: BinaryIO, ear: BinaryIO) -> None:
-        self._mouth = mouth
-        self._ear = ear
+    def __init__(self, to_listener: BinaryIO, from_listener: BinaryIO) -> None:
+        self._to_listener = to_listener
+        self._from_listener = from_listener
         self.report = Report()
 
     def begin(self) -> None:
         """Have it answer its clients."""
-        self._mouth.write(msgspec.json.encode(Begin()) + b"\n")
+        self._to_listener.write(msgspec.json.encode(Begin()) + b"\n")
 
     def hear(self) -> Report:
         """Wait for the next report."""
-        self.report = msgspec.json.decode(self._ear.readline(), type=Report)
+        self.report = msgspec.json.decode(self._from_listener.readline(), type=Report)
         return self.report
 
     @property
@@ -38,7 +38,7 @@ class Hub:
 
     def leave(self) -> None:
         """Be gone."""
-        self._mouth.close()
+        self._to_listener.close()
 
 
 @contextlib.contextmanager
@@ -46,11 +46,14 @@ def started(home: Home, name: str, address: str = ":0") -> Iterator[Hub]:
     """Run a listener of a home that no hub keeps, until the end of the block."""
     home.prepare()
     SqliteStore(home.store).close()
-    ear, to_ear = os.pipe()
-    from_mouth, mouth = os.pipe()
-    with open(ear, "rb", 0), open(to_ear, "wb", 0) as tells, open(from_mouth, "rb", 0) as hears, open(mouth, "wb", 0):
+    from_hub, to_listener = os.pipe()
+    from_listener, to_hub = os.pipe()
+    with (
+        open(from_hub, "rb", 0), open(to_listener, "wb", 0) as tells,
+        open(from_listener, "rb", 0) as hears, open(to_hub, "wb", 0),
+    ):  # fmt: skip
         hub = Hub(tells, hears)
-        program = Program(home, name, address, ear=ear, mouth=mouth)
+        program = Program(home, name, address, from_hub=from_hub, to_hub=to_hub)
         thread = threading.Thread(target=lambda: asyncio.run(program.run()))
         thread.start()
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
-    """Return the runs that fit, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
+    """Return the matching runs, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
     access = _access(home)
     return query_runs.select(_open(access), where or "", project or "", lost_after_s=access.lost_after_s)
 
@@ -28,8 +28,8 @@ def get(run: str, home: str | None = None) -> RunView:
 
 
 def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> "Explanation":
-    """Return how run `b` differs from run `a`, with the most likely causes first; each is a RunView, id or name."""
-    from vedette.query.explain import explain  # noqa: PLC0415 - it brings numpy, which a list of runs needs not
+    """Return how run `b` differs from run `a`, the most likely causes first; give a RunView, id or name for each."""
+    from vedette.query.explain import explain  # noqa: PLC0415 - it loads numpy, which a list of runs does not need
 
     access = _access(home)
     views = _views([a, b], access)
@@ -37,7 +37,7 @@ def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> "Explan
 
 
 def compare(runs: Sequence[str | RunView], home: str | None = None) -> "Comparison":
-    """Return runs beside each other: which keys differ, and their metrics; each is a RunView, id or name."""
+    """Compare runs: which keys differ, and their metrics; give a RunView, id or name for each."""
     from vedette.query.compare import compare as query_compare  # noqa: PLC0415 - as above
 
     words = [runs] if isinstance(runs, str | RunView) else list(runs)
@@ -49,7 +49,7 @@ def _access(home: str | None) -> HomeAccess:
 
 
 def _views(runs: Sequence[str | RunView], access: HomeAccess) -> list[RunView]:
-    """Return runs; those that are named are looked up in one look at the home."""
+    """Return the runs; look up those that are given by id or name, in one opening of the home."""
     if all(isinstance(run, RunView) for run in runs):
         return [run for run in runs if isinstance(run, RunView)]
     store = _open(access)

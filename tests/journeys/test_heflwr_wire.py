@@ -184,9 +184,7 @@ def test_a_run_that_was_removed(home, begin):
 def test_a_run_that_goes_quiet(home, begin, tmp_path):
     """A run whose client has been silent for long is done, at its last word; the next word begins another."""
     quick = tmp_path / "sitecustomize.py"
-    quick.write_text(
-        "from vedette.compat.heflwr import listener, receiver\nreceiver.QUIET_S = listener._TEND_S = 0.3\n"
-    )
+    quick.write_text("from vedette.compat.heflwr import listener, receiver\nreceiver.IDLE_S = listener._TEND_S = 0.3\n")
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     post(port, identifier="a", message="Bytes Sent: 1, ")
     ended = eventually(lambda: next((run for run in read_runs(home) if run.state == "done"), None))
@@ -254,7 +252,7 @@ def test_garbage(home, begin):
 def test_those_who_come_to_stay(begin, tmp_path):
     """Connections that never finish a request are let go of, and then others are heard; one that is used may stay."""
     quick = tmp_path / "sitecustomize.py"
-    quick.write_text("import vedette.listeners.http as http\nhttp._HEAD_S, http._MOST_CONNECTIONS = 0.5, 20\n")
+    quick.write_text("import vedette.listeners.http as http\nhttp._IDLE_S, http._MAX_CONNECTIONS = 0.5, 20\n")
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     used = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
@@ -274,7 +272,7 @@ def test_those_who_come_to_stay(begin, tmp_path):
 def test_many_identifiers(home, begin, tmp_path):
     """Beyond so many identifiers at once new ones are turned away, and counted; those that are known are heard."""
     few = tmp_path / "sitecustomize.py"
-    few.write_text("import vedette.compat.heflwr.receiver as receiver\nreceiver._MOST_RUNS = 3\n")
+    few.write_text("import vedette.compat.heflwr.receiver as receiver\nreceiver._MAX_RUNS = 3\n")
     _, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
 
     assert [post(port, identifier=f"i{n}", message="x")[0] for n in range(5)] == [200, 200, 200, 429, 429]

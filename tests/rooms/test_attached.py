@@ -160,4 +160,4 @@ def test_whatever_goes_wrong_it_goes_away(run, store, hub, terminal, capfd):
         assert console.lock_for(terminal.stream) is None
         console.make_room("x")
         console.go_on("x")
-    assert "the console goes away (ZeroDivisionError" in capfd.readouterr().err
+    assert "the console closes (ZeroDivisionError" in capfd.readouterr().err

@@ -213,7 +213,7 @@ def test_what_a_broken_appender_leaves(monkeypatch):
     """The check of a full disk finds an appender that does not cut off what was torn."""
     from vedette.sinks.appender import Appender
 
-    monkeypatch.setattr(Appender, "_cut", lambda *_: None)
+    monkeypatch.setattr(Appender, "_remove_partial_line", lambda *_: None)
     with pytest.raises((AssertionError, ValueError)):
         test_a_full_disk("jsonl")
 

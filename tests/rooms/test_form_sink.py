@@ -260,7 +260,7 @@ def test_one_that_speaks_to_the_terminal():
 
 def test_the_oldest_go(monkeypatch, receiver):
     """When more waits than is kept, the oldest are given up, and counted."""
-    monkeypatch.setattr(form, "MOST_WAITING", 10)
+    monkeypatch.setattr(form, "MAX_WAITING", 10)
     receiver.hold.clear()
     sink = opened(receiver.port)
     for i in range(30):

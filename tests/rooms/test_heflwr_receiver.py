@@ -54,9 +54,9 @@ def runs(keeper):
 def test_a_run_for_each_identifier(keeper, begin):
     """Numbers of one identifier are points of one run; a message that has none is a line of its log."""
     receiver = begin()
-    receiver.hear(b"identifier=a&message=Bytes+Sent:+1,+", "")
-    receiver.hear(b"identifier=b&message=hello", "")
-    receiver.hear(b"identifier=a&message=Bytes+Sent:+2,+", "")
+    receiver.receive(b"identifier=a&message=Bytes+Sent:+1,+", "")
+    receiver.receive(b"identifier=b&message=hello", "")
+    receiver.receive(b"identifier=a&message=Bytes+Sent:+2,+", "")
     one, two = runs(keeper)
 
     assert [(run.name, run.project, run.state) for run in (one, two)] == [
@@ -70,7 +70,7 @@ def test_a_double_counts_once(keeper, begin):
     """A message that a sender of ours sends again, as its answer was lost, is kept once."""
     receiver = begin()
     for n in (1, 1, 2, 1, 2):
-        receiver.hear(f"identifier=a&message=Bytes+Sent:+{n},+".encode(), f"s {n} {10**18 + n * 10**9}")
+        receiver.receive(f"identifier=a&message=Bytes+Sent:+{n},+".encode(), f"s {n} {10**18 + n * 10**9}")
     [run] = runs(keeper)
 
     assert run.history("network_bytes_sent").value.tolist() == [1, 2]
@@ -89,26 +89,26 @@ def test_open_runs_go_on(keeper, begin):
 def test_silence_ends_a_run(keeper, begin, monkeypatch):
     """A run whose client is silent for long is done, at its last word; the next word begins another."""
     receiver = begin()
-    receiver.hear(b"identifier=a&message=x", "")
+    receiver.receive(b"identifier=a&message=x", "")
     asyncio.run(receiver.tend())
     assert runs(keeper)[0].state == "running"
-    monkeypatch.setattr(receivers, "QUIET_S", -1.0)
+    monkeypatch.setattr(receivers, "IDLE_S", -1.0)
     asyncio.run(receiver.tend())
     [run] = runs(keeper)
     assert run.state == "done"
-    receiver.hear(b"identifier=a&message=y", "")
+    receiver.receive(b"identifier=a&message=y", "")
     assert len(runs(keeper)) == 2
 
 
 def test_a_removed_run_is_forgotten(keeper, begin):
     """Once its run was removed, an identifier gets a new one."""
     receiver = begin()
-    receiver.hear(b"identifier=a&message=x", "")
+    receiver.receive(b"identifier=a&message=x", "")
     [run] = runs(keeper)
     keeper.own.say([Span(run.id, 2 * run.start_t, by=USER, attrs={"removed": True})])
     keeper.turn()
     asyncio.run(receiver.tend())
-    receiver.hear(b"identifier=a&message=y", "")
+    receiver.receive(b"identifier=a&message=y", "")
 
     [other] = [one for one in runs(keeper) if one.id != run.id]
     assert [line.text for line in other.logs()] == ["y"]
@@ -116,13 +116,13 @@ def test_a_removed_run_is_forgotten(keeper, begin):
 
 def test_too_many_identifiers(begin, monkeypatch):
     """Beyond so many at once new ones are refused, and counted; those that are known are heard."""
-    monkeypatch.setattr(receivers, "_MOST_RUNS", 2)
+    monkeypatch.setattr(receivers, "_MAX_RUNS", 2)
     receiver = begin()
     for name in "ab":
-        receiver.hear(f"identifier={name}&message=x".encode(), "")
+        receiver.receive(f"identifier={name}&message=x".encode(), "")
     with pytest.raises(Refusal) as refusal:
-        receiver.hear(b"identifier=c&message=x", "")
-    receiver.hear(b"identifier=a&message=x", "")
+        receiver.receive(b"identifier=c&message=x", "")
+    receiver.receive(b"identifier=a&message=x", "")
 
     assert refusal.value.status == 429
     assert receiver.refused == {"heflwr identifiers": 1}
@@ -130,10 +130,10 @@ def test_too_many_identifiers(begin, monkeypatch):
 
 def test_many_senders_are_forgotten_in_turn(begin, monkeypatch):
     """The memory of who has sent what is bounded: the one that was silent longest goes first."""
-    monkeypatch.setattr(receivers, "_MOST_SENDERS", 2)
+    monkeypatch.setattr(receivers, "_MAX_SENDERS", 2)
     receiver = begin()
     for sender in "xyz":
-        receiver.hear(b"identifier=a&message=x", f"{sender} 1 1")
+        receiver.receive(b"identifier=a&message=x", f"{sender} 1 1")
     assert list(receiver._senders) == ["y", "z"]
 
 
@@ -142,15 +142,15 @@ def test_after_the_close_nothing_is_kept(begin, home):
     receiver = begin()
     receiver._intake.close()
     with pytest.raises(OSError, match="leaving"):
-        receiver.hear(b"identifier=a&message=x", "")
+        receiver.receive(b"identifier=a&message=x", "")
     with pytest.raises(FormatError):
-        receiver.hear(b"", "")
+        receiver.receive(b"", "")
 
 
 def test_a_store_that_cannot_be_read_now_costs_nothing(begin, home):
     """While the store cannot be read, runs go on; it is asked again."""
     receiver = begin()
-    receiver.hear(b"identifier=a&message=x", "")
+    receiver.receive(b"identifier=a&message=x", "")
     receiver._intake._home.store = "/none"
     asyncio.run(receiver.tend())
     assert list(receiver._open) == ["a"]

@@ -34,8 +34,8 @@ def test_it_tells_where_it_listens_and_waits_for_the_hub(home):
 
 def test_a_port_that_is_taken(home, monkeypatch):
     """It says so in a sentence, tries again, and says where it listens once it does."""
-    monkeypatch.setattr(program, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(program, "_AGAIN_S", 0.05)
+    monkeypatch.setattr(program, "_PORT_BUSY_S", 0.0)
+    monkeypatch.setattr(program, "_RETRY_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f":{taken.getsockname()[1]}"
         with started(home, "heflwr", address) as hub:
@@ -103,7 +103,7 @@ def test_a_body_that_does_not_come(home, monkeypatch):
 
 def test_a_connection_that_says_nothing_is_closed(home, monkeypatch):
     """Who comes to stay has to go."""
-    monkeypatch.setattr(http, "_HEAD_S", 0.2)
+    monkeypatch.setattr(http, "_IDLE_S", 0.2)
     with answering(home, "heflwr") as port, socket.create_connection(("127.0.0.1", port)) as silent:
         silent.sendall(b"POST /log HT")
         silent.settimeout(60)

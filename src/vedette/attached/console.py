@@ -1,6 +1,6 @@
 """The console in a run's own process: a thread that draws on stderr, and makes room for what the program prints there.
 
-Whatever goes wrong, it goes away with a sentence and the work goes on.
+If anything goes wrong, the console closes with a message, and the program goes on.
 """
 
 import atexit
@@ -32,10 +32,10 @@ class Attached:
     """The console of one run, in its main process."""
 
     def __init__(self, run: Run, access: HomeAccess, stream: TextIO, *, beside: bool = False) -> None:
-        """`beside`: a command has the keyboard, and this process is but its launcher."""
+        """`beside`: this process is only the launcher of a command, which has the keyboard."""
         self._run = run
         self._stream = stream
-        self._born = time.monotonic()
+        self._began = time.monotonic()
         self._screen: Tty | Pipe = open_screen(stream, raw=beside)
         self._lock = self._screen.area.lock if isinstance(self._screen, Tty) else threading.RLock()
         self._board = Board(self._screen.look)
@@ -43,9 +43,9 @@ class Attached:
         self._lines = RunLines(access, run.id, run._journal.process, self._board, keys)  # noqa: SLF001
         self._asking = self._lines.asking
         self._follower = access.follower(run.id)
-        self._here: dict[int, bool] = {}  # by id of a stream: whether it goes to the same terminal
-        self._down = False
-        self._leaving = threading.Event()
+        self._same_terminal_by_id: dict[int, bool] = {}  # by id of a stream: does it go to our terminal?
+        self._is_closed = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="vedette console", daemon=True)
 
     def start(self, *, hello: bool = True) -> None:
@@ -53,18 +53,18 @@ class Attached:
         name = self._run.name or self._run.id
         if hello:
             self._lines.first = [f"{name} ({self._run.id}): `vedette watch {name}` shows it elsewhere"]
-        self._board.rows(*(80, 24))  # all that is imported late is imported now: not while somebody forks
-        self._run._journal.tap = self._lines.own.append  # noqa: SLF001 - it is made for this
+        self._board.rows(*(80, 24))  # do all late imports now, not while another thread forks
+        self._run._journal.tap = self._lines.own.append  # noqa: SLF001 - made for the console
         atexit.register(self._asking.close)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether it is there, and has not failed."""
-        return not self._down
+        """Whether it is open, and has not failed."""
+        return not self._is_closed
 
     def leave_alone(self, bars: set[str], occupied: Callable[[], bool]) -> None:
-        """Show none of these bars, which are drawn by whoever moves them, and nothing at all while it is `occupied`."""
+        """Do not show these bars, which the command draws itself; draw nothing at all while `occupied()`."""
         self._board.drawn = bars
         if isinstance(self._screen, Tty):
             self._screen.area.occupied = occupied
@@ -72,18 +72,18 @@ class Attached:
     # What the program prints.
 
     def lock_for(self, stream: TextIO) -> AbstractContextManager[Any] | None:
-        """Return what is to be held while the program prints on a stream; None: it goes elsewhere."""
-        here = self._here.get(id(stream))
+        """Return the lock to hold while the program prints to a stream; None if the stream goes elsewhere."""
+        here = self._same_terminal_by_id.get(id(stream))
         if here is None:
-            here = self._here[id(stream)] = _same_terminal(stream, self._stream)
-        if self._down or not here or not isinstance(self._screen, Tty):
+            here = self._same_terminal_by_id[id(stream)] = _same_terminal(stream, self._stream)
+        if self._is_closed or not here or not isinstance(self._screen, Tty):
             return None
         return self._lock
 
     def make_room(self, text: str) -> None:
-        """Take everything away that a text would be printed over."""
+        """Erase what the text would be printed over."""
         try:
-            if not self._down and isinstance(self._screen, Tty):
+            if not self._is_closed and isinstance(self._screen, Tty):
                 self._drain()
                 self._screen.area.make_room(text)
         except Exception as error:
@@ -91,18 +91,18 @@ class Attached:
             self._fail(error)
 
     def go_on(self, text: str) -> None:
-        """Put everything back behind a text that was printed."""
+        """Draw everything again below the printed text."""
         try:
-            if not self._down and isinstance(self._screen, Tty):
+            if not self._is_closed and isinstance(self._screen, Tty):
                 self._screen.area.go_on(text)
         except Exception as error:
             faults.let_through(error)
             self._fail(error)
 
     def read(self, on: bool, *, ended: bool = True) -> None:
-        """Leave the cursor alone while the program has a line typed; `ended`: the line was."""
+        """Leave the cursor alone while the user types a line for the program; `ended`: the line is complete."""
         try:
-            if not self._down and isinstance(self._screen, Tty):
+            if not self._is_closed and isinstance(self._screen, Tty):
                 self._screen.area.read(on, ended=ended)
         except Exception as error:
             faults.let_through(error)
@@ -110,7 +110,7 @@ class Attached:
 
     @contextmanager
     def around(self, stream: TextIO, text: str) -> Iterator[None]:
-        """Make room while a command prints a text, and put everything back behind it."""
+        """Make room while a command prints a text, and draw again below it."""
         with self.lock_for(stream) or nullcontext():
             self.make_room(text)
             try:
@@ -119,29 +119,29 @@ class Attached:
                 self.go_on(text)
 
     def forget(self) -> None:
-        """Do nothing any more: this is the child of a fork."""
-        self._down = True
+        """Stop drawing: this is a fork child."""
+        self._is_closed = True
         atexit.unregister(self._asking.close)
 
     def close(self, name: str, state: str, cause: str) -> str:
-        """Show what is left, within 2 s, and go away; return the last line, if it can be shown."""
-        self._leaving.set()
+        """Show what is left, and close, within 2 s; return the last line, empty if it cannot be shown."""
+        self._closing.set()
         self._follower.wake()
         self._thread.join(_LAST_LOOK_S + 0.8)
         self._run._journal.tap = None  # noqa: SLF001
         atexit.unregister(self._asking.close)
-        self._down = True
-        if self._thread.is_alive():  # its terminal is stopped, by Ctrl-S: no more of it
+        self._is_closed = True
+        if self._thread.is_alive():  # Ctrl-S has stopped the terminal: print nothing more
             return ""
         if isinstance(self._screen, Tty) and self._screen.area.is_gone:
             return ""
-        return run_end(name, state, cause, time.monotonic() - self._born, self._screen.look)
+        return run_end(name, state, cause, time.monotonic() - self._began, self._screen.look)
 
     # In the thread.
 
     def _work(self) -> None:
         try:
-            while not self._leaving.is_set():
+            while not self._closing.is_set():
                 fds = [self._asking.fd] if self._asking.fd is not None else []
                 change = self._follower.wait(_TICK_S, fds)
                 if self._asking.fd is not None:
@@ -161,7 +161,7 @@ class Attached:
             self._follower.close()
 
     def _last_look(self) -> None:
-        """Wait for the last words of others and of bars, not long; where there are none, not at all."""
+        """Wait briefly for the last lines of other processes and of bars, if there are any."""
         begun = time.monotonic()
         most_s = _LAST_LOOK_S if self._lines.has_heard_others else _LAST_BARS_S
         while True:
@@ -173,41 +173,41 @@ class Attached:
             self._follower.wait(_TICK_S)
 
     def _drain(self) -> None:
-        """Show what this process has said."""
+        """Show the new lines of this process."""
         if self._lines.own or self._lines.first:
             with self._lock:  # so that no line comes before an older one
                 self._show(self._lines.take_own())
 
     def _look(self) -> None:
-        """Show what others have said."""
+        """Show the new lines of other processes."""
         if (news := self._lines.look()) is not None:
             with self._lock:
                 self._show(self._lines.take(news))
 
     def _show(self, lines: list[str]) -> None:
-        if lines and not self._down:
+        if lines and not self._is_closed:
             self._screen.above(lines)
 
     def _fail(self, error: Exception) -> None:
-        if self._down:
+        if self._is_closed:
             return
-        self._down = True
+        self._is_closed = True
         self._run._journal.tap = None  # noqa: SLF001
         try:
             self._screen.close()
         except Exception:  # the terminal itself may be what failed
             return
         if isinstance(error, OSError) and error.errno == errno.ENXIO:
-            return  # stderr is no terminal any more: what it is now is the user's
+            return  # stderr is not a terminal any more: do not write to whatever it is now
         faults.say_once(
-            f"the console goes away ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows it"
+            f"the console closes ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows the run"
         )
 
 
 def _same_terminal(one: TextIO, other: TextIO) -> bool:
     try:
         return one is other or (one.isatty() and os.fstat(one.fileno()).st_rdev == os.fstat(other.fileno()).st_rdev)
-    except Exception:  # whatever a stranger's stream raises
+    except Exception:  # a user's stream may raise anything
         return False
 
 

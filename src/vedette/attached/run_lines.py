@@ -1,4 +1,4 @@
-"""What the console of a run shows: lines of its own process at once, those of others by the store, and questions."""
+"""What the console of a run shows: lines of its own process at once, those of others from the store, and questions."""
 
 import collections
 import os
@@ -16,20 +16,20 @@ from vedette.store import EventRow
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, shown_in_process
 
-_MOST_MISSES = 50
-_MOST_WAITING = 100_000  # own lines that are not shown yet
+_MAX_FAILED_READS = 50
+_MAX_WAITING = 100_000  # own lines that are not shown yet
 
 
 class RunLines:
-    """Makes lines of what happens in a run. All but `look` is called while nobody else draws: under one lock."""
+    """Turns what happens in a run into lines. Hold the console's lock for every call except `look`."""
 
     def __init__(self, access: HomeAccess, run: str, process: str, board: Board, keys: Keys) -> None:
-        """`process`: the span of this one, whose questions need no hub."""
+        """`process`: the span of this process, whose questions are answered without a hub."""
         self.asking = Asking(keys, self._answer)
-        self.own: collections.deque[Event] = collections.deque(maxlen=_MOST_WAITING)  # what this process has said
+        self.own: collections.deque[Event] = collections.deque(maxlen=_MAX_WAITING)  # what this process has said
         self.first: list[str] = []  # lines that come before all others
-        self.has_heard_others = False  # another process has spoken
-        self.heard_at = 0.0  # when one last did
+        self.has_heard_others = False  # another process has written a line
+        self.heard_at = 0.0  # when that last happened
         self._access = access
         self._run = run
         self._process = process
@@ -39,10 +39,10 @@ class RunLines:
         self._own_questions: dict[str, Question] = {}
         self._other_questions: list[Question] = []
         self._feed: Feed | None = None
-        self._misses = 0
+        self._failed_reads = 0
 
     def take_own(self) -> list[str]:
-        """Return the lines of what this process has said since the last call."""
+        """Return this process's new lines since the last call."""
         lines, self.first = self.first, []
         while self.own:
             event = self.own.popleft()
@@ -56,23 +56,23 @@ class RunLines:
         return lines
 
     def look(self) -> News | None:
-        """Return what is new in the store; None when that cannot be read just now."""
+        """Return what is new in the store; None if it cannot be read just now."""
         if self._feed is None:
             self._open()
         if self._feed is None:
             return None
         try:
             news = self._feed.look()
-        except sqlite3.Error:  # it is being made, or busy
-            self._misses += 1
-            if self._misses > _MOST_MISSES:
+        except sqlite3.Error:  # the store is being created, or is busy
+            self._failed_reads += 1
+            if self._failed_reads > _MAX_FAILED_READS:
                 raise
             return None
-        self._misses = 0
+        self._failed_reads = 0
         return news
 
     def take(self, news: News) -> list[str]:
-        """Return the lines of what other processes have said, and take note of bars and questions."""
+        """Return the lines of other processes, and note bars and questions."""
         others = [event for event in news.events if event.pid and (event.host, event.pid) != (self._host, self._pid)]
         if others:
             self.has_heard_others, self.heard_at = True, time.monotonic()
@@ -86,7 +86,7 @@ class RunLines:
         if os.path.exists(self._access.home.store):
             try:
                 store = self._access.reader()
-            except (VedetteError, sqlite3.Error):  # it is being made
+            except (VedetteError, sqlite3.Error):  # the store is being created
                 return
             self._feed = Feed(store, self._run, lost_after_s=self._access.lost_after_s)
 

@@ -1,10 +1,10 @@
-"""Foreign wires in: one module for each listener. It hears the clients of another program, and knows no other listener.
+"""Other programs' protocols: one module per listener, which receives what the clients of another program send.
 
-A module of a listener has a frozen struct `Config`; `parse(address) -> Config`, which reads what stands behind its name
-in `--listen NAME=ADDRESS` and raises `SettingError` for what it cannot be; and `open(config, intake) -> Listener`,
-which takes the port, and raises OSError when that cannot be done. What it hears goes to the `Intake`, and is answered
-when it is kept. It is listed in `LISTENERS`; a package of somebody else's adds one by an entry point of the group
-`vedette.listeners`.
+The module of a listener has a frozen struct `Config`; `parse(address) -> Config`, which reads ADDRESS of
+`--listen NAME=ADDRESS` and raises `SettingError` if it is not valid; and `open(config, intake) -> Listener`, which
+opens the port, and raises OSError if that fails. A listener writes what it receives to the `Intake`, and answers once
+it is written. It is listed in `LISTENERS`; another package adds one by an entry point of the group
+`vedette.listeners`. No listener knows another one.
 
 The hub starts a process for each listener, and imports none: `program` is that process, `intake` is where a listener
 puts what it hears, `http` serves HTTP behind the guard.
@@ -26,24 +26,25 @@ LISTENERS: dict[str, str] = {
 
 
 class Listener(Protocol):
-    """Something that clients send to, from when it is opened until it is closed.
+    """Receives what clients send, from `open` until `close`.
 
-    Who comes before `serve` is called waits. HTTP is served by `listeners.http`, which puts the guard before it.
+    A client that connects before `serve` is called waits. For HTTP use `listeners.http`, which checks each
+    request by the guard.
     """
 
     where: str  # the address that clients send to
 
     async def serve(self) -> None:
-        """Answer until it is closed; whatever this raises ends the process, and another one is started."""
+        """Answer until it is closed. If this raises, the process ends, and the hub starts another one."""
         ...
 
     async def close(self) -> None:
-        """Keep nothing that comes from now on, let go of the port, and answer those who wait for an answer."""
+        """Accept nothing more, close the port, and answer the requests that wait."""
         ...
 
 
 def find(name: str) -> ModuleType:
-    """Return the module of a listener; raise SettingError when there is none of that name."""
+    """Return the module of a listener; raise SettingError if there is no listener of that name."""
     if name in LISTENERS:
         return importlib.import_module(LISTENERS[name])
     from importlib.metadata import entry_points  # noqa: PLC0415 - only for what is not built in
@@ -60,13 +61,13 @@ def find(name: str) -> ModuleType:
 
 
 def parse(name: str, address: str) -> tuple[ModuleType, Any]:
-    """Return the module of a listener, and its Config for an address; raise SettingError in a sentence."""
+    """Return the module of a listener, and its Config for an address; raise SettingError if one is wrong."""
     module = find(name)
     try:
         return module, module.parse(address)
     except SettingError:
         raise
-    except Exception as error:  # of somebody else's listener
+    except Exception as error:  # raised by a listener of another package
         raise SettingError(f"the listener {name} cannot take {address!r}: {type(error).__name__}: {error}") from None
 
 

@@ -1,6 +1,6 @@
-"""The HTTP server of a listener: a port, the one guard before its app, and connections that cannot stay for ever.
+"""The HTTP server of a listener: a port, the guard before its app, and time limits for connections.
 
-starlette and uvicorn are loaded when it begins to serve.
+It imports starlette and uvicorn only when it begins to serve.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
-_MOST_CONNECTIONS = 256
+_MAX_CONNECTIONS = 256
 _BODY_S = 10.0
-_HEAD_S = 30.0  # as long as one that has been answered may stay
+_IDLE_S = 30.0  # for the headers of a request, and for an idle connection
 _GRACE_S = 1
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """Answered with a status and a sentence."""
+    """A request that is answered with an error status and a sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -32,7 +32,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 
 def take(host: str, port: int) -> socket.socket:
-    """Take a port, so that whoever comes waits; raise OSError."""
+    """Listen on a port; clients wait until it is served. Raise OSError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=128)
     # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
@@ -41,7 +41,7 @@ def take(host: str, port: int) -> socket.socket:
 
 
 def where(listener: socket.socket) -> str:
-    """Return HOST:PORT of a port that was taken."""
+    """Return HOST:PORT of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -50,7 +50,7 @@ class HttpServer:
     """Serves an ASGI app at a port, behind the guard."""
 
     def __init__(self, listener: socket.socket, app: App, rules: guard.Rules) -> None:
-        """Answer nobody yet."""
+        """Answer nothing before `serve`."""
         self._listener = listener
         self._app = guarded(app, rules)
         self._server: uvicorn.Server | None = None
@@ -63,7 +63,7 @@ class HttpServer:
         config = uvicorn.Config(
             self._app, http=_protocol(), ws="none", lifespan="off", loop="none", log_config=None,
             access_log=False, log_level="critical", server_header=False, proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
+            limit_concurrency=_MAX_CONNECTIONS, timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
         )  # fmt: skip
         self._server = _server(config)
         try:
@@ -72,7 +72,7 @@ class HttpServer:
             self._ended.set()
 
     async def close(self) -> None:
-        """Let go of the port; who is being answered is answered."""
+        """Close the port; requests that are being answered are finished."""
         if self._server is not None:
             self._server.should_exit = True
             with contextlib.suppress(TimeoutError):
@@ -81,7 +81,7 @@ class HttpServer:
 
 
 def guarded(app: App, rules: guard.Rules) -> App:
-    """Return an app that is asked only what the guard lets in."""
+    """Return an app that gets only the requests that the guard allows."""
 
     async def check(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -99,7 +99,7 @@ def guarded(app: App, rules: guard.Rules) -> App:
 
 
 async def read_body(request: Any, most_bytes: int) -> bytes:
-    """Return the body of a starlette Request; raise a Refusal when it is too long, or does not come."""
+    """Return the body of a starlette Request; raise a Refusal if it is too long, or does not come in time."""
     length = request.headers.get("content-length", "0")
     too_long = Refusal(413, f"a body has {most_bytes} bytes at most")
     if length.isascii() and length.isdigit() and int(length[:20]) > most_bytes:
@@ -120,19 +120,19 @@ def _protocol() -> type[asyncio.Protocol]:
     from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: PLC0415 - with the server
 
     class Protocol(H11Protocol):
-        """One connection, which is closed when it is silent, or in the middle of its headers, for too long."""
+        """One connection; it is closed when it is idle for too long, or when its headers take too long."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.loop.call_later(_HEAD_S, self._look, None)
+            self.loop.call_later(_IDLE_S, self._close_if_idle, None)
 
-        def _look(self, before: Any) -> None:
+        def _close_if_idle(self, before: Any) -> None:
             if self.transport.is_closing():
                 return
             if self.cycle is before and (before is None or before.response_complete):
                 self.transport.close()
             else:
-                self.loop.call_later(_HEAD_S, self._look, self.cycle)
+                self.loop.call_later(_IDLE_S, self._close_if_idle, self.cycle)
 
     return Protocol
 
@@ -143,7 +143,7 @@ def _server(config: "uvicorn.Config") -> "uvicorn.Server":
     class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Leave signals alone: the hub tells when it is over."""
+            """Leave signals alone: the hub says when to stop."""
             yield
 
     return Server(config)

@@ -1,6 +1,6 @@
-"""Where a listener puts what it hears: into a spool of its own, with the hub's voice, before it answers.
+"""Where a listener writes what it receives: to a spool of its own, before it answers.
 
-So what was answered is kept whatever is killed then, and the hub reads it as it reads everybody's spool.
+So what was answered is not lost, whatever is killed, and the hub reads that spool like every other one.
 """
 
 import errno
@@ -14,22 +14,22 @@ from vedette.hub.turn.own import Own
 from vedette.model import Fact, Sample
 from vedette.store import Reader
 
-_MOST_KINDS, _MOST_CHARS = 32, 60  # of what was refused
+_MOST_KINDS, _MOST_CHARS = 32, 60  # kinds of refusals that are counted, and the length of their names
 T = TypeVar("T")
 
 
 class Intake:
-    """What one listener says, what it may ask of the store, and what it has refused. Use it from one thread."""
+    """Writes the records of one listener, asks the store, and counts what was refused. Use it from one thread."""
 
     def __init__(self, home: Home) -> None:
-        """Say nothing yet."""
+        """Write nothing yet."""
         self.refused: Counter[str] = Counter()
         self._home = home
         self._voice = Own(home)
         self._closed = False
 
     def keep(self, facts: Sequence[Fact], samples: Sequence[Sample] = ()) -> None:
-        """Return when all of it is kept; raise OSError when there is no room, or nothing is taken any more."""
+        """Write records, and return when they are safe; raise OSError if there is no room, or it is closed."""
         if self._closed:
             raise OSError(errno.ESHUTDOWN, "the hub is leaving")
         self._voice.say(list(facts))
@@ -45,7 +45,7 @@ class Intake:
             self.refused[what[:_MOST_CHARS]] += 1
 
     def ask(self, question: Callable[[Reader], T]) -> T:
-        """Ask the store, from any thread; raise what it raises. What was kept a moment ago may not be there yet."""
+        """Ask the store, from any thread; raise what it raises. The newest records may not be there yet."""
         reader = HomeAccess(self._home).reader()
         try:
             return question(reader)
@@ -53,6 +53,6 @@ class Intake:
             reader.close()
 
     def close(self) -> None:
-        """Keep nothing from now on."""
+        """Write nothing more."""
         self._closed = True
         self._voice.close()

@@ -1,9 +1,9 @@
-"""What repeats: one file for each sink. A sink is handed samples, and knows nobody who measured them.
+"""Where the samples of a monitor go: one module per sink. A sink takes samples, and does not know who measured them.
 
-A module of a sink has a frozen struct `Config`; `parse(text) -> Config`, which reads what stands behind its name in
-`--to NAME:TEXT` and raises `SettingError` for what it cannot be; and `open(config, metrics) -> Sink`, which raises
-`SettingError` in a sentence when that cannot be done. It is listed in `SINKS`; a package of somebody else's adds one by
-an entry point of the group `vedette.sinks`. A Config with a field `pid` is told there which process is watched.
+The module of a sink has a frozen struct `Config`; `parse(text) -> Config`, which reads TEXT of `--to NAME:TEXT` and
+raises `SettingError` if it is not valid; and `open(config, metrics) -> Sink`, which raises `SettingError` with a
+sentence if it fails. The module is listed in `SINKS`; another package adds a sink by an entry point of the group
+`vedette.sinks`. If a Config has a field `pid`, it is set to the process that the monitor watches.
 
 - `text`: lines that people read
 - `jsonl`: one JSON object per moment
@@ -35,13 +35,13 @@ _SUFFIXES = {".txt": "text", ".log": "text", ".jsonl": "jsonl", ".csv": "csv"}
 
 
 class Sink(Protocol):
-    """Something that samples go to, all those of one moment at a time, until it is closed.
+    """Takes samples, those of one moment at a time, until it is closed.
 
-    `put` raises OSError when it could not be done; what it keeps for later in such a case it says in `lost` once it has
-    to let go of it. Neither call waits for anything that can be slow, a network say. `trouble` is a sentence on what is
-    wrong at present, for whoever shows it; empty when all is well. One that counts from moment to moment has a method
-    `prime` besides, which is handed the first look: that is no moment yet, but what the first one is counted from. One
-    that listens tells its `port`, one that makes a run its id as `run`.
+    `put` raises OSError if the samples could not be written. A sink may keep such samples for later; if it drops them,
+    it counts them in `lost`. Neither `put` nor `close` waits for anything slow, such as a network. `trouble` is a
+    sentence about what is wrong now; it is empty when all is well.
+    A sink that shows differences also has a method `prime`: it gets the first reading, from which the first difference
+    is counted. A sink that listens has its `port`; a sink that makes a run has the run's id as `run`.
     """
 
     lost: int
@@ -52,12 +52,12 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let what is taken be kept, and let go of what is open."""
+        """Write what is left, and close what is open."""
         ...
 
 
 def find(name: str) -> ModuleType:
-    """Return the module of a sink; raise SettingError when there is none of that name."""
+    """Return the module of a sink; raise SettingError if there is no sink of that name."""
     if name in SINKS:
         return importlib.import_module(SINKS[name])
     from importlib.metadata import entry_points  # noqa: PLC0415 - only for what is not built in
@@ -70,9 +70,9 @@ def find(name: str) -> ModuleType:
 
 
 def parse(text: str) -> tuple[str, Any]:
-    """Read where samples are to go: `NAME:TEXT`, `NAME`, or a path whose suffix tells; return the name and its Config.
+    """Read where samples go: `NAME:TEXT`, `NAME`, or a path with a known suffix; return the sink's name and Config.
 
-    Raise SettingError in a sentence when it is none of these.
+    Raise SettingError, with a sentence, for anything else.
     """
     name, _, rest = text.partition(":")
     if name in SINKS or (name.isidentifier() and len(name) > 1 and _is_installed(name)):
@@ -81,7 +81,7 @@ def parse(text: str) -> tuple[str, Any]:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _SUFFIXES:
         raise SettingError(
-            f"{text!r} is no place to send samples to: give NAME or NAME:TEXT, where NAME is one of"
+            f"samples cannot be sent to {text!r}: give NAME or NAME:TEXT, where NAME is one of"
             f" {', '.join(SINKS)}, or a path that ends in {_endings()}"
         )
     return _SUFFIXES[suffix], _parsed(_SUFFIXES[suffix], text)
@@ -92,7 +92,7 @@ def _parsed(name: str, text: str) -> Any:
         return find(name).parse(text)
     except SettingError:
         raise
-    except Exception as error:  # of somebody else's sink
+    except Exception as error:  # raised by a sink of another package
         raise SettingError(f"the sink {name} cannot take {text!r}: {type(error).__name__}: {error}") from None
 
 
@@ -107,23 +107,23 @@ def _is_installed(name: str) -> bool:
 
 
 def options(text: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """Cut `TEXT?key=value&flag` into the text and its options; what is not made of known keys is part of the text."""
+    """Split `TEXT?key=value&flag` into the text and its options; a part with unknown keys belongs to the text."""
     head, mark, tail = text.rpartition("?")
     if not mark:
         return text, {}
     pairs = [part.partition("=") for part in tail.split("&")]
     if not {key for key, _, _ in pairs} <= set(known):
         if "/" not in tail and "=" in tail:
-            raise SettingError(f"{text!r} has an option that is not known: there are {', '.join(known)}")
+            raise SettingError(f"{text!r} has an unknown option: there are {', '.join(known)}")
         return text, {}
     return head, {key: value for key, _, value in pairs}
 
 
 def wanted(chosen: Mapping[str, str], default: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of cpu, memory, network and power an option `wanted=cpu,memory` asks for."""
+    """Read the option `wanted=cpu,memory`: some of cpu, memory, network and power."""
     if "wanted" not in chosen:
         return default
     asked = tuple(word.strip() for word in chosen["wanted"].split(",") if word.strip())
     if unknown := set(asked) - {"cpu", "memory", "network", "power"}:
-        raise SettingError(f"{min(unknown)!r} is none of cpu, memory, network and power")
+        raise SettingError(f"{min(unknown)!r} is unknown: wanted takes cpu, memory, network and power")
     return asked

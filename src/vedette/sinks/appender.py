@@ -1,6 +1,6 @@
-"""A file that whole lines are appended to: one write for each piece, which no other writer's can come into.
+"""Appends whole lines to a file. Each append is one write, so the lines of several writers never mix.
 
-What a full disk tears is cut off again, and a file that was rotated away, or removed, is made anew.
+If the disk is full, a partial line is removed again. If the file was rotated away or removed, a new one is made.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ _FLAGS |= getattr(os, "O_BINARY", 0)
 
 
 class Appender:
-    """Appends to the file of a path. What `append` has returned from, only a lost disk loses."""
+    """Appends to the file at a path. When `append` has returned, the operating system has the data."""
 
     def __init__(self, path: str) -> None:
-        """Open it; raise SettingError, in a sentence, when that cannot be done."""
+        """Open the file; raise SettingError, with a sentence, if that fails."""
         self.path = os.path.abspath(os.path.expanduser(path))  # the program may change its directory later
         try:
             self._open()
@@ -32,23 +32,23 @@ class Appender:
         self._fd = -1
         self._fd = os.open(self.path, _FLAGS, 0o644)
         status = os.fstat(self._fd)
-        self.is_new = status.st_size == 0  # nothing was written to this file yet, by anybody
+        self.is_new = status.st_size == 0  # the file is empty
         self._regular = stat.S_ISREG(status.st_mode)
-        self._torn = not self.is_new and self._regular and not self._ends_in_line()
-        self._rest = b""  # what a pipe has not taken of the last piece
+        self._has_partial_line = not self.is_new and self._regular and not self._ends_in_line()
+        self._unwritten = b""  # the part of the last append that a pipe has not taken
 
     def _ends_in_line(self) -> bool:
         try:
             with open(self.path, "rb") as file:
                 file.seek(-1, os.SEEK_END)
                 return file.read(1) == b"\n"
-        except OSError:  # one may write and not read it
+        except OSError:  # we may write to it, but not read it
             return True
 
-    def look(self) -> bool:
-        """Make sure that the file is the one that goes by the path, and tell whether it is another than before.
+    def reopen_if_replaced(self) -> bool:
+        """Open the file again if another one is at the path now; tell whether that was so.
 
-        Raise OSError when there can be none.
+        Raise OSError if the file cannot be opened.
         """
         if self._fd >= 0 and not self._is_open():
             self._fd = -1
@@ -56,11 +56,11 @@ class Appender:
             self._open()
             return True
         if self._regular:
-            held = os.fstat(self._fd)
+            opened = os.fstat(self._fd)
             try:
-                here = os.stat(self.path)
-                same = (here.st_dev, here.st_ino) == (held.st_dev, held.st_ino)
-            except PermissionError:  # the program has become another user, and may still write
+                at_path = os.stat(self.path)
+                same = (at_path.st_dev, at_path.st_ino) == (opened.st_dev, opened.st_ino)
+            except PermissionError:  # the program has changed its user; our descriptor still works
                 same = True
             except FileNotFoundError:
                 same = False
@@ -68,65 +68,65 @@ class Appender:
                 self.close()
                 self._open()
                 return True
-            self.is_new = held.st_size == 0  # another has begun it, or it was emptied
+            self.is_new = opened.st_size == 0  # another process may have written to it or emptied it
         return False
 
     def _is_open(self) -> bool:
         try:
             os.fstat(self._fd)
-        except OSError:  # the program that we live in has closed what it did not know
+        except OSError:  # the user's program has closed our descriptor
             return False
         return True
 
     def append(self, data: bytes) -> None:
-        """Append whole lines by one write; raise OSError when they are not there, and then none of them is."""
-        whole = (b"\n" if self._torn else b"") + self._rest + data
+        """Append whole lines by one write; raise OSError if that fails, and then no line was added."""
+        whole = (b"\n" if self._has_partial_line else b"") + self._unwritten + data
         written = os.write(self._fd, whole)
         if written == len(whole):
-            self.is_new = self._torn = False
-            self._rest = b""
+            self.is_new = self._has_partial_line = False
+            self._unwritten = b""
         elif not self._regular:
-            self._rest = whole[written:]
+            self._unwritten = whole[written:]
         else:
-            self._cut(written)
+            self._remove_partial_line(written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
-    def _cut(self, written: int) -> None:
-        """Take back the piece of a line that the disk had room for, unless another has written behind it already."""
+    def _remove_partial_line(self, written: int) -> None:
+        """Remove a partly written piece from the end, unless another process has written behind it already."""
         end = os.lseek(self._fd, 0, os.SEEK_CUR)
-        self._torn = True
+        self._has_partial_line = True
         if os.fstat(self._fd).st_size == end:
             try:
                 os.ftruncate(self._fd, end - written)
-                self._torn = False
+                self._has_partial_line = False
             except OSError:
                 pass
 
     @contextlib.contextmanager
-    def held(self, tries: int = 10, pause_s: float = 0.002) -> Iterator[None]:
-        """Keep out others who hold it so, too; after some tries go on without, as one of them may have been stopped."""
+    def locked(self, tries: int = 10, pause_s: float = 0.002) -> Iterator[None]:
+        """Hold the file's lock; after some tries go on without it, because its holder may have been stopped."""
         try:
             import fcntl  # noqa: PLC0415 - not on every system
         except ImportError:
             yield
             return
-        fd, held = self._fd, False
-        while not held and tries:
+        fd, locked = self._fd, False
+        while not locked and tries:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = True
+                locked = True
             except OSError:
                 tries -= 1
                 time.sleep(pause_s)
         try:
             yield
         finally:
-            if held:
-                with contextlib.suppress(OSError):  # it was rotated away meanwhile, and is closed
+            if locked:
+                with contextlib.suppress(OSError):  # the file was replaced meanwhile, and is closed
                     fcntl.flock(fd, fcntl.LOCK_UN)
 
-    def head(self) -> str:
-        """Return what the file begins with."""
+    def beginning(self) -> str:
+        """Return the beginning of the file as text."""
         try:
             with open(self.path, encoding="utf-8", errors="replace", newline="") as file:
                 return file.read(1 << 20)
@@ -134,7 +134,7 @@ class Appender:
             return ""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             with contextlib.suppress(OSError):

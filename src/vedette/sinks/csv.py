@@ -1,7 +1,7 @@
-"""A table: a column for the time and one for each number by its flat name, a row a moment.
+"""Writes a CSV table: a column for the time, one for each number by its flat name, and a row per moment.
 
-The columns are those of the first moment, or those that the file has already. What a later moment has besides has no
-place in the table: it is counted as lost, and said.
+The columns are those of the first moment, or those of an existing file. A number that first appears later has no
+column: it is counted as lost, and reported.
 """
 
 import csv
@@ -21,7 +21,7 @@ _TIME = "t"
 
 
 class Config(Struct, frozen=True):
-    """Where."""
+    """The path of the file."""
 
     path: str
 
@@ -35,36 +35,40 @@ def parse(text: str) -> Config:
 
 
 class Csv:
-    """Appends a row a moment."""
+    """Appends a row per moment."""
 
     def __init__(self, config: Config) -> None:
-        """Open the file; its columns are known with the first moment, or are there already."""
+        """Open the file. Its columns come with the first moment, unless the file has some already."""
         self.lost = 0  # numbers without a column
         self.trouble = ""
         self._file = Appender(config.path)
         self._columns: list[str] = []
         if not self._file.is_new and _columns(self._file)[:1] != [_TIME]:
             self._file.close()
-            raise SettingError(f"{config.path} is there, and is no table with a column {_TIME!r} first: give another")
+            raise SettingError(
+                f"{config.path} exists, and is not a table with {_TIME!r} as its first column: give another path"
+            )
 
     def put(self, samples: list[Sample]) -> None:
         """Append the row of a moment."""
         if not samples:
             return
         numbers = flat_values(samples)
-        if self._file.look() or not self._columns or self._file.is_new:
+        if self._file.reopen_if_replaced() or not self._columns or self._file.is_new:
             self._begin([_TIME, *numbers])
-        if homeless := numbers.keys() - set(self._columns):
-            self.lost += len(homeless)
-            self.trouble = f"{min(homeless)} came later than the header of {self._file.path}: it has no column there"
+        if without_column := numbers.keys() - set(self._columns):
+            self.lost += len(without_column)
+            self.trouble = (
+                f"{min(without_column)} came later than the header of {self._file.path}: it has no column there"
+            )
         row = [datetime.fromtimestamp(samples[0].t / 1e9, UTC).isoformat()]
         row += ["" if (value := numbers.get(name)) is None else repr(value) for name in self._columns[1:]]
         self._file.append(_row(row))
 
     def _begin(self, columns: list[str]) -> None:
-        """Write the header, unless the file has one; of several who begin it at once, one alone writes."""
-        with self._file.held():
-            self._file.look()
+        """Write the header if the file has none; of several processes that begin at once, only one writes it."""
+        with self._file.locked():
+            self._file.reopen_if_replaced()
             if self._file.is_new:
                 self._file.append(_row(columns))
                 self._columns = columns
@@ -72,7 +76,7 @@ class Csv:
                 self._columns = _columns(self._file)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
@@ -82,7 +86,7 @@ def open(config: Config, metrics: Mapping[str, Metric]) -> Csv:  # noqa: A001, A
 
 
 def _columns(file: Appender) -> list[str]:
-    return next(csv.reader(io.StringIO(file.head(), newline="")), [])
+    return next(csv.reader(io.StringIO(file.beginning(), newline="")), [])
 
 
 def _row(cells: Sequence[str]) -> bytes:

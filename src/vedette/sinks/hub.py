@@ -1,7 +1,7 @@
-"""A run of vedette's own: what is measured can then be seen by `vedette ls`, `show` and `points`, here or far away.
+"""Writes samples to a run of vedette, so that `vedette ls`, `show` and `points` show them, here or on another machine.
 
-It goes into a spool, as everything that a process says: it waits there while no hub is up, and the hub passes it on
-if it is meant for another.
+The samples go into a spool, like all records of a process: they wait there while no hub runs, and the hub relays them
+if they are meant for another hub.
 """
 
 import os
@@ -21,35 +21,35 @@ _FIRST_TRY = "1"
 
 
 class Config(Struct, frozen=True):
-    """Which home, which hub beyond it, and what the run is called; what is empty is as the settings say."""
+    """Which home, which upstream hub, and the run's name; the settings decide what is empty."""
 
     home: str = ""
     upstream: str = ""
     project: str = "default"
     name: str = ""
-    run: str = ""  # a run, or RUN/TRY, that another has begun; empty: one of its own
+    run: str = ""  # RUN or RUN/TRY that another process began; empty: begin a new run
     pid: int = 0
 
 
 def parse(text: str) -> Config:
     """Read `[UPSTREAM][?project=P&name=N&run=RUN&home=PATH]`."""
-    upstream, chosen = options(text, ("project", "name", "run", "home"))
+    upstream, loaded = options(text, ("project", "name", "run", "home"))
     return Config(
-        chosen.get("home", ""), upstream, chosen.get("project", Config().project), chosen.get("name", ""),
-        chosen.get("run", ""),
+        loaded.get("home", ""), upstream, loaded.get("project", Config().project), loaded.get("name", ""),
+        loaded.get("run", ""),
     )  # fmt: skip
 
 
 class Hub:
-    """Puts samples on record: those of the process in the run, those of the host in the host's span."""
+    """Records samples: those of the process in the run, those of the host in the host's span."""
 
     def __init__(self, config: Config) -> None:
-        """Begin the run; raise SettingError when settings are wrong, or nothing can be kept."""
-        said = {"home": config.home or None, "upstream": config.upstream or None}
-        chosen = settings.load(said)
+        """Begin the run; raise SettingError if a setting is wrong, or nothing can be written."""
+        overrides = {"home": config.home or None, "upstream": config.upstream or None}
+        loaded = settings.load(overrides)
         self.lost = 0
         self.trouble = ""
-        home = Home.of(chosen)
+        home = Home.of(loaded)
         self._own = not config.run
         run, _, attempt = (config.run or new_id()).partition("/")
         self.run = run
@@ -59,12 +59,12 @@ class Hub:
         self._closed = False
         name = new_id(10)
         process = f"{self._try}/{name}"
-        origin = origin_here(name, span=run, process=process, upstream=chosen.upstream, main=self._own)
-        self._voice = Voice(home, lambda: origin, chosen.spool)
+        origin = origin_here(name, span=run, process=process, upstream=loaded.upstream, main=self._own)
+        self._voice = Voice(home, lambda: origin, loaded.spool)
         self._begin(config)
         if self._voice.lost:
-            raise SettingError(f"nothing can be kept in {home.root}: {self._voice.spool.trouble}")
-        self._look_after_hub()
+            raise SettingError(f"nothing can be written to {home.root}: {self._voice.spool.trouble}")
+        self._wake_hub()
 
     def _begin(self, config: Config) -> None:
         watched = config.pid or self._pid
@@ -72,7 +72,7 @@ class Hub:
         script = os.path.basename(argv[0]) if argv else ""
         attrs: dict[str, Value] = {"project": config.project, "script": script, "config": {"pid": watched}}
         process, say, now = self._voice.origin.process, self._voice.say, self._voice.now
-        about: dict[str, Value] = {
+        process_attrs: dict[str, Value] = {
             "host": kernel.host(), "pid": self._pid, "main": self._own, "argv": _argv(self._pid), "usage_s": 0,
         }  # fmt: skip
         if self._own:
@@ -81,21 +81,21 @@ class Hub:
             say(Span(self._try, now(), "running", kind="try", parent=self.run, attrs={"n": 1}))
         say(
             Span(process, now(), "running", kind="process", name=f"monitor {self._pid}", parent=self._try,
-                 attrs=about)
+                 attrs=process_attrs)
         )  # fmt: skip
         say(Span(self._host, now(), "up", kind="host", name=kernel.host(), attrs={"host": kernel.host()}))
 
     def put(self, samples: list[Sample]) -> None:
-        """Put the samples of one moment on record; what there is no room for is lost, and counted."""
+        """Record the samples of one moment; if there is no room they are lost, and counted."""
         if os.getpid() != self._pid:
-            raise OSError("this run is another process's")
+            raise OSError("this run belongs to another process")
         for sample in samples:
             span = self._host if sample.span.startswith("host-") else ""
-            told = Sample(sample.t, sample.step, sample.values, span, sample.tags)
-            self._voice.sample(told)
+            addressed = Sample(sample.t, sample.step, sample.values, span, sample.tags)
+            self._voice.sample(addressed)
         self.lost = self._voice.lost
-        self.trouble = f"the run {self.run} cannot be kept whole: {self._voice.spool.trouble}" if self.lost else ""
-        self._look_after_hub()
+        self.trouble = f"the run {self.run} has lost samples: {self._voice.spool.trouble}" if self.lost else ""
+        self._wake_hub()
 
     def close(self) -> None:
         """End the run."""
@@ -108,9 +108,9 @@ class Hub:
         self._voice.close()
         self.lost = self._voice.lost
 
-    def _look_after_hub(self) -> None:
+    def _wake_hub(self) -> None:
         if why := self._voice.keep_hub_awake():
-            self.trouble = f"no hub can be started ({why}); what is measured waits on disk"
+            self.trouble = f"no hub can be started ({why}); the samples wait on disk"
 
 
 def open(config: Config, metrics: Mapping[str, Metric]) -> Hub:  # noqa: A001, ARG001 - the name that every sink has

@@ -1,6 +1,6 @@
-"""One JSON object a moment, on a line of its own: its time, and each number by its flat name.
+"""Writes a JSON object per moment, one per line: the time, and each number by its flat name.
 
-What is no number, or is infinite, is null, as JSON has no word for it.
+NaN and the infinities become null, because JSON does not have them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode  # it writes null for nan and the infini
 
 
 class Config(Struct, frozen=True):
-    """Where; `pid` is on each line, unless it is 0."""
+    """The path of the file; `pid` is on each line, unless it is 0."""
 
     path: str
     pid: int = 0
@@ -34,7 +34,7 @@ def parse(text: str) -> Config:
 
 
 class Jsonl:
-    """Appends an object a moment."""
+    """Appends an object per moment."""
 
     def __init__(self, config: Config) -> None:
         """Open the file."""
@@ -47,16 +47,16 @@ class Jsonl:
         """Append the object of a moment."""
         if not samples:
             return
-        self._file.look()
+        self._file.reopen_if_replaced()
         self._file.append(line(samples, self._pid))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 def line(samples: list[Sample], pid: int) -> bytes:
-    """Return a moment, which has samples, as a line."""
+    """Return the samples of a moment as a line; there must be at least one."""
     t = samples[0].t
     stamps = {"t": datetime.fromtimestamp(t / 1e9, UTC).isoformat(), "t_ns": t, **({"pid": pid} if pid else {})}
     return _encode({**stamps, **flat_values(samples)}) + b"\n"

@@ -1,4 +1,4 @@
-"""The seven plain numbers of a resource monitor, made of whatever its sensors say, in the units that they are known in.
+"""The seven plain numbers of a resource monitor, computed from the samples of its sensors.
 
 CPU in percent of one core, memory in percent of the machine, bytes sent and received since the last moment, and the
 power of three rails in milliwatts.
@@ -17,7 +17,12 @@ KEYS = (
     "power_vdd_cpu_gpu_cv",
     "power_vdd_soc",
 )
-SENSORS = {"cpu": "process", "memory": "process", "network": "network", "power": "power"}  # which ones tell
+SENSORS = {
+    "cpu": "process",
+    "memory": "process",
+    "network": "network",
+    "power": "power",
+}  # by metric: the sensor that measures it
 
 _NOW = {"cpu": ("cpu_percent", KEYS[0]), "memory": ("memory_share_percent", KEYS[1])}
 _COUNTS = {"net_sent_bytes": KEYS[2], "net_received_bytes": KEYS[3]}
@@ -32,22 +37,22 @@ def line(numbers: Mapping[str, float], labels: Mapping[str, str]) -> str:
 def _shown(key: str, value: float) -> str:
     if key in KEYS[:2]:
         return f"{float(value)}%"
-    rounded = round(value, 3) if value - value == 0 else value  # neither infinite nor no number
+    rounded = round(value, 3) if value - value == 0 else value  # false for the infinities and NaN
     return str(int(rounded) if rounded == rounded // 1 else rounded)
 
 
 class Plain:
-    """Makes the plain numbers of one moment after another."""
+    """Computes the plain numbers of each moment."""
 
     def __init__(self, wanted: Iterable[str] = ("cpu", "memory", "network")) -> None:
-        """Want some of cpu, memory, network and power."""
+        """`wanted`: some of cpu, memory, network and power."""
         self._now = {name: key for want, (name, key) in _NOW.items() if want in wanted}
         self._counts = _COUNTS if "network" in wanted else {}
         self._rails = _RAILS if "power" in wanted else {}
         self._before: dict[str, float] = {}
 
     def of(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """Return the numbers of this moment; one that is not known is left out. The first look primes the counts."""
+        """Return the numbers of this moment, without unknown ones. The first call sets where the counts begin."""
         found: dict[str, float] = {}
         for sample in samples:
             if not sample.tags and not sample.span.startswith("host-"):

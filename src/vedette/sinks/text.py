@@ -1,4 +1,4 @@
-"""Lines that people read: the plain numbers of each moment, `CPU Usage: 37.2%, Memory Usage: 0.108%, ...`."""
+"""Writes lines for people: the plain numbers of each moment, `CPU Usage: 37.2%, Memory Usage: 0.108%, ...`."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _LABELS = dict(
 
 
 class Config(Struct, frozen=True):
-    """Where, and what of; `stamps` puts the time before each line."""
+    """The path of the file, and which numbers; `stamps` puts the time before each line."""
 
     path: str
     stamps: bool = False
@@ -39,7 +39,7 @@ def parse(text: str) -> Config:
 
 
 class Text:
-    """Appends a line a moment, below a line with the time at which it was opened."""
+    """Appends a line per moment, below a line with the time at which the sink was opened."""
 
     def __init__(self, config: Config) -> None:
         """Open the file, and write the time."""
@@ -55,21 +55,21 @@ class Text:
             raise SettingError(f"{config.path} cannot be written to: {error.strerror}") from None
 
     def prime(self, samples: list[Sample]) -> None:
-        """Take the first look, from which the counts of the first moment are taken."""
+        """Take the first reading, from which the first counts are computed."""
         self._plain.of(samples)
 
     def put(self, samples: list[Sample]) -> None:
-        """Append the line of a moment; one that tells nothing has none."""
+        """Append the line of a moment; a moment without numbers has no line."""
         numbers = self._plain.of(samples)
         if not numbers:
             return
         stamp = f"{_stamp(samples[0].t)} " if self._stamps else ""
-        self._file.look()
+        self._file.reopen_if_replaced()
         head = _opened() if self._file.is_new else b""
         self._file.append(head + f"{stamp}{line(numbers, _LABELS)}\n".encode())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 

@@ -29,11 +29,11 @@ examples:
   python -m vedette.compat.classifier -setting monitor.Usage "enable: true" -analysis monitor.Usage train.py
 """
 ANALYSES = ("monitor.Usage",)
-_START_PATIENCE_S = 20.0
+_START_TIMEOUT_S = 20.0
 
 
 def main(argv: list[str]) -> Callable[[], int]:
-    """Understand the command line and make ready; return what does it, and returns the exit code."""
+    """Read the command line and prepare; return a function that does the work and returns the exit code."""
     chosen, analyses = Chosen(), []
     words = list(argv)
     rest: list[str] = []
@@ -50,7 +50,9 @@ def main(argv: list[str]) -> Callable[[], int]:
             if _next(words, "-flag NAME") == "debug":
                 chosen.add("monitor.Log", "level: 10")
         elif word.startswith("-"):
-            raise SettingError(f"there is no option {word!r} before the script: -setting, -analysis and -flag are")
+            raise SettingError(
+                f"there is no option {word!r} before the script: there are -setting, -analysis and -flag"
+            )
         elif word == "monitor" and not rest:
             rest = [word]
         else:
@@ -59,7 +61,7 @@ def main(argv: list[str]) -> Callable[[], int]:
     for name in chosen.meaningless():
         sys.stderr.write(f"vedette: {name} has no effect here\n")
     if not rest:
-        raise SettingError("what is to be run? `monitor`, or a script; --help shows examples")
+        raise SettingError("nothing to run: give `monitor`, or a script; --help shows examples")
     if rest[0] == "monitor":
         if len(rest) > 1:
             raise SettingError(f"`monitor` takes no {rest[1]!r}")
@@ -80,15 +82,15 @@ def _known_analysis(name: str) -> str:
 
 
 def _serve(chosen: Chosen) -> int:
-    """Keep what others send, and show it, until Ctrl-C."""
+    """Run a hub that receives what others send, and show it, until Ctrl-C."""
     hub = [sys.executable, "-m", "vedette", "hub", "--address", str(chosen.get("Monitor", "address"))]
     home = Home.of(settings.load())
     before = home.hub_pid()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # or the hub, and its open port, would outlive us
-    # In a session of its own: Ctrl-C ends the view first, and then the hub in good order.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that the hub and its open port end with us
+    # In a session of its own: Ctrl-C ends only the view; then we stop the hub.
     process = subprocess.Popen(hub, start_new_session=True, stdin=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + _START_PATIENCE_S
+        deadline = time.monotonic() + _START_TIMEOUT_S
         while (process.poll() is None and not os.path.exists(home.connect)) or home.hub_pid() in (None, 0, before):
             if process.poll() is not None or time.monotonic() > deadline:
                 return process.poll() or 2
@@ -114,7 +116,7 @@ def _prepare(chosen: Chosen, analyses: list[str], command: list[str]) -> Callabl
         os.environ["VEDETTE_CONSOLE_MODE"] = "off"
     if chosen.get("Monitor", "warnings_ignore"):
         warnings.simplefilter("ignore")
-    settings.load()  # a value that is none is said before anything is begun
+    settings.load()  # a wrong value is reported before anything begins
     listening = _connect(chosen)
     stem = os.path.splitext(os.path.basename(script))[0]
     folder = _folder(chosen, stem)
@@ -132,13 +134,13 @@ def _run(command: list[str], name: str, report: str, *, listening: bool) -> int:
         if report and run.id:
             run.__exit__(*sys.exc_info())
             _analyse(run.id, report)
-        if listening:  # one that listens stays for ever; the next one, if it is needed, starts by itself
+        if listening:  # a hub that listens never ends by itself; another one starts when it is needed
             _stop_hub()
     return 0
 
 
 def _folder(chosen: Chosen, stem: str) -> str:
-    """Return where reports on a script go."""
+    """Return the directory for the reports on a script."""
     output, begun = str(chosen.get("IO", "output")), time.strftime(str(chosen.get("IO", "timestamp")))
     try:
         return os.path.join(output.format(main=stem, timestamp=begun), str(chosen.get("IO", "report")))
@@ -147,8 +149,8 @@ def _folder(chosen: Chosen, stem: str) -> str:
 
 
 def _connect(chosen: Chosen) -> bool:
-    """See to it that the run goes to the server that is meant, or that others can send to ours; tell if they can."""
-    if not chosen.said("Monitor", "address"):
+    """Connect the run to the given server, or make our own hub listen; tell whether it listens."""
+    if not chosen.is_set("Monitor", "address"):
         return False
     address = addresses.parse(str(chosen.get("Monitor", "address")), listening=True)
     home = Home.of(settings.load())
@@ -161,14 +163,14 @@ def _connect(chosen: Chosen) -> bool:
         known = addresses.parse(settings.load().upstream)
         if not known.token or not (known.is_local or known.fingerprint or settings.load().hub.trusted_network):
             raise SettingError(
-                f"{address} lets in only those who know its token, and is known by its certificate: as address, give"
+                f"{address} needs a token and a certificate fingerprint: as address, give"
                 " the whole vedette://... that it printed, in quotes"
             )
     return False
 
 
 def _is_ours(home: Home, address: addresses.Address) -> bool:
-    """Tell whether an address is that of this home's own hub, which is reached without any network."""
+    """Tell whether an address is that of this home's own hub, which needs no network."""
     try:
         with open(home.connect) as file:
             own = addresses.parse(file.read())
@@ -179,7 +181,7 @@ def _is_ours(home: Home, address: addresses.Address) -> bool:
 
 
 def _listen(address: str) -> bool:
-    """Have this home's hub listen at an address, if it does not listen yet; tell whether it does for us alone."""
+    """Make this home's hub listen at an address; return False if it already listened."""
     home = Home.of(settings.load({"hub.address": address}))
     if os.path.exists(home.connect) and home.hub_pid() is not None:
         return False
@@ -203,13 +205,13 @@ def _analyse(run: str, folder: str) -> None:
     except SystemExit as error:
         if error.code:
             return
-    sys.stderr.write(f"vedette: the usage is drawn in {path}\n")
+    sys.stderr.write(f"vedette: the usage report is in {path}\n")
 
 
 if __name__ == "__main__":
     try:
         do = main(sys.argv[1:])
-    except VedetteError as error:  # what a script raises is its own
+    except VedetteError as error:  # not around the script: its exceptions are its own
         sys.stderr.write(f"vedette: {error}\n")
         sys.exit(2)
     sys.exit(do())

@@ -1,4 +1,4 @@
-"""The settings of the classifier's monitor, `-setting monitor.Usage "enable: true"`, in the words of ours."""
+"""The settings of the classifier's monitor, `-setting monitor.Usage "enable: true"`, translated to our settings."""
 
 import difflib
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ import yaml
 
 from vedette.errors import SettingError
 
-# What each setting is unless said, and the setting of ours that it becomes: "" is dealt with by name in __main__,
-# None has no meaning here, and is said to have none when it is given another value.
+# By setting: its default, and the setting of ours that it becomes. "": `__main__` handles it by name. None: it has no
+# effect here, and the user is told so if he gives another value.
 KNOWN: dict[str, dict[str, tuple[Any, str | None]]] = {
     "Monitor": {
         "enable": (True, ""),
         "address": (":10200", ""),
         "connect": (False, ""),
-        "file": ("meta.json", None),  # processes are in the store
+        "file": ("meta.json", None),  # the store has the processes
         "log_show_connection": (False, None),
         "retry_max": (1, None),  # what is logged waits on disk until it has arrived
         "socket_timeout": (None, None),
-        "warnings_ignore": (False, ""),  # the original's True hides every warning of the user's
+        "warnings_ignore": (False, ""),  # the original's default True hides all warnings of the user
     },
     "monitor.Console": {"enable": (True, ""), "interval": (1.0, None), "fps": (10, None)},
     "monitor.Web": {"enable": (False, None)},
@@ -27,7 +27,7 @@ KNOWN: dict[str, dict[str, tuple[Any, str | None]]] = {
         "enable": (True, "logs.enable"),
         "level": (20, "logs.level"),
         "file": ("logs.html", None),
-        "forward_exception": (True, ""),  # exceptions are both shown at once and taken down
+        "forward_exception": (True, ""),  # exceptions are always shown and recorded
         "exit_on_exception": (False, None),
     },
     "monitor.Progress": {"enable": (True, None)},
@@ -53,36 +53,36 @@ class Chosen:
     """What was set on the command line."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], Any] = {}
+        self._set: dict[tuple[str, str], Any] = {}
 
     def add(self, section: str, text: str) -> None:
-        """Take in one `-setting SECTION "key: value"`; raise SettingError when it is none."""
+        """Read one `-setting SECTION "key: value"`; raise SettingError if it is not valid."""
         if section not in KNOWN:
             raise SettingError(f"there is no setting {section!r}; did you mean {_nearest(section, KNOWN)!r}?")
         try:
-            told = yaml.safe_load(text)
+            values = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise SettingError(f"-setting {section} {text!r} is not YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(told, Mapping):
+        if not isinstance(values, Mapping):
             raise SettingError(f"-setting {section} takes KEY: VALUE, or {{KEY: VALUE, ...}}, not {text!r}")
-        for key, value in told.items():
+        for key, value in values.items():
             if key not in KNOWN[section]:
                 near = _nearest(str(key), KNOWN[section])
                 raise SettingError(f"{section} has no setting {str(key)!r}; did you mean {near!r}?")
             if isinstance(KNOWN[section][key][0], bool) and not isinstance(value, bool):
                 raise SettingError(f"{section} {key} is true or false, not {value!r}")
-            self._said[section, key] = value
+            self._set[section, key] = value
 
-    def said(self, section: str, key: str) -> bool:
+    def is_set(self, section: str, key: str) -> bool:
         """Tell whether something was set."""
-        return (section, key) in self._said
+        return (section, key) in self._set
 
     def get(self, section: str, key: str) -> Any:
-        """Return what is set, or else what holds unless said."""
-        return self._said.get((section, key), KNOWN[section][key][0])
+        """Return the given value, or the default."""
+        return self._set.get((section, key), KNOWN[section][key][0])
 
     def environ(self) -> dict[str, str]:
-        """Return the settings of ours, as variables for this process and those that it starts."""
+        """Return our settings as environment variables, for this process and its children."""
         found = {}
         for section, keys in KNOWN.items():
             for key, (_, ours) in keys.items():
@@ -91,10 +91,10 @@ class Chosen:
         return found
 
     def meaningless(self) -> list[str]:
-        """Return what was set to another value than usual, and has no effect here."""
+        """Return the settings that differ from their default and have no effect here."""
         return [
             f"{section} {key}"
-            for (section, key), value in self._said.items()
+            for (section, key), value in self._set.items()
             if KNOWN[section][key][1] is None and value != KNOWN[section][key][0]
         ]
 

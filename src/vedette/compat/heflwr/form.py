@@ -1,7 +1,7 @@
-"""Log messages over HTTP in the form that `logging.handlers.HTTPHandler` sends: to a hub of ours, or any old receiver.
+"""Sends log messages over HTTP, as `logging.handlers.HTTPHandler` does, to a vedette hub or any heflwr receiver.
 
-`POST /simple_log` has an identifier and the message, `POST /log` every attribute of a log record. A header beside it,
-`Vedette-Moment: SENDER N T`, tells a hub of ours when it was, and what it has heard already; others pass over it.
+`POST /simple_log` has an identifier and the message; `POST /log` has every attribute of a log record. The header
+`Vedette-Moment: SENDER N T` tells a vedette hub the time, and lets it recognise a repeated message; others ignore it.
 """
 
 import contextlib
@@ -27,22 +27,22 @@ from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
 from vedette.sinks.plain import Plain, line
 
-MOST_WAITING = 10_000  # moments
+MAX_WAITING = 10_000  # moments
 _HEADER = "Vedette-Moment"
-_LOGGER = "HeFlwr"  # the name that its receivers know
-_PATIENCE_S = 5.0
-_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # between tries, the last one for ever
-_MOST_REFUSALS = 3  # by a server in trouble, of one message
-_CLOSING_S = 0.5  # less than a monitor waits for its sinks
+_LOGGER = "HeFlwr"  # the logger name that receivers expect
+_TIMEOUT_S = 5.0
+_RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # pauses between tries; the last one repeats
+_MAX_REFUSALS = 3  # of one message by a server error (5xx), before it is dropped
+_CLOSING_S = 0.5  # shorter than a monitor waits for its sinks
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
 class Config(Struct, frozen=True):
-    """Who receives it, HOST:PORT, and as whose; `simple` or with every attribute of a log record."""
+    """The receiver HOST:PORT, the identifier, and `simple` or with every attribute of a log record."""
 
     host: str
-    identifier: str = ""  # empty: one that is made up
+    identifier: str = ""  # empty: a random one
     simple: bool = True
     wanted: tuple[str, ...] = ("cpu", "memory", "network")
 
@@ -56,10 +56,10 @@ def parse(text: str) -> Config:
 
 
 class Form:
-    """Sends a message a moment, by a thread of its own; what cannot be sent waits, and is tried again."""
+    """Sends a message per moment, in a thread of its own; a message that fails waits, and is tried again."""
 
     def __init__(self, config: Config) -> None:
-        """Begin to send, once there is something."""
+        """Start the thread; it waits for messages."""
         _check(config)
         self.lost = 0
         self.trouble = ""
@@ -69,8 +69,8 @@ class Form:
         self._plain = Plain(config.wanted)
         self._sender = new_id(10)
         self._n = 0
-        self._waiting: deque[tuple[str, bytes]] = deque()  # a header and a body, the oldest first
-        self._news = threading.Condition()
+        self._waiting: deque[tuple[str, bytes]] = deque()  # header and body, the oldest first
+        self._changed = threading.Condition()
         self._ending_at: float | None = None
         self._connection: http.client.HTTPConnection | None = None
         self._pid = os.getpid()
@@ -78,11 +78,11 @@ class Form:
         self._thread.start()
 
     def prime(self, samples: list[Sample]) -> None:
-        """Take the first look, from which the counts of the first moment are taken."""
+        """Take the first reading, from which the first counts are computed."""
         self._plain.of(samples)
 
     def put(self, samples: list[Sample]) -> None:
-        """Have the message of a moment sent; one that tells nothing is none."""
+        """Queue the message of a moment; a moment without numbers has no message."""
         numbers = self._plain.of(samples)
         if not numbers:
             return
@@ -91,26 +91,26 @@ class Form:
         self.post({"message": message} if self._simple else _record(message, t).__dict__, t)
 
     def post(self, fields: Mapping[str, object], t: int) -> None:
-        """Have any other fields sent, as what was said at a time."""
+        """Queue a message of any fields, with a time."""
         fields = {"identifier": self.identifier, **fields}
         self._n += 1
         head = f"{self._sender} {self._n} {t}"
-        with self._news:
-            if len(self._waiting) >= MOST_WAITING:
+        with self._changed:
+            if len(self._waiting) >= MAX_WAITING:
                 self._waiting.popleft()
                 self.lost += 1
             self._waiting.append((head, urllib.parse.urlencode(fields, errors="replace").encode()))
-            self._news.notify()
+            self._changed.notify()
 
     def close(self) -> None:
-        """Send what waits, for half a second and without a second try; what is left then is lost, and counted."""
-        if os.getpid() != self._pid:  # a fork child has neither thread nor connection
+        """Send what waits, for half a second and without retries; what is left is lost, and counted."""
+        if os.getpid() != self._pid:  # a fork child has no thread and no connection of its own
             return
-        with self._news:
+        with self._changed:
             self._ending_at = time.monotonic() + _CLOSING_S
-            self._news.notify()
+            self._changed.notify()
         self._thread.join(_CLOSING_S)
-        with self._news:
+        with self._changed:
             self.lost += len(self._waiting)
             self._waiting.clear()
 
@@ -118,38 +118,38 @@ class Form:
         kernel.block_sigpipe()
         failures = refusals = 0
         while True:
-            with self._news:
+            with self._changed:
                 if failures and self._ending_at is None:
-                    self._news.wait_for(self._is_ending, _PAUSES_S[min(failures, len(_PAUSES_S)) - 1])
-                self._news.wait_for(lambda: bool(self._waiting) or self._is_ending())
+                    self._changed.wait_for(self._is_ending, _RETRY_S[min(failures, len(_RETRY_S)) - 1])
+                self._changed.wait_for(lambda: bool(self._waiting) or self._is_ending())
                 if not self._waiting or (self._ending_at is not None and time.monotonic() >= self._ending_at):
                     break
                 first = self._waiting[0]
                 last_try = self._is_ending()
             status = self._send(*first)
-            if status < 0 or (status >= 500 and refusals < _MOST_REFUSALS):
+            if status < 0 or (status >= 500 and refusals < _MAX_REFUSALS):
                 failures += 1
                 refusals += status >= 500
                 if last_try:
                     break
                 continue
             failures = refusals = 0
-            with self._news:
-                if self._waiting and self._waiting[0] is first:  # else there was no room for it any more
+            with self._changed:
+                if self._waiting and self._waiting[0] is first:  # else it was dropped meanwhile, for lack of room
                     self._waiting.popleft()
                     self.lost += status >= 300
             self.trouble = f"{self._host} answers {status}" if status >= 300 else ""
-        self._hang_up()
+        self._disconnect()
 
     def _is_ending(self) -> bool:
         return self._ending_at is not None
 
     def _send(self, head: str, body: bytes) -> int:
-        """Send one message; return the status that was answered, or -1."""
+        """Send one message; return the HTTP status of the answer, or -1 if there was none."""
         fresh = self._connection is None
         try:
             if self._connection is None:
-                self._connection = http.client.HTTPConnection(self._host, timeout=_PATIENCE_S)
+                self._connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
             connection = self._connection
             if self._ending_at is not None:
                 left_s = max(0.01, self._ending_at - time.monotonic())
@@ -161,21 +161,23 @@ class Form:
             connection.putheader("Content-length", str(len(body)))
             connection.putheader(_HEADER, head)
             connection.endheaders(body)
-            if _QUICK_ACK is not None and connection.sock is not None:  # many answer in two pieces, and wait for this
+            if (
+                _QUICK_ACK is not None and connection.sock is not None
+            ):  # many servers answer in two packets, and wait for the ACK
                 connection.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
             with connection.getresponse() as response:
                 response.read(1 << 16)
-                if not response.isclosed():  # it says more than anybody asked
-                    self._hang_up()
+                if not response.isclosed():  # the answer is too long
+                    self._disconnect()
                 return response.status
         except (OSError, http.client.HTTPException) as error:
-            self._hang_up()
+            self._disconnect()
             if not fresh and isinstance(error, http.client.RemoteDisconnected | ConnectionError):
-                return self._send(head, body)  # it has only hung up since the last one
-            self.trouble = f"{self._host} cannot be reached: {_said(error)}"
+                return self._send(head, body)  # the server had closed the idle connection: connect again
+            self.trouble = f"{self._host} cannot be reached: {_printable(error)}"
             return -1
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(OSError):
@@ -187,19 +189,21 @@ def open(config: Config, metrics: Mapping[str, Metric]) -> Form:  # noqa: A001, 
     return Form(config)
 
 
-def _said(error: Exception) -> str:
-    """Return what went wrong; a server's own words may be among it, and shall not command a terminal."""
-    return "".join(sign if sign.isprintable() else "?" for sign in str(error)[:200]) or type(error).__name__
+def _printable(error: Exception) -> str:
+    """Return an error's text without control characters: it may contain text from the server."""
+    return (
+        "".join(character if character.isprintable() else "?" for character in str(error)[:200]) or type(error).__name__
+    )
 
 
 def _check(config: Config) -> None:
     port = config.host.rpartition(":")[2]
     if not _HOST.fullmatch(config.host) or (port.isdigit() and int(port) >= 1 << 16):
-        raise SettingError(f"{config.host!r} is nobody to send to: HOST:PORT, such as 127.0.0.1:5000")
+        raise SettingError(f"{config.host!r} is not an address to send to: give HOST:PORT, such as 127.0.0.1:5000")
 
 
 def _record(message: str, t: int) -> logging.LogRecord:
-    """Return the log record that a handler would have sent of it, after another one had formatted it."""
+    """Return the log record that heflwr's handler would send, with its formatted attributes."""
     record = logging.LogRecord(_LOGGER, logging.INFO, __file__, 1, message, (), None, "put")
     record.relativeCreated += t / 1e6 - record.created * 1e3
     record.created = t / 1e9

@@ -1,6 +1,6 @@
 """Where heflwr's clients send to, `vedette hub --listen heflwr=ADDRESS`: each identifier becomes a run (decisions/012).
 
-The clients have no token, so this listens on this machine alone, and the guard refuses browsers.
+The clients have no token, so this listens only on this machine, and the guard refuses browsers.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ def parse(address: str) -> Config:
 
 
 class Listener:
-    """The port, and what stands behind it."""
+    """The HTTP server of heflwr's clients, and the receiver behind it."""
 
-    def __init__(self, taken: socket.socket, intake: Intake) -> None:
-        """Answer nobody yet."""
-        self.where = http.where(taken)
+    def __init__(self, port: socket.socket, intake: Intake) -> None:
+        """Answer nothing before `serve`."""
+        self.where = http.where(port)
         self._receiver = Receiver(intake)
-        self._server = HttpServer(taken, _app(self._receiver, intake), guard.Rules())
+        self._server = HttpServer(port, _app(self._receiver, intake), guard.Rules())
 
     async def serve(self) -> None:
-        """Answer, once it is known which runs are open."""
+        """Find the open runs, then answer."""
         await self._receiver.begin()
         tending = asyncio.ensure_future(self._tend())
         try:
@@ -63,12 +63,12 @@ class Listener:
             await self._receiver.tend()
 
     async def close(self) -> None:
-        """Stop listening; who is being answered is answered."""
+        """Stop listening; requests that are being answered are finished."""
         await self._server.close()
 
 
 def open(config: Config, intake: Intake) -> Listener:  # noqa: A001 - the name that every listener has
-    """Take the port."""
+    """Open the port."""
     return Listener(http.take(config.host, config.port), intake)
 
 
@@ -80,19 +80,19 @@ def _app(receiver: Receiver, intake: Intake) -> App:
             if request.url.path not in wire.PATHS:
                 raise Refusal(404, f"there are {' and '.join(wire.PATHS)}, by POST")
             if request.method != "POST":
-                raise Refusal(405, f"{request.url.path} takes POST alone")
-            receiver.hear(await http.read_body(request, wire.MOST_BYTES), request.headers.get("vedette-moment", ""))
+                raise Refusal(405, f"{request.url.path} takes only POST")
+            receiver.receive(await http.read_body(request, wire.MAX_BYTES), request.headers.get("vedette-moment", ""))
         except Refusal as refusal:
             return refusal.status, str(refusal)
         except FormatError as error:
             intake.refuse("malformed")
             return 400, str(error)
         except OSError as error:
-            return 503, f"it cannot be kept now: {error}"
+            return 503, f"it cannot be stored now: {error}"
         except ClientDisconnect:
             raise
-        except Exception as error:  # the listener goes on; who sent it still has it
-            return 500, f"it could not be kept: {type(error).__name__}"
+        except Exception as error:  # the listener goes on; the client still has the message
+            return 500, f"it could not be stored: {type(error).__name__}"
         return 200, "kept"
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:

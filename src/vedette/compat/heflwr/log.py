@@ -1,4 +1,4 @@
-"""heflwr's log: a logger that is heard on stdout, and once it is configured in a file, and at a server."""
+"""heflwr's log: a logger that prints to stdout, and if configured also writes to a file and to a server."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ __all__ = ["configure", "log", "logger"]
 
 
 class _Server(logging.Handler):
-    """Posts records, in a thread of its own: nothing waits for the server, and nothing is said of its absence."""
+    """Posts records in a thread of its own: the program never waits for the server, nor is told if it is away."""
 
     def __init__(self, host: str, identifier: str, simple: bool) -> None:
         super().__init__(logging.DEBUG)
@@ -26,39 +26,39 @@ class _Server(logging.Handler):
         self._times = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand a record over."""
+        """Queue a record."""
         try:
-            if self._pid != os.getpid():  # in a fork child, where the thread that sends is not
+            if self._pid != os.getpid():  # a fork child does not have the sending thread
                 self._form, self._pid = form.Form(self._config), os.getpid()
             fields: dict[str, object] = {"message": record.getMessage()}
             if not self._config.simple:
                 fields = {**vars(record), **fields, "asctime": self._times.formatTime(record)}
             self._form.post(fields, int(record.created * 1e9))
-        except Exception:  # noqa: S110 - an object of the user's that has no text; a log must not end the program
+        except Exception:  # noqa: S110 - str() of a user's object may raise, and a log call must not
             pass
 
     def close(self) -> None:
-        """Send what waits, as far as that goes at once."""
+        """Send what waits, for a short time."""
         self._form.close()
         super().close()
 
 
 def configure(identifier: str, file: str | None = None, host: str | None = None, simple: bool | None = None) -> None:
-    """Have what is logged also go to a file, to a server, or both; each takes the place of the one before."""
+    """Also log to a file, to a server, or both; each replaces the one that was set before."""
     if file:
         to_file = logging.FileHandler(file)
         to_file.setLevel(logging.DEBUG)
         to_file.setFormatter(logging.Formatter(f"{identifier} | {_FORMAT}"))
-        _put_in_place(to_file)
+        _replace_handler(to_file)
     if host:
-        _put_in_place(_Server(host, identifier, bool(simple)))
+        _replace_handler(_Server(host, identifier, bool(simple)))
     elif simple:
         warnings.warn(
             "Simple mode is specified without a host. No HTTP handler will be added.", UserWarning, stacklevel=2
         )
 
 
-def _put_in_place(handler: logging.Handler) -> None:
+def _replace_handler(handler: logging.Handler) -> None:
     for before in [one for one in logger.handlers if type(one) is type(handler)]:
         logger.removeHandler(before)
         before.close()

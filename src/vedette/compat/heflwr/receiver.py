@@ -1,6 +1,6 @@
-"""What heflwr's clients say, put on record: each identifier that speaks is a run (decisions/012).
+"""Records what heflwr's clients send: each identifier becomes a run (decisions/012).
 
-The wire knows no beginning and no end of a run: the first message begins one, ten minutes of silence end it.
+The protocol does not say when a run begins or ends: the first message begins it, ten minutes without one end it.
 """
 
 import asyncio
@@ -17,42 +17,42 @@ from vedette.model import HUB, Event, Fact, Sample, Span, new_id
 from vedette.store import Both, Compare, Either, Not, Reader, SpanQuery
 
 _SOURCE = "heflwr"
-QUIET_S = 600.0  # a run whose client has said nothing for so long is over
-_MOST_RUNS = 1000  # that are open at once
-_MOST_SENDERS = 10_000
+IDLE_S = 600.0  # a run ends when its client has sent nothing for so long
+_MAX_RUNS = 1000  # open at once
+_MAX_SENDERS = 10_000
 
 
-class _Open:
-    """A run that is still heard of."""
+class _OpenRun:
+    """A run that has not ended."""
 
-    def __init__(self, run: str, heard_s: float, t: int) -> None:
+    def __init__(self, run: str, last_s: float, t: int) -> None:
         self.run = run
-        self.heard_s = heard_s
-        self.t = t  # the newest that was said of it
+        self.last_s = last_s
+        self.t = t  # the time of its newest message
 
 
 class Receiver:
-    """Keeps what clients say."""
+    """Records the messages of clients."""
 
     def __init__(self, intake: Intake) -> None:
-        """Know no run yet: `begin` finds those that are open."""
+        """Begin without runs; `begin` finds the open ones."""
         self._intake = intake
-        self._open: dict[str, _Open] = {}  # by identifier
+        self._open: dict[str, _OpenRun] = {}  # by identifier
         self._senders: OrderedDict[str, int] = OrderedDict()  # the newest message of each
 
     async def begin(self) -> None:
-        """Find the runs that an earlier process had open, so that they go on."""
+        """Find the runs that an earlier process left open, and continue them."""
         now = time.monotonic()
         for identifier, run, t in await asyncio.to_thread(self._intake.ask, _running):
-            self._open.setdefault(identifier, _Open(run, now, t))
+            self._open.setdefault(identifier, _OpenRun(run, now, t))
 
-    def hear(self, body: bytes, named: str) -> None:
-        """Keep a message; raise FormatError, a Refusal, or OSError when there is no room."""
+    def receive(self, body: bytes, header: str) -> None:
+        """Record a message; raise FormatError, a Refusal, or OSError if there is no room."""
         now = time.time_ns()
         form = wire.parse(body, now)
-        moment = wire.moment(named)
+        moment = wire.moment(header)
         if moment is not None and moment.n <= self._senders.get(moment.sender, 0):
-            return  # it was kept before, and only the answer was lost
+            return  # it was recorded before, and only the answer was lost
         t = form.t or (moment.t if moment is not None else now)
         facts, known = self._run_of(form, now)
         if form.numbers:
@@ -60,32 +60,32 @@ class Receiver:
         else:
             attrs = {"identifier": form.identifier, **form.where}
             self._intake.keep([*facts, Event(known.run, t, "log", form.level, form.message, attrs)])
-        known.heard_s, known.t = time.monotonic(), max(t, now)
+        known.last_s, known.t = time.monotonic(), max(t, now)
         self._open[form.identifier] = known
         if moment is not None:
             self._senders[moment.sender] = moment.n
             self._senders.move_to_end(moment.sender)
-            while len(self._senders) > _MOST_SENDERS:
+            while len(self._senders) > _MAX_SENDERS:
                 self._senders.popitem(last=False)
 
-    def _run_of(self, form: wire.Form, now: int) -> tuple[list[Fact], _Open]:
-        """Return the run of an identifier, with what is to be said when it is a new one."""
+    def _run_of(self, form: wire.Form, now: int) -> tuple[list[Fact], _OpenRun]:
+        """Return the run of an identifier, and the facts to record if the run is new."""
         known = self._open.get(form.identifier)
         if known is not None:
             return [], known
-        if len(self._open) >= _MOST_RUNS:
+        if len(self._open) >= _MAX_RUNS:
             self._intake.refuse("heflwr identifiers")
-            raise Refusal(429, f"{_MOST_RUNS} identifiers are open already: no other one is taken")
-        known = _Open(new_id(), time.monotonic(), now)
+            raise Refusal(429, f"{_MAX_RUNS} identifiers are open already: a new one is refused")
+        known = _OpenRun(new_id(), time.monotonic(), now)
         attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": form.identifier}
         span = Span(known.run, now, "running", "", HUB, "run", form.identifier, attrs=attrs)
         return [span], known
 
     async def tend(self) -> None:
-        """End the runs that have gone quiet, and forget those that were removed."""
+        """End the runs that are idle, and forget those that were removed."""
         now = time.monotonic()
         for identifier, known in list(self._open.items()):
-            if now - known.heard_s > QUIET_S:
+            if now - known.last_s > IDLE_S:
                 with contextlib.suppress(OSError):  # it is tried again
                     self._intake.keep([Span(known.run, known.t, "done", "", HUB)])
                     del self._open[identifier]

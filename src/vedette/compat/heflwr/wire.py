@@ -1,7 +1,7 @@
-"""What heflwr's clients send, read: `POST /simple_log` and `POST /log`, form-encoded log messages.
+"""Parses what heflwr's clients send: `POST /simple_log` and `POST /log`, form-encoded log messages.
 
-Nothing that comes here is believed: fields are few and short, numbers are looked at before they are made, and a message
-that is not made of the known numbers is a line of a log.
+No input is trusted: the number and length of fields are limited, and numbers are checked before they are converted.
+A message that does not consist of the known numbers is a log line.
 """
 
 import math
@@ -13,13 +13,13 @@ from vedette.errors import FormatError
 from vedette.sinks.plain import KEYS
 
 PATHS = ("/simple_log", "/log")
-MOST_BYTES = 64 << 10  # of a body
-_MOST_FIELDS = 64
-_MOST_IDENTIFIER, _MOST_MESSAGE, _MOST_WORD = 200, 32_000, 200
+MAX_BYTES = 64 << 10  # of a body
+_MAX_FIELDS = 64
+_MAX_IDENTIFIER, _MAX_MESSAGE, _MAX_WORD = 200, 32_000, 200
 _YEAR_NS = 366 * 24 * 3600 * 10**9
 _HOUR_NS = 3600 * 10**9
 
-LABELS = dict(  # what a message calls the plain numbers
+LABELS = dict(  # the names of the plain numbers in a message
     zip(
         KEYS,
         ("Cpu Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD cpu_gpu_cv", "VDD soc"),
@@ -28,7 +28,7 @@ LABELS = dict(  # what a message calls the plain numbers
 )
 _KEYS = {label.lower(): key for key, label in LABELS.items()}
 _ITEM = re.compile(r"([A-Za-z_ ]{1,20}): ([-+]?[0-9.]{1,30}(?:e[-+]?[0-9]{1,3})?|nan|inf)%?(?:, |,?$)", re.ASCII)
-_NAMES = {KEYS[0]: "cpu_percent", KEYS[1]: "memory_share_percent"}  # what we call the same number
+_NAMES = {KEYS[0]: "cpu_percent", KEYS[1]: "memory_share_percent"}  # our own names of the same numbers
 _MOMENT = re.compile(r"([0-9a-z]{1,32}) ([0-9]{1,18}) ([0-9]{1,19})", re.ASCII)
 
 
@@ -38,13 +38,13 @@ class Form(NamedTuple):
     identifier: str
     message: str
     level: int
-    t: int | None  # None: it does not tell
-    numbers: dict[str, float]  # the plain numbers, by their keys; none: it is a line of a log
-    where: dict[str, str | int]  # of a line: logger, file, line, pid
+    t: int | None  # None: not given
+    numbers: dict[str, float]  # the plain numbers by their keys; empty: it is a log line
+    where: dict[str, str | int]  # of a log line: logger, file, line, pid
 
 
 class Moment(NamedTuple):
-    """Which of a sender's messages it is, so that one that comes twice counts once, and when that was."""
+    """Which of a sender's messages it is, so that a repeated one counts once, and its time."""
 
     sender: str
     n: int
@@ -52,28 +52,28 @@ class Moment(NamedTuple):
 
 
 def parse(body: bytes, now: int) -> Form:
-    """Read the body of a request; raise FormatError in a sentence when it is none of these forms."""
-    if len(body) > MOST_BYTES:
-        raise FormatError(f"a body has {MOST_BYTES} bytes at most")
+    """Read the body of a request; raise FormatError, with a sentence, if it is malformed."""
+    if len(body) > MAX_BYTES:
+        raise FormatError(f"a body has {MAX_BYTES} bytes at most")
     try:
         pairs = urllib.parse.parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS
+            body.decode("ascii"), keep_blank_values=True, errors="replace", max_num_fields=_MAX_FIELDS
         )
     except UnicodeDecodeError:
         raise FormatError("the body is not form-encoded") from None
     except ValueError:
-        raise FormatError(f"a form has {_MOST_FIELDS} fields at most") from None
+        raise FormatError(f"a form has {_MAX_FIELDS} fields at most") from None
     fields = dict(pairs)
     identifier = fields.get("identifier", "").strip()
     if not identifier or "message" not in fields:
         raise FormatError("a form has the fields identifier and message")
-    if len(identifier) > _MOST_IDENTIFIER or not identifier.isprintable():
-        raise FormatError(f"an identifier has up to {_MOST_IDENTIFIER} characters, which can be printed")
+    if len(identifier) > _MAX_IDENTIFIER or not identifier.isprintable():
+        raise FormatError(f"an identifier has up to {_MAX_IDENTIFIER} printable characters")
     message = fields["message"]
-    if len(message) > _MOST_MESSAGE:
-        raise FormatError(f"a message has {_MOST_MESSAGE} characters at most")
+    if len(message) > _MAX_MESSAGE:
+        raise FormatError(f"a message has {_MAX_MESSAGE} characters at most")
     if (trace := fields.get("exc_text", "None")) != "None":
-        message = f"{message}\n{trace}"[:_MOST_MESSAGE]
+        message = f"{message}\n{trace}"[:_MAX_MESSAGE]
     level = _whole(fields.get("levelno", "20"))
     created = _time(fields.get("created", ""))
     return Form(
@@ -87,7 +87,7 @@ def parse(body: bytes, now: int) -> Form:
 
 
 def moment(text: str) -> Moment | None:
-    """Read the header by which a sender of ours names a message; None when it is something else."""
+    """Read the header with which vedette numbers a message; None if it is something else."""
     found = _MOMENT.fullmatch(text)
     if found is None or int(found[3]) >= 1 << 63:
         return None
@@ -95,7 +95,7 @@ def moment(text: str) -> Moment | None:
 
 
 def numbers_in(message: str) -> dict[str, float]:
-    """Return the plain numbers that a message is made of, by their keys; none, if there is anything else in it."""
+    """Return the plain numbers of a message by their keys; an empty dict if it contains anything else."""
     numbers: dict[str, float] = {}
     at = 0
     while at < len(message):
@@ -115,7 +115,7 @@ def numbers_in(message: str) -> dict[str, float]:
 
 
 def values_of(numbers: dict[str, float]) -> dict[str, float | int | bool]:
-    """Return what a run keeps of the plain numbers: each by its key, and by our own name where we have one."""
+    """Return the values to store: each plain number by its key, and also by our own name if it has one."""
     return {name: value for key, value in numbers.items() for name in (_NAMES.get(key), key) if name is not None}
 
 
@@ -134,7 +134,7 @@ def _time(text: str) -> int | None:
 def _where(fields: dict[str, str]) -> dict[str, str | int]:
     found: dict[str, str | int] = {}
     for key, name in (("logger", "name"), ("file", "filename"), ("function", "funcName"), ("thread", "threadName")):
-        if text := fields.get(name, "")[:_MOST_WORD]:
+        if text := fields.get(name, "")[:_MAX_WORD]:
             found[key] = text
     for key, name in (("line", "lineno"), ("pid", "process")):
         if (number := _whole(fields.get(name, ""))) is not None:

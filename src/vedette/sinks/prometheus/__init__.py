@@ -1,7 +1,7 @@
-"""A page that Prometheus reads, `/metrics`: the newest value of each number, from a server of its own.
+"""Serves `/metrics` for Prometheus: the newest value of each number, from an HTTP server of its own.
 
-A number that was not in the newest moments stays as it was for a minute, or for three moments where these are further
-apart: some are read rarely, while what has gone for good, such as a GPU, should not be shown for ever.
+A number that the newest moments do not have keeps its value for a minute, or for three moments if that is longer: some
+numbers are read rarely. After that it is removed, as when a GPU has gone for good.
 
 - `page`: the web server of that page, in a thread of its own
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"_per_s": "_per_second", "_s": "_seconds", "_j": "_joules", "_w": "_watts", "_c": "_celsius"}
 _KNOWN_UNITS = ("seconds", "joules", "watts", "celsius", "bytes", "percent")
-_STAYS_S, _STAYS_MOMENTS = 60.0, 3
+_KEEP_S, _KEEP_MOMENTS = 60.0, 3
 _PLAIN = {
     KEYS[0]: ("cpu_usage", "CPU usage percentage"),
     KEYS[1]: ("memory_usage", "Memory usage percentage"),
@@ -44,17 +44,17 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Config(Struct, frozen=True):
-    """Where to listen, 0 for any port that is free, and whether by our own names or by the plain ones."""
+    """Where to listen (port 0: any free port), and whether to use our own metric names or the plain ones."""
 
     host: str = "127.0.0.1"
     port: int = 0
     names: Literal["own", "plain"] = "own"
-    pid: int = 0  # a label of what concerns the process, unless it is 0
+    pid: int = 0  # a label on the process's metrics, unless it is 0
     token: str = ""
-    cert: str = ""  # the paths of certificate and key
+    cert: str = ""  # paths of the certificate and its key
     key: str = ""
-    wanted: tuple[str, ...] = ("cpu", "memory", "network", "power")  # of the plain ones
-    hostnames: tuple[str, ...] = ()  # by which readers know this machine, beside those that it knows itself
+    wanted: tuple[str, ...] = ("cpu", "memory", "network", "power")  # which plain numbers
+    hostnames: tuple[str, ...] = ()  # more names of this machine that readers may use
 
 
 def parse(text: str) -> Config:
@@ -87,9 +87,9 @@ class Prometheus:
     """Holds the newest values, and serves them."""
 
     def __init__(self, config: Config, metrics: Mapping[str, Metric]) -> None:
-        """Begin to listen; raise SettingError when that would not be safe, or cannot be done."""
+        """Begin to listen; raise SettingError if that is not safe, or fails."""
         try:
-            from prometheus_client import CollectorRegistry  # noqa: PLC0415 - it loads much, and only for this
+            from prometheus_client import CollectorRegistry  # noqa: PLC0415 - it loads much
         except ImportError:
             raise MissingError("the prometheus sink needs prometheus-client: pip install prometheus-client") from None
         self.lost = 0
@@ -97,9 +97,9 @@ class Prometheus:
         self._metrics = metrics
         self._pid = str(config.pid) if config.pid else ""
         self._plain = Plain(config.wanted) if config.names == "plain" else None
-        self._values: dict[_Key, tuple[float, float]] = {}  # value and when it came, replaced whole
-        self._told: dict[str, Metric] = {}  # by the name that it is shown under
-        self._names: dict[tuple[str, bool], str] = {}  # by what it is called here, and whether it is the host's
+        self._values: dict[_Key, tuple[float, float]] = {}  # value and time; the dict is replaced, never changed
+        self._described: dict[str, Metric] = {}  # by metric name on the page
+        self._names: dict[tuple[str, bool], str] = {}  # metric name by our name, and whether it is the host's
         self._last_s = self._gap_s = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -108,7 +108,7 @@ class Prometheus:
         self.port = self._page.port
 
     def prime(self, samples: list[Sample]) -> None:
-        """Take the first look, from which the counts of the first moment are taken."""
+        """Take the first reading, from which the first counts are computed."""
         if self._plain is not None:
             self._plain.of(samples)
 
@@ -119,7 +119,7 @@ class Prometheus:
         if self._plain is not None:
             for key, value in self._plain.of(samples).items():
                 name, text = _PLAIN[key]
-                self._told[name] = Metric("gauge", text)
+                self._described[name] = Metric("gauge", text)
                 values[name, ()] = float(value), now
         else:
             for sample in samples:
@@ -135,7 +135,7 @@ class Prometheus:
         self._values = {key: found for key, found in values.items() if not self._is_old(found[1], now)}
 
     def _is_old(self, at: float, now: float) -> bool:
-        return self._gap_s > 0 and now - at > max(_STAYS_S, _STAYS_MOMENTS * self._gap_s)
+        return self._gap_s > 0 and now - at > max(_KEEP_S, _KEEP_MOMENTS * self._gap_s)
 
     def _name(self, raw: str, *, host: bool) -> str:
         metric = self._metrics.get(raw) or Metric("gauge", raw)
@@ -146,7 +146,7 @@ class Prometheus:
                 break
         name = f"vedette_{'host' if host else 'process'}_{name}".removesuffix("_total")
         self._names[raw, host] = name
-        self._told.setdefault(name, metric)
+        self._described.setdefault(name, metric)
         return name
 
     def collect(self) -> Iterator["Family"]:
@@ -158,7 +158,7 @@ class Prometheus:
         for (name, labels), (value, at) in sorted(self._values.items()):
             if self._is_old(at, now):
                 continue
-            kind, text = self._told[name]
+            kind, text = self._described[name]
             if name not in families:
                 unit = next((unit for unit in _KNOWN_UNITS if name.endswith("_" + unit)), "")
                 families[name] = Family(name, text, kind, unit)
@@ -171,12 +171,12 @@ class Prometheus:
         try:
             encode, kind = choose_encoder(accept)
             return encode(self._registry), kind
-        except (ValueError, TypeError):  # a version that is no number, say
+        except (ValueError, TypeError):  # such as a version that is not a number
             encode, kind = choose_encoder("")
             return encode(self._registry), kind
 
     def close(self) -> None:
-        """Stop listening: who comes now is refused."""
+        """Stop listening."""
         self._page.close()
 
 

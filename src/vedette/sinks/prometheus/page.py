@@ -1,6 +1,6 @@
-"""A web server of one page, in a thread of its own, that really ends when it is told to.
+"""An HTTP server of one page, in a thread of its own, that ends at once when it is closed.
 
-Who may read it is checked before anything else, by the one guard of all listeners.
+The guard of all listeners checks each request before anything else.
 """
 
 import contextlib
@@ -17,22 +17,22 @@ from typing import Any
 from vedette import guard, kernel
 from vedette.errors import SettingError
 
-Render = Callable[[str], tuple[bytes, str]]  # from what a reader accepts to the page and its type
-_PATIENCE_S = 10.0
-_MOST_READERS = 32  # at once
+Render = Callable[[str], tuple[bytes, str]]  # from the Accept header to the page and its media type
+_TIMEOUT_S = 10.0
+_MAX_READERS = 32  # at once
 _PAUSE_S = 0.1
 
 
 class Page:
-    """Serves `/metrics` from when it is made until it is closed."""
+    """Serves `/metrics` until it is closed."""
 
     def __init__(
         self, host: str, port: int, render: Render, token: str, context: ssl.SSLContext | None,
         names: Iterable[str] = (),
     ) -> None:  # fmt: skip
-        """Begin to listen; raise SettingError when that would not be safe, or cannot be done.
+        """Begin to listen; raise SettingError if that is not safe, or fails.
 
-        `names`: the hosts by which readers know this machine, beside the one that it is bound to.
+        `names`: host names that readers may use, besides the address that it is bound to.
         """
         advice = "give token, cert and key, or listen on 127.0.0.1 and have it read through an ssh tunnel"
         guard.check_bind(host, token=bool(token), tls=context is not None, advice=advice)
@@ -48,7 +48,7 @@ class Page:
         self.port = int(self._server.server_address[1])
         try:
             self._ready = selectors.DefaultSelector()
-            self._ear, self._mouth = socket.socketpair()
+            self._wakeup_read, self._wakeup_write = socket.socketpair()
         except OSError as error:
             self._server.server_close()
             raise SettingError(f"{host}:{port} cannot be listened on: {error.strerror}") from None
@@ -59,24 +59,24 @@ class Page:
         kernel.block_sigpipe()
         with self._ready as ready:
             ready.register(self._server, selectors.EVENT_READ)
-            ready.register(self._ear, selectors.EVENT_READ)
-            while not any(key.fileobj is self._ear for key, _ in ready.select()):
+            ready.register(self._wakeup_read, selectors.EVENT_READ)
+            while not any(key.fileobj is self._wakeup_read for key, _ in ready.select()):
                 self._server.handle_request()
 
     def close(self) -> None:
-        """Stop listening, and let go of whoever is reading; the second time does nothing."""
+        """Stop listening, and close all connections; a second call does nothing."""
         if self._server.closed:
             return
-        self._mouth.shutdown(socket.SHUT_RDWR)  # to close it would not do: a fork child has it, too
-        self._mouth.close()
-        self._thread.join(_PATIENCE_S)
+        self._wakeup_write.shutdown(socket.SHUT_RDWR)  # close() is not enough: a fork child has the socket, too
+        self._wakeup_write.close()
+        self._thread.join(_TIMEOUT_S)
         self._server.server_close()
-        self._ear.close()
+        self._wakeup_read.close()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    allow_reuse_address = True  # a port is free again at once
+    allow_reuse_address = True  # the port can be used again at once
     request_queue_size = 128
 
     def __init__(
@@ -86,14 +86,14 @@ class _Server(ThreadingHTTPServer):
         self.render = render
         self.rules = rules
         self.context = context
-        self._readers: dict[socket.socket, None] = {}  # the oldest first
+        self._readers: dict[socket.socket, None] = {}  # open connections, the oldest first
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Reader)
-        self.socket.setblocking(False)  # who has left again before he is let in must not hold up the others
+        self.socket.setblocking(False)  # accept() must not block if a client has left meanwhile
 
     def server_bind(self) -> None:
-        """Bind without a look at the name service, which may be slow."""
+        """Bind without a DNS lookup, which may be slow."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -104,22 +104,22 @@ class _Server(ThreadingHTTPServer):
             return super().get_request()
         except BlockingIOError:
             raise
-        except OSError:  # no descriptor is left: who waits is still there, and we would turn round and round
+        except OSError:  # no descriptor is free: the client still waits, and we would spin
             time.sleep(_PAUSE_S)
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; in a crowd the oldest has to go, as some come to stay, and a page is read at once."""
+        """Answer in a thread. If there are too many connections, close the oldest: reading a page takes a moment."""
         with self._lock:
-            oldest = next(iter(self._readers)) if len(self._readers) >= _MOST_READERS else None
+            oldest = next(iter(self._readers)) if len(self._readers) >= _MAX_READERS else None
             self._readers.pop(oldest, None)  # type: ignore[arg-type]
             self._readers[request] = None
         if oldest is not None:
-            _cut_off(oldest)
+            _shut(oldest)
         super().process_request(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(_PATIENCE_S)
+        request.settimeout(_TIMEOUT_S)
         if self.context is not None:
             plain, request = request, self.context.wrap_socket(request, server_side=True)
             with self._lock:
@@ -139,13 +139,13 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a reader that is cut off is its own affair."""
+        """Print nothing when a connection breaks."""
 
     def server_close(self) -> None:
-        """Stop listening, also for children that have inherited the socket by fork."""
+        """Stop listening, also in fork children that have inherited the socket."""
         self.closed = True
-        for open_one in (self.socket, *list(self._readers)):
-            _cut_off(open_one)
+        for one in (self.socket, *list(self._readers)):
+            _shut(one)
         super().server_close()
 
 
@@ -157,14 +157,14 @@ def _rules(token: str, names: Iterable[str]) -> guard.Rules:
     )
 
 
-def _cut_off(one: socket.socket) -> None:
+def _shut(one: socket.socket) -> None:
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
 
 
 class _Reader(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _PATIENCE_S
+    timeout = _TIMEOUT_S
 
     def do_GET(self) -> None:
         status, body, headers = self._answer()
@@ -189,12 +189,12 @@ class _Reader(BaseHTTPRequestHandler):
             return verdict.status, verdict.sentence.encode() + b"\n", {**text, **verdict.headers}
         if self.command == "POST":
             allowed = "GET, HEAD"
-            return 405, b"this page can be read, by GET or HEAD, and nothing else\n", {**text, "Allow": allowed}
+            return 405, b"this page takes only GET and HEAD\n", {**text, "Allow": allowed}
         path = self.path.partition("?")[0]
         if path == "/":
             return 200, b"The metrics of a vedette monitor are at /metrics\n", text
         if path != "/metrics":
-            return 404, b"there is /metrics alone\n", text
+            return 404, b"there is only /metrics\n", text
         page, kind = self.server.render(self.headers.get("Accept", ""))
         return 200, page, {"Content-Type": kind}
 

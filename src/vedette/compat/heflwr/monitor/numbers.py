@@ -1,4 +1,4 @@
-"""What a monitor has measured, in the original's keys: a list for each number, and one number for each list."""
+"""What a monitor has measured, by heflwr's keys: a list for each number, and a summary of each list."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from vedette.sinks.plain import KEYS
 
 Wanted = Sequence[str]  # of cpu, memory, network and power
 
-# Of each number: what must be wanted, its name in a monitor's stats, and how much more it is here.
+# By key: the metric it belongs to, its name in a monitor's stats, and the factor of heflwr's unit.
 _STATS = dict(
     zip(
         KEYS,
@@ -26,7 +26,7 @@ _STATS = dict(
         strict=True,
     )
 )
-# The same in its summary: the number there is a mean over time, or else a total.
+# The same for the summary: a mean over time, or a total.
 _SUMMARY = {
     "avg_cpu_usage": ("cpu", "cpu_percent", 1),
     "avg_memory_usage": ("memory", "memory_share_percent", 1),
@@ -39,7 +39,7 @@ _SUMMARY = {
 
 
 class Account:
-    """All that was measured, from one start after another."""
+    """All that was measured, over one or more starts."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -50,9 +50,9 @@ class Account:
     def plus(
         self, wanted: Wanted, primed: Sequence[Sample], stats: Mapping[str, list[Any]], summary: Mapping[str, Any]
     ) -> "Account":
-        """Return this one with what a monitor has found besides, whose first look was `primed`."""
+        """Return the sum of this and what a monitor measured; `primed` is that monitor's first reading."""
         more = Account()
-        whole = len(stats.get("t", ())) == summary.get("samples")  # else the first moments are no longer kept
+        whole = len(stats.get("t", ())) == summary.get("samples")  # else the first moments were dropped
         for key, (metric, name, factor) in _STATS.items():
             column = [value for value in stats.get(name, ()) if value is not None] if metric in wanted else []
             if metric == "network":
@@ -68,7 +68,7 @@ class Account:
 
     @property
     def summary(self) -> dict[str, float]:
-        """Averages by time, and totals; 0 for what is not known."""
+        """Time-weighted averages, and totals; 0 if unknown."""
         return {
             key: self._sums[key] / self._lasted_s[key] if key.startswith("avg_") and self._lasted_s[key] else total
             for key, total in self._sums.items()
@@ -76,5 +76,5 @@ class Account:
 
 
 def _first(name: str, primed: Sequence[Sample]) -> list[float]:
-    """Return what a counter stood at when it was first looked at, from which its first moment is counted."""
+    """Return a counter's first reading, from which the first difference is computed."""
     return [value for own, value in flat_values(primed).items() if own == name]

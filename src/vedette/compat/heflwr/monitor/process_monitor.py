@@ -1,4 +1,4 @@
-"""The three monitors in a process of their own: it also sees a program that holds the GIL."""
+"""The three monitors in a process of their own, which measures also while the program holds the GIL."""
 
 import threading
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from vedette.monitor import Monitor
 
 
 class _Process(NamedTuple):
-    """A monitor's process, as far as the original's users know one."""
+    """The part of a process object that heflwr's users use."""
 
     pid: int
     monitor: Monitor
@@ -28,9 +28,9 @@ class _InProcess(watching.Watching):
 
     @property
     def monitor_process(self) -> _Process | None:
-        """Its process, from the first start() on."""
-        pid = self._newest and self._newest.worker
-        return _Process(pid, self._newest) if isinstance(pid, int) and self._newest else None
+        """Its process, after the first start()."""
+        pid = self._monitor and self._monitor.worker
+        return _Process(pid, self._monitor) if isinstance(pid, int) and self._monitor else None
 
 
 class FileMonitor(_InProcess, watching.ToFile):

@@ -1,4 +1,4 @@
-"""The three monitors in a thread: nothing is started, and it has its turn when the program lets go of the GIL."""
+"""The three monitors in a thread: no process is started, but the thread waits while the program holds the GIL."""
 
 import threading
 
@@ -15,8 +15,8 @@ class _InThread(watching.Watching):
 
     @property
     def thread(self) -> threading.Thread | None:
-        """Its thread, from the first start() on."""
-        worker = self._newest and self._newest.worker
+        """Its thread, after the first start()."""
+        worker = self._monitor and self._monitor.worker
         return worker if isinstance(worker, threading.Thread) else None
 
 

@@ -1,4 +1,4 @@
-"""A monitor in the original's words: one of ours from each start() to its stop(), and all that they found."""
+"""heflwr's monitor: each start() begins a Monitor of ours, stop() ends it, and the results add up."""
 
 import abc
 import math
@@ -17,11 +17,11 @@ from vedette.monitor import Monitor
 from vedette.sinks import prometheus, text
 from vedette.sinks.plain import SENSORS
 
-_SHORTEST_S, _LONGEST_S = 0.01, 86_400.0  # the original takes 0, and then does nothing else
+_MIN_INTERVAL_S, _MAX_INTERVAL_S = 0.01, 86_400.0  # heflwr accepts 0, and then measures without a pause
 
 
 class Watching(abc.ABC):
-    """What all six have in common. A subclass says what it measures into, another where it runs."""
+    """What the six monitors share. One subclass says where the numbers go, another where the monitor runs."""
 
     _where: ClassVar[Literal["process", "thread"]]
 
@@ -29,12 +29,12 @@ class Watching(abc.ABC):
         if isinstance(interval, bool) or not isinstance(interval, int | float):
             raise TypeError(f"the interval is a number of seconds, not {interval!r}")
         if not (math.isfinite(interval) and interval >= 0):
-            raise ValueError(f"the interval is a number of seconds, and {interval!r} is none that can pass")
+            raise ValueError(f"the interval is a number of seconds, 0 or more, not {interval!r}")
         self.pid = os.getpid()
         self.interval = interval
         self.metrics = {"cpu": True, "memory": True, "network": True, "power": False}
         self._running = threading.Event()
-        self._newest: Monitor | None = None
+        self._monitor: Monitor | None = None
         self._found: tuple[Account, tuple[Wanted, Monitor] | None] = Account(), None  # of before, and what adds to it
 
     @abc.abstractmethod
@@ -42,7 +42,7 @@ class Watching(abc.ABC):
         """Return the name and the Config of the sink that these numbers go to."""
 
     def set_metrics(self, **kwargs: bool) -> None:
-        """Set which metrics are measured from now on; raise what the original would."""
+        """Set which metrics are measured from now on; raise the same errors as heflwr."""
         before = dict(self.metrics)
         for name, value in kwargs.items():
             if name not in self.metrics:
@@ -55,56 +55,56 @@ class Watching(abc.ABC):
             self.start()
 
     def start(self) -> None:
-        """Begin to measure; while it does already, do nothing. What cannot be is said, and left out."""
-        if self._running.is_set() and self._newest is not None and self._newest.running:
+        """Begin to measure; do nothing if it already runs. Say what cannot be measured, and leave it out."""
+        if self._running.is_set() and self._monitor is not None and self._monitor.running:
             return
         self.stop()
         wanted = tuple(name for name, on in self.metrics.items() if on)
         for sinks in ([self._sink(wanted)], []):
             try:
-                made = self._made(wanted, sinks).start()
+                monitor = self._new_monitor(wanted, sinks).start()
             except (VedetteError, OSError) as error:
-                say_once(f"{error}; {'it is measured all the same' if sinks else 'nothing is measured'}")
+                say_once(f"{error}; {'the monitor measures without it' if sinks else 'nothing is measured'}")
                 continue
-            self._newest, self._found = made, (self._account(), (wanted, made))
+            self._monitor, self._found = monitor, (self._account(), (wanted, monitor))
             self._running.set()
-            for name, why in made.absent.items():
+            for name, why in monitor.absent.items():
                 say_once(f"{name} is not measured: {why}")
             return
 
-    def _made(self, wanted: Wanted, to: list[tuple[str, Any]]) -> Monitor:
+    def _new_monitor(self, wanted: Wanted, to: list[tuple[str, Any]]) -> Monitor:
         return Monitor(
             to,
-            interval_s=min(max(_SHORTEST_S, self.interval), _LONGEST_S),
+            interval_s=min(max(_MIN_INTERVAL_S, self.interval), _MAX_INTERVAL_S),
             where=self._where if os.name == "posix" else "thread",
             pid=self.pid,
             sensors=sorted({SENSORS[name] for name in wanted or ("cpu",)}),
         )
 
     def stop(self) -> None:
-        """Take a last look, and measure no more."""
+        """Take a last sample, and stop measuring."""
         self._running.clear()
-        if self._newest is not None:
-            self._newest.stop()
+        if self._monitor is not None:
+            self._monitor.stop()
 
     def _account(self, *, lists: bool = True) -> Account:
         before, now = self._found
         if now is None:
             return before
-        wanted, made = now
-        return before.plus(wanted, made.primed, made.stats() if lists else {}, made.summary())
+        wanted, monitor = now
+        return before.plus(wanted, monitor.primed, monitor.stats() if lists else {}, monitor.summary())
 
     def stats(self) -> dict[str, list[float]]:
-        """Return what was measured at each moment until now, in a list for each number."""
+        """Return what was measured so far: a list for each number."""
         return {key: list(values) for key, values in self._account().stats.items()}
 
     def summary(self) -> dict[str, float]:
-        """Return averages by time, and totals, of all that was measured until now."""
+        """Return time-weighted averages, and totals, of all that was measured so far."""
         return self._account(lists=False).summary
 
 
 class ToFile(Watching):
-    """Measures into a file, a line for each moment."""
+    """Writes to a file, a line per moment."""
 
     def __init__(self, file: str, interval: float = 5) -> None:
         super().__init__(interval)
@@ -116,7 +116,7 @@ class ToFile(Watching):
 
 
 class ToPrometheus(Watching):
-    """Measures for Prometheus, which asks at a port: on loopback, unless another address is said."""
+    """Serves the numbers to Prometheus at a port, by default only on loopback."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ToPrometheus(Watching):
 
 
 class ToRemote(Watching):
-    """Measures for a server, to which each moment is posted; while it is away they wait."""
+    """Posts each moment to a server; while the server is away, the messages wait."""
 
     def __init__(self, host: str, interval: float = 5, identifier: str | None = None, simple: bool = True) -> None:
         super().__init__(interval)
