@@ -143,7 +143,7 @@ def _without_heard(found: dict) -> dict:
 
 def test_the_law_notices_points_taken_twice(monkeypatch):
     """The positive control: a union that does not look at which samples are here doubles them, and is found out."""
-    monkeypatch.setattr(sqlite_merge.Held, "news", lambda *_: np.ones(len(_[1]), dtype=bool))
+    monkeypatch.setattr(sqlite_merge.Held, "new", lambda *_: np.ones(len(_[1]), dtype=bool))
     monkeypatch.setattr(sqlite_merge.Held, "has_same", lambda *_: False)
 
     check = test_two_stores_united_are_the_one_that_got_everything.hypothesis.inner_test

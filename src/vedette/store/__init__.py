@@ -1,14 +1,14 @@
-"""What keeps. The Store protocol is the specification; `sqlite` is the one that is used.
+"""The store of a home: facts and points. The Store protocol is the specification; `sqlite` implements it.
 
-The store keeps and hands back. What it all means is asked in `query/`, never here (law 6).
-`queries` are what it is asked, `rows` what it hands back, `points` columns of numbers on their way in and out.
+The store keeps records and hands them back. What they mean is worked out in `query/`, never here (law 6).
+`queries` are the questions to it, `rows` are its answers, `points` are columns of numbers on their way in and out.
 
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
-`sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, their attributes by
+`sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
 `sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what was
-removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` takes in another store. `sqlite_export` and
-`archive` write and read runs as one file. `points_view` shows points as a table of SQL.
-numpy is imported where points are read or written, and nowhere else.
+removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` imports another store. `sqlite_export` and
+`archive` write and read runs as one file. `points_view` shows points as an SQL table.
+numpy is imported only where points are read or written.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ __all__ = [
 
 
 class Reader(Protocol):
-    """The half of a store that any number of processes may use at once."""
+    """The reading half of a store. Any number of processes may use it at once."""
 
     def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
-        """Return how far each (origin, lane) is, of these origins or of all."""
+        """Return the mark of each (origin, lane), of these origins or of all."""
 
     def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
-        """Return who has spoken in these runs (None: in all), and was known alive since then."""
+        """Return the origins of these runs (None: of all runs) that were known alive at `since` or later."""
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans."""
@@ -66,61 +66,61 @@ class Reader(Protocol):
     def blobs(
         self, span: str = "", after: tuple[str, str, str, int] | None = None, limit: int | None = None
     ) -> list[BlobRow]:
-        """Return the files of a span and of what hangs below it, or of all, by their keys; those behind a key."""
+        """Return the files of a span and of the spans below it, or of all, sorted by key; `after`: from that key on."""
 
     def origin(self, name: str) -> Origin | None:
-        """Return who an origin is, as it was first heard."""
+        """Return an origin by its name, as it was first seen; None if it is unknown."""
 
     def refusals(self, span: str = "") -> dict[str, int]:
-        """Return how many points were over a limit, by its name: of a run's processes, or of all."""
+        """Return how many points each limit has refused, by its name: of a run's processes, or of all."""
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
-        """Return the series of these spans (None: of all), of this name if one is given."""
+        """Return the series of these spans (None: of all), with this name if one is given."""
 
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
         """Return the newest sealed value of each series without tags, by span and name: what lists of runs show."""
 
     def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
-        """Return all points of these series, or those from one time to another; little else is read."""
+        """Return all points of these series, or only those from one time to another, without reading many others."""
 
     def parts(self, series: Sequence[int]) -> dict[int, list[Part]]:
         """Return the same points, by the process that logged them."""
 
     def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
-        """Return the newest points of these series, about so many of each, for a glance: little else is read."""
+        """Return about `count` of the newest points of each of these series, without reading many others."""
 
     def written(self, spans: Sequence[str]) -> dict[str, int]:
-        """Return when attributes of these spans were last written: who edits what was read writes at a later time."""
+        """Return when attributes of these spans were last written; an edit must have a later time to win."""
 
     def advanced(self, spans: Sequence[str]) -> dict[str, int]:
-        """Return when it was last said of these spans how far they are."""
+        """Return when the progress of these spans was last written."""
 
     def weigh(self, spans: Sequence[str] | None = None) -> int:
-        """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
+        """Return about how many bytes these spans and their parts take (None: exactly how many the store uses)."""
 
     def stretches(self, series: int) -> Iterator[Points]:
-        """Yield the points of a series in the order of `points`, a chunk at a time where they lie in that order."""
+        """Yield the points of a series in the order of `points`, chunk by chunk if they are stored in that order."""
 
     def outline(self, series: int) -> list[ChunkRow]:
         """Return the chunks of a series, without their points, in the order in which each process logged them."""
 
     def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
-        """Yield these chunks with their points, as they were logged; those that were merged or removed are left out."""
+        """Yield these chunks with their points, as they were logged; skip those that were merged or removed since."""
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
-        """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
+        """Return the attributes and series of the `newest` newest runs that match, and how many runs have each."""
 
     def projects(self) -> list[str]:
         """Return the projects of all runs, by name."""
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
-        """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
+        """Count the events of a span and its parts as (bucket, level, count); buckets divide the time equally."""
 
     def heed(self, enough: Callable[[], bool]) -> None:
-        """Break off what is being read, by an error of the store's, as soon as this is true; it is asked often."""
+        """Interrupt a read with an error of the store as soon as `enough` returns True; it is called often."""
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
 
 class Store(Reader, Protocol):
@@ -128,12 +128,12 @@ class Store(Reader, Protocol):
 
     One process writes to a store, any number read. A method that writes is one transaction: all of it is kept,
     or it raises and nothing is. What was kept survives the death of any process at once, and a power cut after
-    `sync`. The same batch twice is the same as once: facts by (origin, lane, n); samples by their place, since an
-    origin's samples come in order, and what lies before its mark is here already.
+    `sync`. To keep the same batch twice is the same as once: facts are known by (origin, lane, n), and samples by
+    their offset, since an origin's samples come in order, and those before its mark are here already.
 
-    A span whose state was said to be `purged` is a tombstone. What it said, all that hangs on it and its parts
-    (`id/...`), and the spans that name one of these as parent, with all of theirs, are deleted by `reclaim`; what
-    comes later is absorbed, and marks advance. In the end it is the same in whatever order they came.
+    A span with the claim `purged` is a tombstone. `reclaim` deletes its attributes, all records of it and its parts
+    (`id/...`), and all spans that have one of these as parent, with theirs. Records of it that come later are
+    dropped, but marks advance. The result is the same in whatever order the records came.
     """
 
     def keep(
@@ -144,27 +144,27 @@ class Store(Reader, Protocol):
     ) -> None:
         """Keep batches and their marks in one transaction.
 
-        `heard`: origins known alive, and when; `skews`: by how many seconds their clocks are ahead of the one here.
+        `heard`: when origins were known alive; `skews`: by how many seconds their clocks are ahead of ours.
         """
 
     def sync(self) -> None:
-        """Return when all that was kept would survive a power cut."""
+        """Flush to disk: when it returns, all that was kept survives a power cut."""
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""
 
     def reclaim(self, budget: int = 1000) -> bool:
-        """Delete some of what was purged, or give free space back; return whether there is more to do.
+        """Delete some of what was purged, or free disk space; return whether there is more to do.
 
-        It is about `budget` pages' worth of work, in one short transaction. What is left is found again after the
-        death of any process.
+        It is about `budget` pages' worth of work, in one short transaction. If the process dies, the next one
+        continues.
         """
 
     def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
-        """Take in all that another store has, in steps; each step is one transaction, and hands out what came so far.
+        """Import all that another store has, in steps; each step is one transaction, and yields what came so far.
 
-        What is here already is passed over, record by record, so that twice is the same as once, in whatever order
-        stores are united, and whichever step was the last before a death. Samples and marks of origins in
-        `live_here` are left to their own spools. A source that is not `trusted` cannot purge anything.
-        Raise FormatError when the source is not what it claims; what came before that stays, and is sound.
+        Records that are here already are skipped. So importing twice is the same as once, the order of imports does
+        not matter, and after a death it can be repeated. Samples and marks of origins in `live_here` are left out:
+        they come from their own spools. A source that is not `trusted` cannot purge anything.
+        Raise FormatError when the source is malformed; what was imported before stays, and is sound.
         """

@@ -1,7 +1,7 @@
-"""Runs as one file: a head that says what follows, a small store of plain tables (decisions/006), and files by digest.
+"""Runs as one file: a header, a small store of plain tables (decisions/006), and files by digest.
 
-There is nothing in it that could run: no views, triggers or full text. An archive may come from anybody, so it is
-unpacked into a file of our own while its digest is taken, and read only when its schema is exactly ours.
+Nothing in it can run: it has no views, triggers or full-text index. An archive may come from anybody. So it is
+unpacked into a file of our own while its digest is computed, and read only if its schema is exactly ours.
 """
 
 import hashlib
@@ -18,21 +18,20 @@ from vedette.store.sqlite_file import STEPS, add_schema, quoted
 from vedette.store.sqlite_read import SqliteReader
 
 MAGIC = b"vedette archive\n"
-PLAIN_VERSION = 1  # a store alone, as every vedette reads it
-VERSION = 2  # and behind it, files
+PLAIN_VERSION = 1  # only a store, which every vedette can read
+VERSION = 2  # a store, and files after it
 MOST_BYTES = 64 << 30
-_HEAD = struct.Struct("<16sHHQ32s")  # magic, version of this head and of the store inside, length and digest of that
-_FILES = struct.Struct("<QQ")  # behind the store: how many files, and how many bytes they have in all
-_FILE = struct.Struct("<32sQ")  # before each: its sha256 and its size
+_HEAD = struct.Struct("<16sHHQ32s")  # magic, version of this header and of the store, the store's length and digest
+_FILES = struct.Struct("<QQ")  # after the store: the number of files, and their bytes in total
+_FILE = struct.Struct("<32sQ")  # before each file: its sha256 and its size
 _BLOCK = 1 << 20
 _MOST_VALUE_BYTES = 32 << 20
-_SQLITE = 96  # where SQLite puts its own version, which is no content
 
 
 def pack(
     store_path: str, archive_path: str, files: Mapping[str, int] | None = None, blobs: Blobs | None = None
 ) -> None:
-    """Put a head before a store of plain tables, and behind it the files with these digests and sizes."""
+    """Write an archive: a header, a store of plain tables, and the files with these digests and sizes."""
     files = dict(sorted((files or {}).items())) if blobs is not None else {}
     size = os.stat(store_path).st_size
     digest = hashlib.blake2b(digest_size=32)
@@ -40,7 +39,7 @@ def pack(
         file.write(bytes(_HEAD.size))
         while block := source.read(_BLOCK):
             at = source.tell() - len(block)
-            if at == 0:  # changes counted, and the library that did them, are the same in every archive
+            if at == 0:  # make SQLite's change counters and its version the same in every archive
                 block = block[:24] + struct.pack(">I", 1) + block[28:92] + struct.pack(">II", 1, 0) + block[100:]
             digest.update(block)
             file.write(block)
@@ -63,15 +62,15 @@ def _put(blobs: Blobs, digest: str, size: int, file: BinaryIO) -> None:
             file.write(block)
             left -= len(block)
     if left:
-        raise StoreError(f"the bytes of {digest[:12]} are not whole in this home")
+        raise StoreError(f"the bytes of {digest[:12]} are incomplete in this home")
 
 
 def unpack(
     archive_path: str, store_path: str, blobs: Blobs | None = None, notes: list[str] | None = None
 ) -> Iterator[int]:
-    """Write the store inside to a path of our own; hand out how many bytes are done; raise when it is not sound.
+    """Write the store of an archive to `store_path`; yield how many bytes are done; raise if it is not sound.
 
-    The files inside go to `blobs`, each when its digest is right; a note is left of those that are over a limit.
+    Its files go to `blobs`, each if its digest is right; `notes` gets a sentence on each that is over a limit.
     """
     with open(archive_path, "rb") as file, open(store_path, "xb") as into:
         head = file.read(_HEAD.size)
@@ -95,13 +94,13 @@ def unpack(
             done += len(block)
             yield done
         if done != size or digest.digest() != wanted:
-            raise FormatError(f"{archive_path} is damaged: its digest does not fit")
+            raise FormatError(f"{archive_path} is damaged: its digest does not match")
         if version > PLAIN_VERSION:
             for more in _take_files(file, archive_path, blobs, [] if notes is None else notes):
                 yield done + more
     with closing(sqlite3.connect(f"file:{quoted(store_path)}?mode=ro&immutable=1", uri=True)) as found:
         if _check_schema(found, archive_path, whole=True) != inside:
-            raise FormatError(f"{archive_path} is not what it says it is")
+            raise FormatError(f"{archive_path} is damaged: the store inside has another version than its header says")
 
 
 def _take_files(file: BinaryIO, path: str, blobs: Blobs | None, notes: list[str]) -> Iterator[int]:
@@ -113,26 +112,26 @@ def _take_files(file: BinaryIO, path: str, blobs: Blobs | None, notes: list[str]
     for _ in range(count):
         head = file.read(_FILE.size)
         if len(head) < _FILE.size:
-            raise FormatError(f"{path} is damaged: a file in it has no head")
+            raise FormatError(f"{path} is damaged: a file in it has no header")
         name, size = _FILE.unpack(head)
         behind = file.tell() + size
         if behind > end:
-            raise FormatError(f"{path} is damaged: a file in it is longer than it")
+            raise FormatError(f"{path} is damaged: a file in it is longer than the archive")
         if blobs is not None and blobs.size(name.hex()) != size:
             try:
                 blobs.check_room(size)
                 for _ in blobs.take(file, size, name.hex()):
                     yield file.tell() - begun
             except BlobError as error:
-                notes.append(f"a file is not taken in: {error}")
+                notes.append(f"a file was not imported: {error}")
         file.seek(behind)
         yield behind - begun
 
 
 def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteReader:
-    """Open a store that somebody else may have made; raise FormatError unless its tables are ours.
+    """Open a store that a stranger may have made; raise FormatError unless its tables are ours.
 
-    `mode`: as SQLite takes it; one of an older version must be writable, and is brought up to date.
+    `mode`: of SQLite's URI; a store of an older version must be opened writable, and is brought up to date.
     """
     connection = sqlite3.connect(
         f"file:{quoted(path)}?{mode}", uri=True, timeout=10, isolation_level=None, check_same_thread=False
@@ -148,7 +147,7 @@ def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteRea
     return SqliteReader(connection)
 
 
-def _be_careful(connection: sqlite3.Connection) -> None:
+def _set_careful(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
@@ -158,10 +157,10 @@ def _be_careful(connection: sqlite3.Connection) -> None:
 def _check_schema(connection: sqlite3.Connection, path: str, *, whole: bool) -> int:
     """Return the version of a store; raise FormatError unless it has our tables and indexes, letter by letter.
 
-    `whole`: and nothing else.
+    `whole`: it must have nothing else.
     """
     try:
-        _be_careful(connection)
+        _set_careful(connection)
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         found = _schema(connection)
     except sqlite3.Error as error:
@@ -183,7 +182,7 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[str, str, str, str | No
 
 
 def add_plain_schema(connection: sqlite3.Connection, version: int = len(STEPS)) -> None:
-    """Make the tables and indexes of a store, without what reads or runs by itself."""
+    """Create the tables and indexes of a store, without views, triggers and the full-text index."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as whole:
         add_schema(whole, STEPS[:version])
         plain = whole.execute(

@@ -1,4 +1,4 @@
-"""Columns of numbers <-> bytes. Long ones are compressed by pcodec; short ones would only grow."""
+"""Columns of numbers <-> bytes. pcodec compresses long ones; short ones are stored raw, as they would only grow."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ _SHORT_BYTES = 64
 _RAW = {np.dtype("float64"): b"f", np.dtype("int64"): b"i", np.dtype("bool"): b"b"}
 _DTYPES = {code: dtype for dtype, code in _RAW.items()}
 _PCO = b"p"
-_PCO_BOOL = b"q"  # pcodec knows no bool: kept as int16
-_RUNS = b"r"  # of offsets: the first, distances, and how often each comes
+_PCO_BOOL = b"q"  # pcodec has no bool: stored as int16
+_RUNS = b"r"  # run-length encoded offsets: the first, the distances, and how often each repeats
 _INSIDE = {_PCO: ("float64", "int64"), _PCO_BOOL: ("int16",)}
 
 
 def to_array(values: Sequence[Any]) -> NDArray[Any]:
-    """Make a column of float64, int64 or bool, whichever holds the values as they are."""
+    """Make a column of float64, int64 or bool, whichever holds the values unchanged."""
     try:
         array = np.array(values)
     except OverflowError:
@@ -32,7 +32,7 @@ def to_array(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def pack(array: NDArray[Any], *, tight: bool = False) -> bytes:
-    """Return the bytes of a column; `tight`: a few percent less of them, for four times the work."""
+    """Return the bytes of a column; `tight`: a few percent fewer, for four times the work."""
     config = _TIGHT if tight else _FAST
     code = _RAW[array.dtype]
     if array.nbytes <= _SHORT_BYTES:
@@ -43,7 +43,7 @@ def pack(array: NDArray[Any], *, tight: bool = False) -> bytes:
 
 
 def unpack(data: bytes) -> NDArray[Any]:
-    """Return the column that `pack` was given; raise FormatError when the bytes are not such."""
+    """Return the column that `pack` was given; raise FormatError when the bytes are not from `pack`."""
     code = data[:1]
     try:
         if code in _DTYPES:
@@ -52,12 +52,12 @@ def unpack(data: bytes) -> NDArray[Any]:
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise FormatError(f"a chunk cannot be read: {error}") from None
     if array is None:
-        raise FormatError("a chunk is of no kind that is known")
+        raise FormatError("a chunk is of an unknown kind")
     return np.asarray(array).astype(bool) if code == _PCO_BOOL else np.asarray(array)
 
 
 def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
-    """Return a column that must have so many numbers, never unpacking more; raise FormatError when it has not."""
+    """Return a column of exactly `count` numbers; raise FormatError if it has more or fewer, unpacking no more."""
     code = data[:1]
     array: NDArray[Any] | None = None
     if code in _DTYPES and len(data) - 1 == count * _DTYPES[code].itemsize:
@@ -72,7 +72,7 @@ def unpack_exactly(data: bytes, count: int) -> NDArray[Any]:
 
 
 def pack_offsets(n: NDArray[np.int64]) -> bytes:
-    """Return the bytes of offsets in a lane: most lie equally far apart, so that runs of one distance are short."""
+    """Return the bytes of offsets in a lane; most distances are equal, so run-length encoding makes them small."""
     apart = np.diff(n)
     starts = np.flatnonzero(np.diff(apart, prepend=apart[:1] - 1))
     lengths = np.diff(starts, append=len(apart))
@@ -82,7 +82,7 @@ def pack_offsets(n: NDArray[np.int64]) -> bytes:
 
 
 def unpack_offsets(data: bytes, count: int) -> NDArray[np.int64]:
-    """Return the offsets that `pack_offsets` was given; raise FormatError when they are not so many."""
+    """Return the offsets that `pack_offsets` was given; raise FormatError when they are not `count`."""
     if data[:1] != _RUNS:
         return unpack_exactly(data, count)
     numbers = np.frombuffer(data, dtype="<i8", offset=1) if len(data) % 8 == 1 else np.empty(0, dtype=np.int64)
@@ -114,19 +114,19 @@ def _unpack_as(kind: str, data: bytes, count: int) -> NDArray[Any] | None:
         progress = standalone.simple_decompress_into(data[1:], into)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException:  # a panic of the library is none of Exception's kind
+    except BaseException:  # a panic in the Rust library is not an Exception
         return None
     return into if progress.finished and progress.n_processed == count else None
 
 
 def extremes(array: NDArray[Any]) -> tuple[float | None, float | None, float]:
-    """Return min, max and sum of the numbers that are numbers."""
+    """Return min, max and sum of a column, without its NaNs."""
     numbers = array.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))
         total = float(numbers.sum())
         if math.isnan(total):
             total = float(np.nansum(numbers))
-    if math.isnan(low):  # all are
+    if math.isnan(low):  # all values are NaN
         return None, None, 0.0
     return low, high, total

@@ -1,7 +1,7 @@
-"""Points on their way into a store and out of it: as lists while they come in, as arrays of numpy from then on.
+"""Points on their way into a store and out of it: lists while they come in, numpy arrays from then on.
 
-numpy is imported by what computes with arrays, not by this module: lists of runs, and a hub to which nobody has sent
-a point yet, do without it.
+This module does not import numpy; only the functions that compute with arrays do. So `vedette ls`, and a hub that has
+not got a point yet, run without it.
 """
 
 import bisect
@@ -21,7 +21,7 @@ MERGED = 16384  # points in a chunk of a finished or long run, at least
 
 
 class Columns(Struct):
-    """Samples of one origin that have span, tags and names in common, in the order they were logged."""
+    """Samples of one origin with the same span, tags and names, in the order they were logged."""
 
     span: str
     tags: dict[str, str]
@@ -32,7 +32,7 @@ class Columns(Struct):
     rows: list[tuple[float | int | bool, ...]] = []
 
     def block(self) -> "Block":
-        """Return the same as arrays."""
+        """Return the same samples as arrays."""
         import numpy as np
 
         from vedette.store.chunks import to_array
@@ -42,7 +42,7 @@ class Columns(Struct):
         return Block(self.span, self.tags, self.names, n, t, step, values)
 
     def after(self, offset: int) -> "Columns":
-        """Return the samples behind an offset."""
+        """Return the samples after an offset."""
         return self._part(slice(bisect.bisect_right(self.n, offset), None))
 
     def until(self, offset: int) -> "Columns":
@@ -56,7 +56,7 @@ class Columns(Struct):
 
 
 class Block(Struct, eq=False):
-    """The same as Columns, but as arrays, one per name: what compresses, travels and is kept."""
+    """The same as Columns, but as arrays, one per name: these are compressed, sent and stored."""
 
     span: str
     tags: dict[str, str]
@@ -71,7 +71,7 @@ class Block(Struct, eq=False):
         return self
 
     def after(self, offset: int) -> "Block":
-        """Return the samples behind an offset."""
+        """Return the samples after an offset."""
         return self._part(slice(int(self.n.searchsorted(offset, "right")), None))
 
     def until(self, offset: int) -> "Block":
@@ -84,7 +84,7 @@ class Block(Struct, eq=False):
 
 
 class Batch(Struct):
-    """What one lane of one origin has brought, from the offset `start` to the offset `end`, which becomes its mark."""
+    """The records of one lane of one origin, from the offset `start` to the offset `end`, which becomes its mark."""
 
     origin: Origin
     lane: str
@@ -94,7 +94,7 @@ class Batch(Struct):
     facts: list[tuple[int, Fact]] = []
     columns: list[Columns | Block] = []
     start: int = 0
-    refusals: dict[str, int] = {}  # points that were left out of it, by the limit that they were over
+    refusals: dict[str, int] = {}  # how many points each limit has refused
 
 
 class Points(Struct, frozen=True, eq=False):
@@ -116,7 +116,7 @@ class Part(Struct, frozen=True, eq=False):
 
 
 def joined(parts: Sequence[Points]) -> Points:
-    """Make one of the points of several, by step and then time."""
+    """Join points of several parts, sorted by step and then time."""
     if len(parts) == 1:
         return parts[0]
     import numpy as np
@@ -128,7 +128,7 @@ def joined(parts: Sequence[Points]) -> Points:
 
 
 def by_step(step: "NDArray[np.int64]", t: "NDArray[np.int64]", value: "NDArray[Any]") -> Points:
-    """Put points in order; those that come so cost one look."""
+    """Sort points by step and then time; if they are sorted already, this costs one comparison each."""
     if disordered(step, t):
         import numpy as np
 
@@ -138,5 +138,5 @@ def by_step(step: "NDArray[np.int64]", t: "NDArray[np.int64]", value: "NDArray[A
 
 
 def disordered(step: "NDArray[np.int64]", t: "NDArray[np.int64]") -> bool:
-    """Tell whether points do not lie by step and then time."""
+    """Tell whether points are not sorted by step and then time."""
     return bool(((step[1:] < step[:-1]) | ((step[1:] == step[:-1]) & (t[1:] < t[:-1]))).any())

@@ -1,4 +1,4 @@
-"""The points as a table for SQL: a temporary view that unpacks chunks as they are read."""
+"""Points as an SQL table: a temporary view that unpacks chunks as they are read."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""What a store is asked: which spans, which events, and conditions on spans."""
+"""Questions to a store: which spans, which events, and conditions on spans."""
 
 from typing import Any
 
@@ -45,22 +45,22 @@ class SpanQuery(Struct, frozen=True):
     name: str = ""
     where: Where | None = None
     limit: int | None = None
-    only: tuple[str, ...] | None = None  # of the attributes, these alone: a narrow read of many rows
-    order: tuple[str, ...] = ()  # by these fields instead, as `Compare` knows them; -field: falling. None comes last
+    only: tuple[str, ...] | None = None  # read only these attributes, which is faster for many rows
+    order: tuple[str, ...] = ()  # sort by these fields of `Compare` instead; -field: descending. None comes last
 
 
 class EventQuery(Struct, frozen=True):
-    """Which events: those of a span and of what hangs below it, or of all; oldest first."""
+    """Which events: those of a span and of the spans below it, or of all; oldest first."""
 
     span: str = ""
     after: int = 0  # the id of the last event already seen
     kinds: tuple[str, ...] = ()
     level: int = 0
-    search: str = ""  # words, as full-text search has them
+    search: str = ""  # words for the full-text index
     last: int | None = None  # only this many, the newest
     before: int | None = None  # the id of the first event already seen
     first: int | None = None  # only this many, the oldest
     from_t: int | None = None
     to_t: int | None = None
-    contains: str = ""  # text, in whatever case
-    process: str = ""  # said by this one alone
+    contains: str = ""  # text, ignoring case
+    process: str = ""  # only events of this process

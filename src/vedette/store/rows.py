@@ -4,11 +4,12 @@ from msgspec import Struct
 
 from vedette.model import Origin, Value
 
-AHEAD = "+"  # the lane of a mark up to which there may be samples that lie ahead of the mark of their own lane
+# A lane of its own for marks: up to its mark, an import may have brought samples beyond the mark of lane `s`.
+AHEAD = "+"
 
 
 class Mark(Struct, frozen=True):
-    """How far a lane is committed: all before this offset is in the store. It counts what could not be read."""
+    """How far a lane is committed: all before this offset is in the store. It also counts what could not be read."""
 
     offset: int = 0
     damaged: int = 0
@@ -16,7 +17,7 @@ class Mark(Struct, frozen=True):
 
 
 class SpanRow(Struct, frozen=True, gc=False):
-    """A span as all that was heard of it adds up."""
+    """A span: all its records, folded into one state."""
 
     id: str
     kind: str
@@ -66,11 +67,11 @@ class OriginRow(Struct, frozen=True):
     heard_t: int
     damaged: int
     refused: int
-    skew_s: float | None = None  # how far its clock is ahead of the one here, where that was measured
+    skew_s: float | None = None  # how far its clock is ahead of ours, if that was measured
 
 
 class BlobRow(Struct, frozen=True, gc=False):
-    """A file that somebody said a span has; its bytes lie beside the store, by their digest."""
+    """A file of a span; its bytes are beside the store, under their digest."""
 
     span: str
     name: str
@@ -83,12 +84,12 @@ class BlobRow(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What names it for ever, and puts it in order."""
+        """Its unique key, by which rows are sorted."""
         return self.span, self.name, self.origin, self.n
 
 
 class ChunkRow(Struct, frozen=True, gc=False):
-    """A chunk of a series, without its points; times in nanoseconds, min and max of the numbers that are numbers."""
+    """A chunk of a series, without its points; times are in nanoseconds, min and max ignore NaN."""
 
     id: int
     process: str
@@ -101,9 +102,9 @@ class ChunkRow(Struct, frozen=True, gc=False):
 
 
 class Taken(Struct):
-    """What was new in another store, as far as it has been taken in."""
+    """How much of another store was new, and has been imported so far."""
 
     spans: int = 0
     events: int = 0
     points: int = 0
-    touched: set[str] = set()  # the spans that something has come of; whoever shows it empties it
+    touched: set[str] = set()  # the spans that got something new; whoever shows it empties it

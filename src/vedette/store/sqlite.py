@@ -24,16 +24,16 @@ from vedette.store.sqlite_read import SqliteReader
 if TYPE_CHECKING:
     from vedette.store.sqlite_points import PointWriter
 
-_WAL_BYTES = 16 << 20  # what the write-ahead log is cut back to when it has grown longer
+_WAL_BYTES = 16 << 20  # a longer write-ahead log is cut back to this
 
 
 class SqliteStore(SqliteReader):
     """The one writer of a store; see the Store protocol for what each method promises."""
 
     def __init__(self, path: str, steps: Sequence[str] = STEPS, most_series: int = 1 << 40) -> None:
-        """Open a store, made or brought up to date if need be; `steps` is for tests of that.
+        """Open a store; create it or bring its schema up to date if needed. Tests of that pass other `steps`.
 
-        `most_series`: of one span; points of more series than that are refused, and counted.
+        `most_series`: the most series of one span; points of further series are refused, and counted.
         """
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its log the same mode
         connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
@@ -53,7 +53,7 @@ class SqliteStore(SqliteReader):
 
     @functools.cached_property
     def writer(self) -> "PointWriter":
-        """What writes points; numpy comes with the first of them."""
+        """The writer of points; it imports numpy, so it is made with the first points."""
         from vedette.store.sqlite_points import PointWriter
 
         return PointWriter(self.connection, self._transaction, self._most_series)
@@ -110,7 +110,7 @@ class SqliteStore(SqliteReader):
             )
 
     def move_mark(self, origin: int, lane: str, offset: int, damaged: int = 0, refused: int = 0) -> None:
-        """Move a mark forward, in a transaction of the caller's."""
+        """Move a mark forward, inside the caller's transaction."""
         self.connection.execute(
             "INSERT INTO marks (origin, lane, place, damaged, refused) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET place = max(place, excluded.place),"
@@ -153,21 +153,21 @@ class SqliteStore(SqliteReader):
         return number
 
     def _new(self, origin: int, batch: Batch) -> list[Columns | Block]:
-        """Return the samples that lie behind the mark; what lies before it is here already."""
+        """Return the samples after the mark; those before it are here already."""
         if not batch.columns:
             return []
         among = "SELECT lane, place FROM marks WHERE origin = ? AND lane IN (?, ?)"
         marks = dict(self.connection.execute(among, (origin, batch.lane, AHEAD)))
         mark = marks.get(batch.lane, 0)
         found = [part for columns in batch.columns if len((part := columns.after(mark)).n)]
-        if marks.get(AHEAD, 0) > mark:  # some of them came before the rest, by `absorb`
+        if marks.get(AHEAD, 0) > mark:  # an import has brought some of them already
             from vedette.store.sqlite_held import not_held
 
             return not_held(self.connection, origin, [part.block() for part in found])
         return found
 
     def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
-        """Take in all that another store has, in steps of one transaction each."""
+        """Import all that another store has, in steps of one transaction each."""
         from vedette.store import sqlite_merge
 
         assert isinstance(source, SqliteReader)
@@ -184,7 +184,7 @@ class SqliteStore(SqliteReader):
         events = []
         for n, fact in facts:
             if isinstance(fact, Span):
-                spans[fact.id].append((origin, n, fact))  # even of what is gone: `reclaim` has the last word on it
+                spans[fact.id].append((origin, n, fact))  # also if it is purged: `reclaim` deletes it again
             elif gone(fact.span):
                 continue
             elif isinstance(fact, Event):
@@ -202,7 +202,7 @@ class SqliteStore(SqliteReader):
         )
 
     def _keep_spans(self, spans: Mapping[str, list[tuple[str, int, Span]] | Folded]) -> None:
-        """Fold records into their spans; what a try comes to, its parent comes to as well."""
+        """Fold records into their spans; the outcome of a try is also written to its parent."""
         parents: dict[str, None] = {}
         for span, records in spans.items():
             before = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
@@ -216,9 +216,9 @@ class SqliteStore(SqliteReader):
         self._settle_again(parents)
 
     def _settle_again(self, spans: Iterable[str]) -> None:
-        """Settle spans that something new was said of, or of a try of theirs, and those above as far as it matters."""
+        """Write the outcome of spans whose claims or tries have changed, and then that of their parents, if needed."""
         parents = dict.fromkeys(spans)
-        rounds = len(parents) + 100  # enough for any tree; spans that are each other's parents must not hold us up
+        rounds = len(parents) + 100  # enough for any tree, and an end for spans that are each other's parents
         while parents and rounds:
             rounds -= 1
             span = next(iter(parents))
@@ -245,7 +245,7 @@ class SqliteStore(SqliteReader):
         )
 
     def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, Outcome]:
-        """Fold records into a span's tables; return its kind, its parent, and what its own claims come to."""
+        """Fold records into a span's tables; return its kind, its parent, and the outcome of its own claims."""
         state = self._load(span)
         claims, writes = set(state.claims), set(state.writes)
         if isinstance(records, Folded):
@@ -284,7 +284,7 @@ class SqliteStore(SqliteReader):
         self._settle(span, self._fold(span, [])[2])
 
     def reclaim(self, budget: int = 1000) -> bool:
-        """Do about `budget` pages' worth of deleting; tell whether there is more to do."""
+        """Delete about `budget` pages' worth; tell whether there is more to do."""
         return self._reclaimer.reclaim(budget)
 
     def tidy(self, origin: str) -> int:
@@ -292,7 +292,7 @@ class SqliteStore(SqliteReader):
         return self.writer.tidy(origin)
 
     def _settle(self, span: str, own: Outcome) -> bool:
-        """Write the outcome of a span: its own, or that of its highest try; tell whether that is news."""
+        """Write the outcome of a span: its own, or that of its highest try; tell whether it has changed."""
         tries = self.connection.execute(
             "SELECT coalesce(json_extract(attrs, '$.n'), 0), id, state, cause, start_t, end_t FROM spans"
             " WHERE parent = ? AND kind = 'try'",

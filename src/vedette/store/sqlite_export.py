@@ -1,7 +1,7 @@
-"""Some runs of a store, copied in an order and a form that depend on what is in them alone (decisions/006).
+"""Runs of a store, copied into an archive whose bytes depend only on their content (decisions/006).
 
-Two homes that know the same of a run write the same bytes, however each of them has sealed, merged or numbered it:
-rows are sorted by what they say and numbered anew, and points are cut into chunks of one length.
+Two homes that have the same records of a run write the same bytes, however each has sealed, merged or numbered them:
+rows are sorted by content and numbered anew, and points are cut into chunks of equal length.
 """
 
 import contextlib
@@ -21,22 +21,22 @@ from vedette.store import archive, chunks
 from vedette.store.points import MERGED
 from vedette.store.sqlite_read import SqliteReader
 
-_PLAIN = {  # tables that are copied as they are, by their spans, in the order of their keys
+_PLAIN = {  # tables that are copied unchanged, sorted by these keys
     "spans": "id",
     "claims": "span, state, t, voice, origin, cause",
     "writes": "span, origin, n",
     "progress": "span, origin",
     "blobs": "span, name, origin, n",
 }
-_BY_NAME = ("claims", "writes", "progress", "blobs")  # they name their origins; events and axes number them
+_BY_NAME = ("claims", "writes", "progress", "blobs")  # with the names of origins; events and axes have numbers
 
 
 def write_archive(
     source: SqliteReader, runs: Iterable[str], path: str, shown: Callable[[int], None], blobs: Blobs | None = None
 ) -> list[str]:
-    """Write runs, with all that hangs below them, as one archive; `shown` is told how many points are done.
+    """Write runs, with all spans below them, as one archive; call `shown` with the number of points done so far.
 
-    Their files come from `blobs`; return the digests of those that are not there.
+    Their files come from `blobs`; return the digests of those that are missing.
     """
     plain = path + ".store"
     try:
@@ -63,7 +63,7 @@ def write_archive(
 
 
 def _files(target: sqlite3.Connection, blobs: Blobs) -> tuple[dict[str, int], list[str]]:
-    """Return the sizes of the files that rows and manifests name, and those that are not whole here."""
+    """Return the sizes of the files that rows and manifests name, and the digests of those that are missing."""
     sizes: dict[str, int] = {}
     missing: set[str] = set()
     for name, digest, size in target.execute("SELECT DISTINCT name, digest, size FROM blobs").fetchall():
@@ -76,7 +76,7 @@ def _files(target: sqlite3.Connection, blobs: Blobs) -> tuple[dict[str, int], li
     return sizes, sorted(missing - sizes.keys())
 
 
-# When an origin was heard is the hub's observation; when it last spoke is in what it said.
+# `heard_t` is what one hub observed, so it differs between homes; the time of an origin's last record does not.
 _HEARD = """
 UPDATE origins SET heard_t = spoke.t FROM (
   SELECT name, max(t) AS t FROM (
@@ -105,21 +105,21 @@ class _Copy:
             put(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", rows)
         self._copy_origins()
         rows = ask(
-            "SELECT events.span, t, kind, level, text, attrs, speakers.number, n FROM events"
-            " JOIN speakers ON speakers.id = events.origin WHERE events.span IN (SELECT id FROM wanted)"
-            " ORDER BY t, speakers.number, n"
+            "SELECT events.span, t, kind, level, text, attrs, copied_origins.number, n FROM events"
+            " JOIN copied_origins ON copied_origins.id = events.origin WHERE events.span IN (SELECT id FROM wanted)"
+            " ORDER BY t, copied_origins.number, n"
         )
         put(
             "INSERT INTO events (id, span, t, kind, level, text, attrs, origin, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             ((number, *row) for number, row in enumerate(rows, 1)),
         )
         self._copy_series()
-        for theirs, ours in ask("SELECT id, number FROM speakers ORDER BY number").fetchall():
+        for theirs, ours in ask("SELECT id, number FROM copied_origins ORDER BY number").fetchall():
             self._copy_points(theirs, ours)
         self._target.execute(_HEARD)
 
     def _choose(self, runs: list[str]) -> None:
-        """Find all that hangs below the runs, by parent or by id; what was purged is not among it."""
+        """Find all spans below the runs, by parent or by id, without those that were purged."""
         ask = self._source.execute
         ask("DROP TABLE IF EXISTS temp.wanted")
         ask("CREATE TEMP TABLE wanted (id TEXT PRIMARY KEY)")
@@ -138,16 +138,18 @@ class _Copy:
             new = {id_ for id_ in found - purged if not ask("SELECT 1 FROM wanted WHERE id = ?", (id_,)).fetchone()}
 
     def _copy_origins(self) -> None:
-        """Copy who has said something of this, by name; marks only of those who have said nothing else."""
+        """Copy the origins of these spans, by name; marks only of origins that have logged nothing else."""
         ask = self._source.execute
-        ask("DROP TABLE IF EXISTS temp.speakers")
-        ask("CREATE TEMP TABLE speakers (id INTEGER PRIMARY KEY, number INTEGER)")
-        self._add_speakers()
-        others = self._who_said_more()
+        ask("DROP TABLE IF EXISTS temp.copied_origins")
+        ask("CREATE TEMP TABLE copied_origins (id INTEGER PRIMARY KEY, number INTEGER)")
+        self._add_origins()
+        others = self._with_other_spans()
         columns = "name, host, boot, pid, started, span, process, main, voice"
-        rows = ask(f"SELECT id, {columns} FROM origins WHERE id IN (SELECT id FROM speakers) ORDER BY name").fetchall()
+        rows = ask(
+            f"SELECT id, {columns} FROM origins WHERE id IN (SELECT id FROM copied_origins) ORDER BY name"
+        ).fetchall()
         for number, (id_, *row) in enumerate(rows, 1):
-            ask("UPDATE speakers SET number = ? WHERE id = ?", (number, id_))
+            ask("UPDATE copied_origins SET number = ? WHERE id = ?", (number, id_))
             self._target.execute(
                 f"INSERT INTO origins (id, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (number, *row)
             )
@@ -158,8 +160,8 @@ class _Copy:
                 )
                 self._target.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?)", ((number, *m) for m in marks))
 
-    def _add_speakers(self) -> None:
-        put = "INSERT OR IGNORE INTO speakers (id)"
+    def _add_origins(self) -> None:
+        put = "INSERT OR IGNORE INTO copied_origins (id)"
         for table in _BY_NAME:
             self._source.execute(
                 f"{put} SELECT origins.id FROM {table} JOIN origins ON origins.name = {table}.origin"
@@ -171,8 +173,8 @@ class _Copy:
             " JOIN axes ON axes.id = axis WHERE series.span IN (SELECT id FROM wanted)"
         )
 
-    def _who_said_more(self) -> set[int]:
-        """Return the speakers who have also spoken of other spans: how far they are is not known from these alone."""
+    def _with_other_spans(self) -> set[int]:
+        """Return the origins that also have records of other spans: their marks would claim more than is copied."""
         queries = [
             f"SELECT origins.id FROM {table} JOIN origins ON origins.name = {table}.origin"
             f" WHERE {table}.span NOT IN (SELECT id FROM wanted)"
@@ -180,25 +182,25 @@ class _Copy:
         ]
         queries.append("SELECT origin FROM events WHERE span NOT IN (SELECT id FROM wanted)")
         queries.append(
-            "SELECT axes.origin FROM speakers CROSS JOIN axes ON axes.origin = speakers.id CROSS JOIN chunks ON"
-            " chunks.axis = axes.id CROSS JOIN series ON series.id = series"
+            "SELECT axes.origin FROM copied_origins CROSS JOIN axes ON axes.origin = copied_origins.id"
+            " CROSS JOIN chunks ON chunks.axis = axes.id CROSS JOIN series ON series.id = series"
             " WHERE series.span NOT IN (SELECT id FROM wanted)"
         )
         return {int(row[0]) for query in queries for row in self._source.execute(query)}
 
     def _copy_series(self) -> None:
         ask = self._source.execute
-        ask("DROP TABLE IF EXISTS temp.lines")
-        ask("CREATE TEMP TABLE lines (id INTEGER PRIMARY KEY, number INTEGER)")
+        ask("DROP TABLE IF EXISTS temp.copied_series")
+        ask("CREATE TEMP TABLE copied_series (id INTEGER PRIMARY KEY, number INTEGER)")
         self._dtypes: dict[int, Any] = {}
         columns = "span, name, tags, count, min, max, last, last_step, last_t"
         rows = ask(
             f"SELECT id, {columns} FROM series WHERE span IN (SELECT id FROM wanted) ORDER BY span, name, tags"
         ).fetchall()
         for number, (id_, *row) in enumerate(rows, 1):
-            ask("INSERT INTO lines VALUES (?, ?)", (id_, number))
+            ask("INSERT INTO copied_series VALUES (?, ?)", (id_, number))
             kinds = {chunks.dtype_of(value) for (value,) in ask("SELECT value FROM chunks WHERE series = ?", (id_,))}
-            # As it is read: one type for all of it, whichever values happened to be sealed together.
+            # One type for the whole series, as readers see it, whichever values were sealed together.
             self._dtypes[id_] = np.result_type(*kinds) if kinds else np.dtype(np.float64)
             if self._dtypes[id_] == np.float64 and isinstance(row[6], int):
                 row[6] = float(row[6])
@@ -207,10 +209,10 @@ class _Copy:
             )
 
     def _copy_points(self, origin: int, number: int) -> None:
-        """Copy the points of an origin: of each set of series that were logged together, in chunks of one length."""
+        """Copy the points of an origin: each set of series that were logged together, in chunks of equal length."""
         rows = self._source.execute(
             "SELECT axes.id, first_n, last_n, (SELECT group_concat(series) FROM (SELECT series FROM chunks"
-            " JOIN lines ON lines.id = series WHERE axis = axes.id ORDER BY lines.number))"
+            " JOIN copied_series ON copied_series.id = series WHERE axis = axes.id ORDER BY copied_series.number))"
             " FROM axes WHERE origin = ? ORDER BY first_n, axes.id",
             (origin,),
         )
@@ -236,7 +238,7 @@ class _Copy:
                 ).lastrowid
             )
         for id_ in series:
-            number = self._source.execute("SELECT number FROM lines WHERE id = ?", (id_,)).fetchone()[0]
+            number = self._source.execute("SELECT number FROM copied_series WHERE id = ?", (id_,)).fetchone()[0]
             parts = ((self._values_of(id_, cluster, orders[at]),) for at, cluster in enumerate(clusters))
             for axis, (value,) in zip(axes, _recut(parts), strict=True):
                 self._target.execute(
@@ -247,7 +249,7 @@ class _Copy:
                 self._shown(self._points)
 
     def _columns_of(self, cluster: list[int], orders: list[Any]) -> tuple[NDArray[Any], ...]:
-        """Return offsets, times and steps of some axes, by offset."""
+        """Return offsets, times and steps of some axes, sorted by offset."""
         rows = [
             self._source.execute("SELECT n, t, step, count FROM axes WHERE id = ?", (axis,)).fetchone()
             for axis in cluster
@@ -265,7 +267,7 @@ class _Copy:
 
 
 def _clusters(axes: list[tuple[int, int, int]]) -> Iterator[list[int]]:
-    """Put axes together whose offsets overlap, as they do where a gap was filled later; mostly each is alone."""
+    """Group axes whose offsets overlap, which happens when a gap was filled later; most groups have one axis."""
     cluster: list[int] = []
     end = -1
     for axis, first_n, last_n in axes:
@@ -279,7 +281,7 @@ def _clusters(axes: list[tuple[int, int, int]]) -> Iterator[list[int]]:
 
 
 def _recut(parts: Iterable[tuple[NDArray[Any], ...]]) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Join columns that come in parts of any length, and cut them into parts of one length, and a rest."""
+    """Join columns that come in parts of any length, and cut them into parts of equal length, and a rest."""
     held: list[tuple[NDArray[Any], ...]] = []
     length = 0
     for part in parts:

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 from vedette.errors import FormatError, NotFoundError, VersionError
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = ("schema.sql",)  # each brings a store from one version to the next; a new one is added at the end
+STEPS = ("schema.sql",)  # each brings a store from one version to the next; add a new one at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 
 
-def open_reader(path: str, patience_s: float = 10.0) -> SqliteReader:
+def open_reader(path: str, timeout_s: float = 10.0) -> SqliteReader:
     """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
     if not os.path.exists(path):
         raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
-    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=patience_s)
+    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=timeout_s)
     ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
     try:
         try:
             version = connection.execute(ask_version).fetchone()[0]
         except sqlite3.OperationalError as error:  # a read-only directory without the -shm file of a living hub
             connection.close()
-            if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # somebody writes: what is read past him is anything
+            if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # it is being written: do not read it as immutable
                 raise
             connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
             version = connection.execute(ask_version).fetchone()[0]
@@ -34,7 +34,7 @@ def open_reader(path: str, patience_s: float = 10.0) -> SqliteReader:
 
 
 def quoted(path: str) -> str:
-    """Return a path as it stands in a URI."""
+    """Return a path, escaped for a URI."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 

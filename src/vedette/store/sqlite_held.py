@@ -1,4 +1,4 @@
-"""Which samples of an origin a store has, offset by offset, whatever its marks say."""
+"""Which samples of an origin a store has, offset by offset, independent of its marks."""
 
 import sqlite3
 from typing import Any
@@ -10,7 +10,7 @@ from vedette.store import Block, Columns, chunks
 
 
 class Held:
-    """Which samples of an origin are in a store, as it was when this was asked."""
+    """The samples of one origin that a store had when this object was made."""
 
     def __init__(self, connection: sqlite3.Connection, origin: int) -> None:
         self._connection = connection
@@ -21,11 +21,11 @@ class Held:
         self._numbers = {tuple(row[1:]): row[0] for row in rows}
 
     def has_same(self, first_n: int, last_n: int, count: int, packed: bytes) -> bool:
-        """Tell whether just these samples are here, as one axis: an offset is that of one record alone."""
+        """Tell whether exactly these samples are here as one axis; an offset belongs to only one record."""
         number = self._numbers.get((first_n, last_n, count))
         return number is not None and self._offsets(number)[0] == packed
 
-    def news(self, n: NDArray[Any]) -> NDArray[np.bool_]:
+    def new(self, n: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of these offsets are not here."""
         return ~np.isin(n, self.offsets(int(n[0]), int(n[-1])))
 
@@ -43,11 +43,11 @@ class Held:
 
 
 def not_held(connection: sqlite3.Connection, origin: int, found: list[Block]) -> list[Columns | Block]:
-    """Return the samples that are not in the store yet, whatever the mark says."""
+    """Return the samples that are not in the store yet, whatever its marks are."""
     here = Held(connection, origin)
     new: list[Columns | Block] = []
     for block in found:
-        keep = here.news(block.n)
+        keep = here.new(block.n)
         if keep.any():
             n, t, step, *values = (column[keep] for column in (block.n, block.t, block.step, *block.values))
             new.append(Block(block.span, block.tags, block.names, n, t, step, tuple(values)))

@@ -7,7 +7,7 @@ from vedette.model import Value
 
 
 def to_json(value: Value) -> str:
-    """Return JSON that SQLite can query; numbers that JSON has not are text, and what is nested too deep is gone."""
+    """Return JSON that SQLite can query; NaN and infinity become text, and a value nested too deep becomes {}."""
     try:
         return _dump(value)
     except RecursionError:

@@ -1,8 +1,8 @@
-"""Two stores made one: what another store has and this one has not, taken in record by record (decisions/006).
+"""The import of another store: all records that it has and this one lacks (decisions/006).
 
-A record is known by (origin, lane, n) wherever it lies, so uniting is a union of sets: in any order, any number of
-times. The source is read in one snapshot and never written to; all that comes from it is checked as if it had come
-over a wire, since an archive may be from anybody.
+A record has the same key (origin, lane, n) everywhere, so an import is a union of sets: it works in any order and any
+number of times. The source is read in one snapshot and never written to. All that comes from it is checked like data
+from a network, since an archive may come from anybody.
 """
 
 import itertools
@@ -47,7 +47,7 @@ _CHUNK = tuple[Id, _Text, _Text, float | int | Literal["nan"] | None, Int64 | No
 
 
 class _Axis(Struct):
-    """An axis as its row says it is."""
+    """The row of an axis, its types checked."""
 
     id: int
     first_n: _Place
@@ -61,7 +61,7 @@ class _Axis(Struct):
 def absorb(
     store: "SqliteStore", source: SqliteReader, live_here: Container[str] = (), *, trusted: bool = True
 ) -> Iterator[Taken]:
-    """Take in all that another store has; see the Store protocol for what is promised."""
+    """Import all that another store has; the Store protocol says what is promised."""
     taken = Taken(touched=set())
     with _snapshot(source.connection):
         try:
@@ -73,8 +73,8 @@ def absorb(
             for number, origin in numbers.items():
                 if origin.name not in live_here:
                     yield from _Samples(store, source, origin, number, purged, taken).take(live_here)
-        except sqlite3.DatabaseError as error:  # not of the disk, which is a StoreError: what came cannot be
-            raise FormatError(f"what is to be taken in cannot be kept: {error}") from None
+        except sqlite3.DatabaseError as error:  # not a disk error, which is a StoreError: the data is wrong
+            raise FormatError(f"the import cannot be stored: {error}") from None
     yield taken
 
 
@@ -93,23 +93,23 @@ def _read(connection: sqlite3.Connection, query: str, *bound: Any) -> Iterator[t
         for row in connection.execute(query, bound):  # noqa: UP028 - `yield from` would close a cursor that is gone
             yield row
     except sqlite3.Error as error:
-        raise FormatError(f"what is to be taken in cannot be read: {error}") from None
+        raise FormatError(f"the import cannot be read: {error}") from None
 
 
 def _checked(row: Any, form: Any) -> Any:
     try:
         return msgspec.convert(row, form)
     except msgspec.ValidationError as error:
-        raise FormatError(f"what is to be taken in has a row that cannot be: {error}") from None
+        raise FormatError(f"the import has an invalid row: {error}") from None
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"what is to be taken in has attributes that are not JSON: {error}") from None
+        raise FormatError(f"the import has attributes that are not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise FormatError("what is to be taken in has attributes that are not an object")
+        raise FormatError("the import has attributes that are not an object")
     return value
 
 
@@ -144,20 +144,20 @@ def _is_here(store: "SqliteStore", span: str) -> bool:
 
 
 def _load(connection: sqlite3.Connection, span: str, *, trusted: bool) -> Folded:
-    """Read what a store that may be anybody's has heard of a span."""
+    """Read the records of a span from a source that is not trusted; check them."""
     claims = [
         Claim(*_checked(row, _CLAIM))
         for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span)
     ]
     if not trusted and any(claim.state == PURGED for claim in claims):
-        raise FormatError(f"what is to be taken in wants {span} purged, which nothing from elsewhere can do")
+        raise FormatError(f"the import has {span} as purged, and an import must not purge anything")
     writes = []
     for row in _read(connection, "SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
         t, origin, n, attrs = _checked(row, _WRITE)
         try:
             writes.append(Write(t, origin, n, flatten(_decode_attrs(attrs))))
         except wire.UNREADABLE as error:
-            raise FormatError(f"what is to be taken in has attributes that cannot be read: {error}") from None
+            raise FormatError(f"the import has attributes that cannot be read: {error}") from None
     progress = {
         row[0]: Progress(*row[1:])
         for row in (
@@ -180,8 +180,8 @@ def _events(
             for row in some:
                 span, t, kind, level, text, attrs, number, n = _checked(row, _EVENT)
                 if number not in numbers:
-                    raise FormatError("what is to be taken in has an event of nobody")
-                if _hangs_below(span, purged):
+                    raise FormatError("the import has an event without an origin")
+                if _is_purged(span, purged):
                     continue
                 added = store.connection.execute(
                     "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
@@ -202,7 +202,7 @@ def _blobs(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: 
             store.connection.executemany(
                 "INSERT OR IGNORE INTO blobs (span, name, digest, size, media, t, origin, n)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [row for row in checked if not _hangs_below(row[0], purged)],
+                [row for row in checked if not _is_purged(row[0], purged)],
             )
         yield taken
 
@@ -211,14 +211,14 @@ def _purged(store: "SqliteStore") -> set[str]:
     return {row[0] for row in store.connection.execute("SELECT id FROM spans WHERE state = ?", (PURGED,))}
 
 
-def _hangs_below(span: str, purged: set[str]) -> bool:
-    """Tell whether a span, or one that it hangs below, was purged: what comes of it later is not kept."""
+def _is_purged(span: str, purged: set[str]) -> bool:
+    """Tell whether a span, or one above it, was purged: later records of it are not kept."""
     parts = span.split("/")
     return bool(purged) and any("/".join(parts[:depth]) in purged for depth in range(1, len(parts) + 1))
 
 
 class _Samples:
-    """The samples of one origin: those that are not here yet, and then its marks."""
+    """Imports the samples of one origin that are not here yet, and then its marks."""
 
     def __init__(
         self, store: "SqliteStore", source: SqliteReader, origin: Origin, theirs: int, purged: set[str], taken: Taken
@@ -231,7 +231,7 @@ class _Samples:
         self._taken = taken
 
     def take(self, live_here: Container[str]) -> Iterator[Taken]:
-        """Take them in, some axes in a transaction; an origin that begins to be heard here is left alone."""
+        """Import them, some axes per transaction; stop if the origin begins to log to this home."""
         rows = _read(
             self._source,
             "SELECT id, first_n, last_n, count, n, t, step FROM axes WHERE origin = ? ORDER BY first_n, id",
@@ -260,14 +260,14 @@ class _Samples:
             yield self._taken
 
     def _take_axis(self, axis: _Axis) -> int:
-        """Take in what is new of an axis; return how many points were looked at."""
+        """Import what is new on an axis; return how many points were read."""
         if self._here.has_same(axis.first_n, axis.last_n, axis.count, axis.n):
             return 0
         t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
         n = chunks.unpack_offsets(axis.n, axis.count)
         if t.dtype != np.int64 or step.dtype != np.int64 or not _is_sound(n, axis):
-            raise FormatError("what is to be taken in has an axis that cannot be")
-        new = self._here.news(n)
+            raise FormatError("the import has an invalid axis")
+        new = self._here.new(n)
         if not new.any():
             return 0
         rows = _read(
@@ -280,7 +280,7 @@ class _Samples:
         looked = 0
         for row in rows:
             span, name, tags, last, last_step, last_t, packed = _checked(row, _CHUNK)
-            if _hangs_below(span, self._purged):
+            if _is_purged(span, self._purged):
                 continue
             value = chunks.unpack_exactly(packed, axis.count)
             looked += axis.count
@@ -315,7 +315,7 @@ class _Samples:
         return number
 
     def _take_marks(self) -> None:
-        """Move the marks forward, now that all before them is here."""
+        """Move the marks forward, now that all records before them are here."""
         marks = _read(
             self._source,
             "SELECT lane, place, damaged, refused FROM marks WHERE origin = ? AND lane IN ('f', 's')",

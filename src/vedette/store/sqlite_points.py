@@ -1,4 +1,4 @@
-"""Points in a SQLite store: series, the axes that they lie on, and their values as compressed chunks."""
+"""Points in a SQLite store: series, their axes (times and steps), and their values as compressed chunks."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _MOST_CACHED = 100_000
 
 
 class PointWriter:
-    """Writes points; all but `tidy` within a transaction of its caller's."""
+    """Writes points; all but `tidy` inside the caller's transaction."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class PointWriter:
         transaction: Callable[[], AbstractContextManager[None]],
         most_series: int,
     ) -> None:
-        """Write on this connection; `most_series`: of one span."""
+        """Write on this connection; `most_series`: the most series of one span."""
         self._connection = connection
         self._transaction = transaction
         self._most_series = most_series
@@ -34,12 +34,12 @@ class PointWriter:
         self._series_of: dict[str, int] = {}  # how many series a span has
 
     def forget(self) -> None:
-        """Remember nothing of what is in the store: a transaction was given up."""
+        """Empty the caches: a transaction was rolled back."""
         self._series.clear()
         self._series_of.clear()
 
     def keep(self, origin: int, block: Block, refusals: Counter[str]) -> None:
-        """Keep samples as chunks; those of series that are too many are refused, and counted."""
+        """Keep samples as chunks; refuse and count those of series beyond the limit."""
         tags = to_json(block.tags)
         found = [self.series_number(block.span, name, tags) for name in block.names]
         if None in found:
@@ -88,7 +88,7 @@ class PointWriter:
         )
 
     def series_number(self, span: str, name: str, tags: str) -> int | None:
-        """Return the number of a series, made if need be; None when its span has as many as it may."""
+        """Return the number of a series, creating it if needed; None when its span has the most series already."""
         key = (span, name, tags)
         number = self._series.get(key)
         if number is not None:
@@ -137,7 +137,7 @@ class PointWriter:
         return merged
 
     def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:
-        """Make one axis out of several that the same series lie on; one series at a time, to keep memory small."""
+        """Merge several axes of the same series into one; one series at a time, to save memory."""
         wanted = (json.dumps(axes),)
         among = "IN (SELECT value FROM json_each(?))"
         run = self._connection.execute

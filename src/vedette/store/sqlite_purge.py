@@ -1,7 +1,7 @@
-"""What was removed for good leaves a SQLite store: bit by bit, each bit one short transaction.
+"""Deleting what was removed for good from a SQLite store: bit by bit, each bit in one short transaction.
 
-`purges` has a row for each tombstone. While its `left` is set, something of it may still be here; a hub that
-dies in the middle finds that again, and goes on.
+`purges` has a row for each tombstone. While its `left` is set, some of its records may still be here; if a hub dies
+in the middle, the next one goes on.
 """
 
 import json
@@ -17,12 +17,12 @@ from vedette.model import PURGED, above
 
 _PAGE_BYTES = 4096
 _MOST_WAL_BYTES = 64 << 20
-_MANY_FREE_PAGES = 1000  # and a fifth of the file: too many to wait until new points need them
-_TOMBSTONE = ("kind", "parent", "n")  # the attributes that it keeps: what it was, below what, and which try of that
+_MANY_FREE_PAGES = 1000  # if they are also a fifth of the file, they are freed, not left for new points
+_TOMBSTONE = ("kind", "parent", "n")  # the attributes that a tombstone keeps
 
 
 def is_gone(connection: sqlite3.Connection, span: str) -> bool:
-    """Tell whether a span, or one that it is a part of, was removed for good."""
+    """Tell whether a span, or one above it, was removed for good."""
     ids = above(span)
     placeholders = ", ".join("?" * len(ids))
     return (
@@ -31,7 +31,7 @@ def is_gone(connection: sqlite3.Connection, span: str) -> bool:
 
 
 def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool) -> None:
-    """Take note of a word on a span: it may be its end for good, or have come too late for one above it."""
+    """Note that a span has new records: it may be purged now, or be below a tombstone that was clean."""
     if purged:
         connection.execute(
             "INSERT INTO purges (span) VALUES (?) ON CONFLICT DO UPDATE SET left = 1 WHERE NOT left", (span,)
@@ -42,7 +42,7 @@ def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool
 
 
 class Reclaimer:
-    """Deletes what is left of tombstones, and then gives the free pages back to the file system."""
+    """Deletes what is left of tombstones, and then returns the free pages to the file system."""
 
     def __init__(
         self,
@@ -54,21 +54,21 @@ class Reclaimer:
     ) -> None:
         """Work on this connection.
 
-        `refold` writes anew what a span's claims and writes add up to; `settle` what spans come to, whose claims or
-        tries have changed.
+        `refold` writes the state of a span again from its claims and writes; `settle` writes the outcome of spans
+        whose claims or tries have changed.
         """
         self._connection = connection
         self._wal = wal
         self._transaction = transaction
         self._refold = refold
         self._settle = settle
-        self._vacuuming = self._number("freelist_count") > _MANY_FREE_PAGES  # a hub may have died over it
-        self._events = 0  # deleted since their words were last merged out of the index
+        self._vacuuming = self._number("freelist_count") > _MANY_FREE_PAGES  # an earlier hub may have died over it
+        self._events = 0  # deleted since the full-text index was last merged
         self._merging = False
 
     def reclaim(self, budget: int) -> bool:
         """Do about `budget` pages' worth of work in one transaction; tell whether there is more to do."""
-        if self._wal_is_long():  # somebody reads an old state, and all that is changed now piles up beside it
+        if self._wal_is_long():  # a reader holds an old snapshot, so every change makes the log longer
             return True
         if self._next() is not None:
             with self._transaction():
@@ -95,20 +95,20 @@ class Reclaimer:
         return bool((frames - done) * _PAGE_BYTES >= _MOST_WAL_BYTES // 2)
 
     def _delete_some(self, span: str, budget: int) -> int:
-        """Delete within the budget, and when all is gone leave the tombstone bare; return what it cost."""
-        work = (self._hand_down, self._delete_points, self._delete_series, self._delete_events, self._delete_blobs)
+        """Delete within the budget; when all is deleted, strip the tombstone; return the cost."""
+        work = (self._purge_below, self._delete_points, self._delete_series, self._delete_events, self._delete_blobs)
         spent = 0
         for step in (*work, self._delete_parts):
             spent += step(span, budget - spent)
             if spent >= budget:
                 return spent
-        self._make_bare(span)
+        self._strip(span)
         self._connection.execute("DELETE FROM purges WHERE span > ? AND span < ?", _parts(span))
         self._connection.execute("UPDATE purges SET left = 0 WHERE span = ?", (span,))
         return spent + 1
 
-    def _hand_down(self, span: str, budget: int) -> int:
-        """Say of the spans that hang below, but are no part, what was said of this one: they go the same way."""
+    def _purge_below(self, span: str, budget: int) -> int:
+        """Copy the claim `purged` to the spans that have this one as parent but are not its parts (`id/...`)."""
         run = self._connection.execute
         rows = run(
             "SELECT id FROM spans WHERE (parent = ?1 OR parent > ?2 AND parent < ?3)"
@@ -151,7 +151,7 @@ class Reclaimer:
         return len(rows)
 
     def _delete_events(self, span: str, budget: int) -> int:
-        # Taking words out of the index costs more than pages do.
+        # To take words out of the full-text index costs more than to free pages.
         rows = _bounded(self._either("SELECT id, 1 + length(text) / 500 FROM events WHERE {}", span), budget)
         self._connection.executemany("DELETE FROM events WHERE id = ?", [row[:1] for row in rows])
         self._events += len(rows)
@@ -165,7 +165,7 @@ class Reclaimer:
         return len(rows)
 
     def _delete_parts(self, span: str, budget: int) -> int:
-        """Delete the spans that are parts of this one, with all that was said of them."""
+        """Delete the spans that are parts of this one, with all their records."""
         rows = self._connection.execute(
             "SELECT id, kind, parent FROM spans WHERE id > ? AND id < ? LIMIT ?", (*_parts(span), budget)
         ).fetchall()
@@ -182,15 +182,15 @@ class Reclaimer:
         self._settle(parents)
         return spent
 
-    def _make_bare(self, span: str) -> None:
-        """Leave of a tombstone what it was, below what, and the words on its state."""
+    def _strip(self, span: str) -> None:
+        """Leave of a tombstone only its claims and the attributes in `_TOMBSTONE`."""
         run = self._connection.execute
         for origin, n, packed in run("SELECT origin, n, attrs FROM writes WHERE span = ?", (span,)).fetchall():
-            said = msgspec.msgpack.decode(packed)
-            left = {key: said[key] for key in _TOMBSTONE if key in said}
+            attrs = msgspec.msgpack.decode(packed)
+            left = {key: attrs[key] for key in _TOMBSTONE if key in attrs}
             if not left:
                 run("DELETE FROM writes WHERE span = ? AND origin = ? AND n = ?", (span, origin, n))
-            elif left != said:
+            elif left != attrs:
                 run(
                     "UPDATE writes SET attrs = ? WHERE span = ? AND origin = ? AND n = ?",
                     (wire.encode(left), span, origin, n),
@@ -199,18 +199,18 @@ class Reclaimer:
         self._refold(span)
 
     def _either(self, query: str, span: str) -> Iterable[tuple[int, ...]]:
-        """Yield the rows of a query on a span, and then those on its parts; each is one walk along an index."""
+        """Yield the rows of a query for a span, and then those for its parts; each query uses an index."""
         yield from self._connection.execute(query.format("span = ?"), (span,))
         yield from self._connection.execute(query.format("span > ?") + " AND span < ?", _parts(span))
 
     def _merge_words(self, budget: int) -> bool:
-        """Have the full-text index let go of deleted words; tell whether that may take more."""
+        """Remove deleted words from the full-text index; tell whether there may be more to do."""
         if self._events and not self._merging:
             spread = self._connection.execute("SELECT coalesce(max(id) - min(id), 0) FROM events").fetchone()[0]
-            if self._events * 4 < spread:  # few of many: the index gets rid of them by itself as it grows
+            if self._events * 4 < spread:  # they are few: the index drops them by itself as it grows
                 self._events = 0
                 return False
-            self._merging, budget = True, -budget  # begins to merge all there is
+            self._merging, budget = True, -budget  # for FTS5 a negative number starts a merge of everything
         if not self._merging:
             return False
         before = self._connection.total_changes
@@ -226,7 +226,7 @@ class Reclaimer:
         free = self._number("freelist_count")
         if not self._vacuuming and (free < _MANY_FREE_PAGES or free * 5 < self._number("page_count")):
             return False
-        # It has a row without columns for each page, and `execute` stops at the first of such.
+        # The pragma yields a row without columns for each page, and `execute` would stop at the first one.
         self._connection.executescript(f"PRAGMA incremental_vacuum({budget:d})")
         self._vacuuming = 0 < self._number("freelist_count") < free
         if not self._vacuuming:
@@ -239,7 +239,7 @@ def _parts(span: str) -> tuple[str, str]:
 
 
 def _bounded(rows: Iterable[tuple[int, ...]], budget: int) -> list[tuple[int, ...]]:
-    """Take rows as long as their costs, which stand last in each, are within the budget; one at least."""
+    """Take rows while their costs, the last column, are within the budget; at least one."""
     taken = []
     for row in rows:
         taken.append(row)

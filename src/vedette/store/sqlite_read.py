@@ -1,4 +1,4 @@
-"""How a SQLite store answers: spans, events, and what is known of origins, files and series."""
+"""Reading a SQLite store: spans, events, origins, files and series."""
 
 import json
 import math
@@ -12,22 +12,22 @@ from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, Sp
 from vedette.store.sqlite_read_points import PointReader
 from vedette.store.sqlite_where import to_order, to_sql
 
-_STEPS = 10_000  # of SQLite's machine between two looks whether to go on: about a millisecond
+_STEPS = 10_000  # of SQLite's virtual machine between two calls of `enough`: about a millisecond
 
 
 class SqliteReader(PointReader):
     """The reading half of a SQLite store."""
 
     def heed(self, enough: Callable[[], bool]) -> None:
-        """Break off what is being read, by sqlite3.OperationalError, as soon as this is true; it is asked often."""
+        """Interrupt a read with sqlite3.OperationalError as soon as `enough` returns True; it is called often."""
         self.connection.set_progress_handler(lambda: int(enough()), _STEPS)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     def marks(self, origins: Sequence[str] | None = None) -> dict[tuple[str, str], Mark]:
-        """Return how far each (origin, lane) is, of these origins or of all."""
+        """Return the mark of each (origin, lane), of these origins or of all."""
         among = "" if origins is None else " WHERE name IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
             "SELECT name, lane, place, damaged, refused FROM marks JOIN origins ON origins.id = marks.origin" + among,
@@ -36,7 +36,7 @@ class SqliteReader(PointReader):
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
     def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
-        """Return who has spoken in these runs (None: in all), and was known alive since then."""
+        """Return the origins of these runs (None: of all runs) that were known alive at `since` or later."""
         among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, heard_t,"
@@ -48,7 +48,7 @@ class SqliteReader(PointReader):
         return [OriginRow(Origin(*row[:7]), *row[7:]) for row in rows]
 
     def origin(self, name: str) -> Origin | None:
-        """Return who an origin is, as it was first heard."""
+        """Return an origin by its name, as it was first seen; None if it is unknown."""
         row = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, main, voice FROM origins WHERE name = ?", (name,)
         ).fetchone()
@@ -58,7 +58,7 @@ class SqliteReader(PointReader):
         return Origin(name, host, boot, pid, started, span, process, main=bool(main), voice=voice)
 
     def refusals(self, span: str = "") -> dict[str, int]:
-        """Return how many points were over a limit, by its name: of a run's processes, or of all."""
+        """Return how many points each limit has refused, by its name: of a run's processes, or of all."""
         among = "WHERE origin IN (SELECT id FROM origins WHERE span = ?)" if span else ""
         query = f"SELECT what, sum(count) FROM refusals {among} GROUP BY what ORDER BY what"
         return dict(self.connection.execute(query, (span,) if span else ()))
@@ -69,7 +69,7 @@ class SqliteReader(PointReader):
         values: list[Any] = []
         for column in ("kind", "parent", "name"):
             if wanted := getattr(query, column):
-                # A family is small; the index by kind would lead through all spans of that kind: + forbids it.
+                # The other terms match few spans; + keeps SQLite from using the index by kind, which matches many.
                 near = column == "kind" and (query.prefix or query.parent or query.parents or query.ids)
                 terms.append(f"{'+' if near else ''}{column} = ?")
                 values.append(wanted)
@@ -125,7 +125,7 @@ class SqliteReader(PointReader):
             bound: list[Any] = [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
             if query.last is None:
                 terms.append(f"({of} OR ({parts}))")
-            else:  # an index leads to the newest of the span itself: a run may have millions
+            else:  # use the index for the newest of the span itself: a run may have millions
                 newest = f"SELECT id FROM events WHERE {' AND '.join([*terms, of])} ORDER BY id DESC LIMIT ?"
                 terms.append(f"events.id IN (SELECT id FROM ({newest}) UNION ALL SELECT id FROM events WHERE {parts})")
                 bound = [*values, bound[0], int(query.last), *bound[1:]]
@@ -145,7 +145,7 @@ class SqliteReader(PointReader):
     def blobs(
         self, span: str = "", after: tuple[str, str, str, int] | None = None, limit: int | None = None
     ) -> list[BlobRow]:
-        """Return the files of a span and of what hangs below it, or of all, by their keys; those behind a key."""
+        """Return the files of a span and of the spans below it, or of all, sorted by key; `after`: from that key on."""
         terms: list[str] = []
         values: list[Any] = []
         if span:
@@ -163,7 +163,7 @@ class SqliteReader(PointReader):
         return [BlobRow(*row) for row in rows]
 
     def series(self, spans: Sequence[str] | None = None, name: str | None = None) -> list[SeriesRow]:
-        """Return the series of these spans, of this name if one is given."""
+        """Return the series of these spans, with this name if one is given."""
         terms, values = ["1"], []
         if spans is not None:
             terms.append("span IN (SELECT value FROM json_each(?))")
@@ -200,7 +200,7 @@ class SqliteReader(PointReader):
         )
 
     def advanced(self, spans: Sequence[str]) -> dict[str, int]:
-        """Return when it was last said of these spans how far they are."""
+        """Return when the progress of these spans was last written."""
         return dict(
             self.connection.execute(
                 "SELECT span, max(t) FROM progress WHERE span IN (SELECT value FROM json_each(?)) GROUP BY span",
@@ -209,7 +209,7 @@ class SqliteReader(PointReader):
         )
 
     def weigh(self, spans: Sequence[str] | None = None) -> int:
-        """Return about how many bytes these spans and their parts take (None: exactly how many are in use in all)."""
+        """Return about how many bytes these spans and their parts take (None: exactly how many the store uses)."""
         if spans is None:
             pages, free, size = (
                 self.connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -225,7 +225,7 @@ class SqliteReader(PointReader):
         return total
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
-        """Return the attributes and series that the newest so many runs which fit have, and how many have each."""
+        """Return the attributes and series of the `newest` newest runs that match, and how many runs have each."""
         sql, bound = to_sql(where)
         runs = f"SELECT id, attrs FROM spans WHERE kind = 'run' AND {sql} ORDER BY start_t DESC LIMIT {int(newest)}"
         rows = self.connection.execute(
@@ -246,14 +246,14 @@ class SqliteReader(PointReader):
         return sorted(str(name) for (name,) in rows if name)
 
     def density(self, span: str, from_t: int, to_t: int, buckets: int) -> list[tuple[int, int, int]]:
-        """Return how many events a span and its parts have: (bucket, level, count), of so many buckets of this time."""
+        """Count the events of a span and its parts as (bucket, level, count); buckets divide the time equally."""
         width = max(1, -(-(to_t - from_t + 1) // buckets))
         counts = "SELECT (t - ?1) / ?2, level, count(*) FROM events WHERE {} AND t >= ?1 AND t <= ?3 GROUP BY 1, 2"
         of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
         return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
 
 
-_ROW_BYTES = 40  # what a row takes beside its words: its head, its numbers, its place in indexes
+_ROW_BYTES = 40  # of a row beside its text: its header, its numbers, its index entries
 _CHUNKS = "FROM series CROSS JOIN chunks ON chunks.series = series.id WHERE {0}"
 _WEIGHTS = (
     f"SELECT coalesce(sum(length(value) + {_ROW_BYTES}), 0) {_CHUNKS}",
@@ -264,7 +264,7 @@ _WEIGHTS = (
 
 
 def _object(text: str) -> dict[str, Any]:
-    return {} if text == "{}" else json.loads(text)  # most are empty, and 10,000 series are read at once
+    return {} if text == "{}" else json.loads(text)  # most are empty, and a page may read 10,000 series at once
 
 
 def _span(row: tuple[Any, ...]) -> SpanRow:

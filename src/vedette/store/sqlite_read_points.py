@@ -1,6 +1,6 @@
-"""How a SQLite store hands out points: chunks of series, unpacked.
+"""Reading points from a SQLite store: chunks of series, unpacked.
 
-What unpacks them, and numpy, is imported with the first chunk: most that read a store ask for spans and events alone.
+numpy and the code that unpacks are imported with the first chunk: most readers only ask for spans and events.
 """
 
 import json
@@ -36,14 +36,14 @@ class PointReader:
 
     def _parts(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, list[Part]]:
         values: list[Any] = [json.dumps(list(series))]
-        reaching = ""
+        overlapping = ""
         if within is not None:  # a clock may have been set back while a chunk was logged
-            reaching = " AND max(first_t, last_t) >= ? AND min(first_t, last_t) <= ?"
-            values += [-(-within[0] // 1000), within[1] // 1000]  # as points are kept: in microseconds
+            overlapping = " AND max(first_t, last_t) >= ? AND min(first_t, last_t) <= ?"
+            values += [-(-within[0] // 1000), within[1] // 1000]  # the store has microseconds
         rows = self.connection.execute(
             "SELECT series, process, axis, value, t, step FROM chunks JOIN axes ON axes.id = chunks.axis"
             " JOIN origins ON origins.id = axes.origin"
-            f" WHERE series IN (SELECT value FROM json_each(?)){reaching} ORDER BY series, origin, first_n",
+            f" WHERE series IN (SELECT value FROM json_each(?)){overlapping} ORDER BY series, origin, first_n",
             values,
         )
         found: dict[int, dict[str, list[tuple[Any, Any, Any]]]] = {number: {} for number in series}
@@ -58,7 +58,7 @@ class PointReader:
         }
 
     def recent(self, series: Sequence[int], count: int) -> dict[int, Points]:
-        """Return the newest points of these series, about so many of each; little else is read."""
+        """Return about `count` of the newest points of each of these series, without reading many others."""
         found: dict[int, Points] = {}
         for number in series:
             chosen: list[int] = []
@@ -104,14 +104,14 @@ class PointReader:
                 yield chunk, _unpacked(*row)
 
     def stretches(self, series: int) -> Iterator[Points]:
-        """Yield the points of a series, a chunk at a time where they lie in order; else all at once, sorted."""
-        if not self._lies_in_order(series):
+        """Yield the points of a series, chunk by chunk if they are stored in order; else all at once, sorted."""
+        if not self._is_in_order(series):
             yield self.points([series])[series]
             return
         for row in self.connection.execute(f"SELECT step, t, value {_CHUNKS_IN_ORDER}", (series,)):
             yield _unpacked(*row)
 
-    def _lies_in_order(self, series: int) -> bool:
+    def _is_in_order(self, series: int) -> bool:
         last = (-(1 << 63), -(1 << 63))
         for packed in self.connection.execute(f"SELECT step, t {_CHUNKS_IN_ORDER}", (series,)):
             step, t = (_unpack(column) for column in packed)

@@ -1,4 +1,4 @@
-"""Conditions on spans, as SQL. Values are always bound, and names are quoted: nothing a user types is ever SQL."""
+"""Conditions on spans, as SQL. Values are always bound, and names are quoted: a user's text never becomes SQL."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def to_sql(where: Where) -> tuple[str, list[Any]]:
 
 
 def _join(word: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
-    """Join conditions as a balanced tree: SQLite takes any number of them, but only so deep."""
+    """Join conditions as a balanced tree: SQLite limits the depth of an expression."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -74,12 +74,12 @@ def _column(field: str) -> tuple[str, list[Any]]:
 
 
 def to_order(order: tuple[str, ...]) -> tuple[str, list[Any]]:
-    """Return what to order by, and the values that it binds; what has no such value comes last, numbers before text."""
+    """Return the ORDER BY terms, and the values they bind; rows without a value come last, numbers before text."""
     parts, values = [], []
     for field in order:
         column, bound = _column(field.removeprefix("-"))
-        falling = " DESC" if field.startswith("-") else ""
-        parts.append(f"{column} IS NULL OR {column} = 'nan', {column}{falling}")  # NaN is kept as a text: last, too
+        direction = " DESC" if field.startswith("-") else ""
+        parts.append(f"{column} IS NULL OR {column} = 'nan', {column}{direction}")  # NaN is stored as text: last, too
         values += [*bound, *bound, *bound]
     return ", ".join([*parts, "start_t DESC", "id DESC"]), values
 

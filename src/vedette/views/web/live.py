@@ -6,7 +6,7 @@ does not read is told, when it reads again, that it has missed something.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -158,9 +158,6 @@ class Live:
         self.encoded += 1
         data = msgspec.json.encode(news)
         return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
-
-
-Watch = Callable[[str], AsyncIterator[bytes]]
 
 
 async def live(live_one: Live, run: str, receive: Any, send: Any) -> None:

@@ -1,6 +1,6 @@
 """What a route is, and how a request finds its own; the table of all is in `server.py`."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -138,11 +138,3 @@ def read_body(route: Route, body: bytes) -> Any:
         raise Refusal(400, f"the body is not what {route.path} takes: {error}") from None
     except RecursionError:
         raise Refusal(400, "the body is nested too deeply") from None
-
-
-Serve = Callable[..., Awaitable[None]]
-
-
-def methods(routes: Iterable[Route]) -> set[str]:
-    """Return the methods that are in use."""
-    return {route.method for route in routes}
