@@ -9,7 +9,7 @@ import time
 
 from bench.place import fresh_home
 from bench.report import Part
-from vedette.client.run import Run
+from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.model import LANE_FACTS, Event, Origin, Span
 from vedette.settings import load
@@ -113,8 +113,10 @@ def crowd(count: int) -> None:
     """Be so many runs at once, until killed."""
     chosen = load({})
     home = Home.of(chosen)
-    more = {"project": "crowd", "experiment": None, "config": {"lr": 0.1}, "tags": (), "notes": "", "script": "crowd"}
-    runs = [Run._begin(home, chosen, name=f"busy-otter-{number}", **more) for number in range(count)]
+    about = About("crowd", config={"lr": 0.1})
+    runs = [
+        Run._begin(home, chosen, about._replace(name=f"busy-otter-{number}"), script="crowd") for number in range(count)
+    ]
     bars = [f"{run.id}/p-1" for run in runs]
     for run, bar in zip(runs, bars, strict=True):
         run._journal.begin(bar, "progress", "epoch", run.id, "running", {"total": 100_000})

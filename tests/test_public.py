@@ -11,7 +11,7 @@ import pytest
 import vedette
 from tests.conftest import end_hub
 from vedette.client.off import OffRun
-from vedette.client.run import Run
+from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.settings import Settings
 
@@ -257,9 +257,7 @@ def test_off_is_light(home):
 @pytest.fixture
 def run(home):
     """A run of this very process."""
-    begun = Run._begin(
-        Home(home.asked), Settings(), project="p", experiment=None, name="n", config={}, tags=(), notes=""
-    )
+    begun = Run._begin(Home(home.asked), Settings(), About("p", name="n", config={}))
     yield begun
     begun.finish()
 

@@ -136,9 +136,9 @@ def test_a_clock_that_went_back(home, hub, finish):
         """
         import sys
         from vedette.client.current import begin_owned, end_as
+        from vedette.client.run import About
         from vedette.settings import load
-        told = {"project": "default", "experiment": None, "name": None, "config": None, "tags": (), "notes": ""}
-        end_as(begin_owned(load(), resume=sys.argv[1], after=int(sys.argv[2]), **told), "failed", "")
+        end_as(begin_owned(load(), About(), resume=sys.argv[1], after=int(sys.argv[2])), "failed", "")
         """,
         run.id,
         str(ahead),

@@ -15,7 +15,7 @@ from vedette.access.hub_socket import ask
 from vedette.client import faults
 from vedette.client.off import OffProgress
 from vedette.client.progress import Progress, track
-from vedette.client.run import Run
+from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.model import HUB, Span
 from vedette.query.progress import Bar, bars, outermost
@@ -26,9 +26,7 @@ from vedette.store.sqlite_file import open_reader
 @pytest.fixture
 def run(home, hub):
     """A run of this very process."""
-    begun = Run._begin(
-        Home(home.asked), Settings(), project="p", experiment=None, name="n", config={}, tags=(), notes=""
-    )
+    begun = Run._begin(Home(home.asked), Settings(), About("p", name="n", config={}))
     yield begun
     begun.finish()
 

@@ -87,7 +87,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.cli.beside import Beside
     from vedette.client.current import begin_owned, end_as
     from vedette.client.faults import swallow
-    from vedette.client.run import DEFAULT_PROJECT
+    from vedette.client.run import DEFAULT_PROJECT, About
     from vedette.deaths.evidence import Evidence
     from vedette.deaths.tree import marked
     from vedette.deaths.verdict import Kind, verdict
@@ -101,9 +101,8 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     config = dict(_value(text) for text in args.config)
     try:
         begun = begin_owned(
-            args.settings, resume=again, after=after, parent=os.environ.get("VEDETTE_RUN", ""),
-            command=command, project=args.project or DEFAULT_PROJECT, experiment=None,
-            name=args.name, config=config, tags=args.tag, notes="",
+            args.settings, About(args.project or DEFAULT_PROJECT, name=args.name, config=config, tags=args.tag),
+            resume=again, after=after, parent=os.environ.get("VEDETTE_RUN", ""), command=command,
         )  # fmt: skip
         journal = begun._journal  # noqa: SLF001 - the launcher writes to the run's own journal
         journal.set(journal.process, {"launches": True, "command": masks.argv(command[:100])})

@@ -8,7 +8,7 @@ from typing import Any
 from vedette import settings
 from vedette.client import capturing, exits, faults, screen
 from vedette.client.off import OffRun
-from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, Run
+from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, About, Run
 from vedette.client.series import Handle
 from vedette.errors import VedetteError
 from vedette.home import Home
@@ -42,7 +42,7 @@ def init(
         overrides = {"home": home, "upstream": hub, "usage.enable": usage}
         if console is not None:
             overrides["console.mode"] = "on" if console else "off"
-        _current = _init(project, experiment, name, config, tags, notes, overrides, resume)
+        _current = _init(About(project, experiment, name, config, tags, notes), overrides, resume)
     except Exception as error:
         faults.let_through(error)
         faults.swallow(error, "init()")
@@ -50,27 +50,18 @@ def init(
     return _current
 
 
-def _init(
-    project: str,
-    experiment: str | None,
-    name: str | None,
-    config: Any,
-    tags: Iterable[str],
-    notes: str,
-    overrides: dict[str, Any],
-    resume: bool | str | None,
-) -> Run | OffRun:
+def _init(about: About, overrides: dict[str, Any], resume: bool | str | None) -> Run | OffRun:
     try:
         loaded = settings.load(overrides)
     except VedetteError as error:
         faults.say_once(f"{error} (vedette uses the defaults)")
         loaded = settings.fallback(overrides["home"], overrides["upstream"])
     if loaded.mode == "off":
-        return OffRun(config)
+        return OffRun(about.config)
     resume_id = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")
     before = _current if isinstance(_current, Run) and not _current.finished else None
     if before is not None and not before._journal.main and resume is not False and resume_id in ("", before.id):
-        before._merge(config)  # a fork child, or a process that has joined already
+        before._merge(about.config)  # a fork child, or a process that has joined already
         return before
     if before is not None:
         before.finish()
@@ -78,19 +69,16 @@ def _init(
     if parent_run and resume is not False and resume_id in ("", parent_run):
         attempt = os.environ.get("VEDETTE_TRY", "")
         is_valid = 0 < len(attempt) <= _MAX_ATTEMPT and "/" not in attempt
-        run = Run._join(Home.of(loaded), loaded, parent_run, attempt if is_valid else FIRST_TRY, config)
+        run = Run._join(Home.of(loaded), loaded, parent_run, attempt if is_valid else FIRST_TRY, about.config)
         exits.watch(run)
         _listen(run, loaded)
         if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
-            run._describe(project, experiment, [tags] if isinstance(tags, str) else tags, notes)
+            run._describe(about)
         return run
     if not parent_run and resume is not False:
         named = os.environ.pop("VEDETTE_RESUME", "")  # it holds for the first run of this process only
         resume_id = resume_id or _whole_id(named, f"VEDETTE_RESUME={named!r}")
-    run = begin_owned(
-        loaded, resume=resume_id, parent=parent_run, project=project, experiment=experiment, name=name, config=config,
-        tags=[tags] if isinstance(tags, str) else tags, notes=notes,
-    )  # fmt: skip
+    run = begin_owned(loaded, about, resume=resume_id, parent=parent_run)
     if not parent_run:  # else the terminal belongs to the process that began the parent run
         screen.begin(run, loaded)
     _listen(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
@@ -110,12 +98,12 @@ def _listen(run: Run, loaded: settings.Settings) -> None:
 
 def begin_owned(
     loaded: settings.Settings,
+    about: About,
     *,
     resume: str = "",
     after: int = 0,
     parent: str = "",
     command: list[str] | None = None,
-    **fields: Any,
 ) -> Run:
     """Begin a run, or a new try of one, that ends with this process; the processes that it starts join the run.
 
@@ -124,9 +112,9 @@ def begin_owned(
     script = None if command is None else os.path.basename(command[0])
     home = Home.of(loaded)
     if resume:
-        run = Run._resume(home, loaded, resume, after=after, **fields)
+        run = Run._resume(home, loaded, resume, about, after=after)
     else:
-        run = Run._begin(home, loaded, parent=parent, script=script, **fields)
+        run = Run._begin(home, loaded, about, parent=parent, script=script)
     capturing.begin(run._journal, loaded, command)
     _export(run, home)
     exits.watch(run)

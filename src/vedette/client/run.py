@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from time import time_ns
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 from vedette import masks, wire
@@ -34,6 +34,27 @@ _MAX_STEP = 1 << 62
 _MAX_REFUSED_NAMES = 100  # more are counted together as "others"
 
 
+class About(NamedTuple):
+    """What the user says about a run when it begins."""
+
+    project: str = DEFAULT_PROJECT
+    experiment: str | None = None
+    name: str | None = None
+    config: Any = None
+    tags: Iterable[str] = ()
+    notes: str = ""
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """All but name and config; the default project counts as not given."""
+        return {
+            "project": self.project if self.project != DEFAULT_PROJECT else None,
+            "experiment": self.experiment,
+            "notes": self.notes,
+            "tag": {text_of(tag): True for tag in ([self.tags] if isinstance(self.tags, str) else self.tags)},
+        }
+
+
 class Run:
     """A run. Every method returns at once, and none raises for an error of our own."""
 
@@ -57,28 +78,14 @@ class Run:
 
     @classmethod
     def _begin(
-        cls,
-        home: Home,
-        settings: Settings,
-        *,
-        project: str,
-        experiment: str | None,
-        name: str | None,
-        config: Any,
-        tags: Iterable[str],
-        notes: str,
-        parent: str = "",
-        script: str | None = None,
+        cls, home: Home, settings: Settings, about: About, *, parent: str = "", script: str | None = None
     ) -> "Run":
         """Begin a new run. It ends with this process, unless it is finished before."""
         journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
-        run = cls(journal, text_of(name) if name else new_name(), as_config(config))
-        attrs = {
-            "project": project,
-            "experiment": experiment,
-            "notes": notes,
+        run = cls(journal, text_of(about.name) if about.name else new_name(), as_config(about.config))
+        attrs = about.attrs | {
+            "project": about.project,
             "script": os.path.basename(sys.argv[0] if sys.argv else "") if script is None else script,
-            "tag": {text_of(tag): True for tag in tags},
             "config": masks.values(dict(run.config)),
         }
         journal.begin(run.id, "run", run.name, parent, "created", _without_empty(attrs))
@@ -87,20 +94,7 @@ class Run:
         return run
 
     @classmethod
-    def _resume(
-        cls,
-        home: Home,
-        settings: Settings,
-        run: str,
-        *,
-        project: str,
-        experiment: str | None,
-        name: str | None,
-        config: Any,
-        tags: Iterable[str],
-        notes: str,
-        after: int = 0,
-    ) -> "Run":
+    def _resume(cls, home: Home, settings: Settings, run: str, about: About, *, after: int = 0) -> "Run":
         """Begin a new try of a run; the run ends when this try ends. Fields that are not given keep their values.
 
         The store is not asked for older tries. A try's number is its begin in nanoseconds, so a later try has a
@@ -108,14 +102,8 @@ class Run:
         older try; the new one is higher, even if the clock went back.
         """
         journal = Journal(home, settings, run, new_id(), main=True)
-        resumed = cls(journal, text_of(name) if name else "", as_config(config))
-        attrs = {
-            "project": project if project != DEFAULT_PROJECT else None,
-            "experiment": experiment,
-            "notes": notes,
-            "tag": {text_of(tag): True for tag in tags},
-            "config": masks.values(dict(resumed.config)),
-        }
+        resumed = cls(journal, text_of(about.name) if about.name else "", as_config(about.config))
+        attrs = about.attrs | {"config": masks.values(dict(resumed.config))}
         journal.begin(run, "run", resumed.name, "", "", _without_empty(attrs))
         journal.begin(journal.try_id, "try", "", run, "running", {"n": max(time_ns(), after + 1)})
         journal.wake_hub()
@@ -130,16 +118,10 @@ class Run:
         journal.wake_hub()
         return joined
 
-    def _describe(self, project: str, experiment: str | None, tags: Iterable[str], notes: str) -> None:
+    def _describe(self, about: About) -> None:
         """Add what the program says about a run that a launcher has begun."""
-        attrs = {
-            "project": project if project != DEFAULT_PROJECT else None,
-            "experiment": experiment,
-            "notes": notes,
-            "tag": {text_of(tag): True for tag in tags},
-        }
-        if said := _without_empty(attrs):
-            self._journal.set(self.id, said)
+        if attrs := _without_empty(about.attrs):
+            self._journal.set(self.id, attrs)
 
     def _merge(self, config: Any) -> None:
         """Add what another process of the run gives as config."""
