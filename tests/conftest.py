@@ -1,5 +1,6 @@
-"""What every test may need: signals as a terminal leaves them, bytecode that is kept, files in memory, and a home of
-its own, whose hub ends with the test.
+"""Shared by all tests: default signals, cached bytecode, temporary files in memory, and a fresh home for each test.
+
+The hub of such a home ends with the test.
 """
 
 import os
@@ -14,23 +15,23 @@ import pytest
 from tests import warm
 from vedette.home import Home
 
-# `nohup` and `&` start pytest with signals that are ignored. Each process that a test starts would inherit that, and no
-# Ctrl-C could end it. A handler is not inherited by another program: whoever has one starts others with the default.
+# `nohup` and `&` start pytest with some signals ignored. Processes of tests would inherit that, and Ctrl-C could not
+# end them. They do not inherit a handler: with one here, they start with the default.
 for _number, _handler in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
-    (signal.SIGHUP, lambda *_: None),  # the reason for nohup: pytest itself goes on
+    (signal.SIGHUP, lambda *_: None),  # pytest itself goes on, as nohup wants
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
-# Each of thousands of processes would compile vedette anew.
+# Otherwise each of thousands of processes would compile vedette again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(sys.prefix, "pycache"))
 
 
 def _in_memory(path: str = "/dev/shm") -> str | None:
-    """Return where temporary files need not wait for a disk, if there is room, and programs may be started there."""
+    """Return a directory in memory, if it has room and allows programs to be executed; else None."""
     try:
         here = os.statvfs(path)
     except OSError:
@@ -39,7 +40,7 @@ def _in_memory(path: str = "/dev/shm") -> str | None:
     return path if fits and os.access(path, os.W_OK) else None
 
 
-# Tests of what a disk does make one of their own. `TMPDIR=/var/tmp scripts/test` has all the others wait for one, too.
+# Tests that need a disk make one. `TMPDIR=/var/tmp scripts/test` makes the other tests use a real disk, too.
 if "TMPDIR" not in os.environ and (_memory := _in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = _memory
 
@@ -49,7 +50,9 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("VEDETTE_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("VEDETTE_CAPTURE_ENABLE", "false")  # a program for each run: those who want it say so
+    monkeypatch.setenv(
+        "VEDETTE_CAPTURE_ENABLE", "false"
+    )  # it starts a program per run; tests that need it switch it on
 
 
 @pytest.fixture
@@ -64,18 +67,18 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 @pytest.fixture
 def hub(home: Home, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A hub that keeps the home before anybody speaks, as one does for all but the first run of a day; its pid.
+    """Start a hub before the test begins, as is usual for all but the first run of a day; return its pid.
 
-    Who is started meanwhile does not wish to be measured: that takes one process more.
+    Measuring is off, because it takes one more process.
     """
     monkeypatch.setenv("VEDETTE_USAGE_ENABLE", "false")
     return begin_hub(home)
 
 
 def begin_hub(home: Home) -> int:
-    """Start a hub from a warm Python, for a tenth of what one costs that starts by itself; return its pid."""
+    """Start a hub from a warm Python, at a tenth of the usual cost; return its pid."""
     home.prepare()
-    with open(home.waking, "w"):  # one is on its way: nobody else need start one
+    with open(home.waking, "w"):  # says that a hub is starting, so that nobody else starts one
         pass
     warm.start(["hub", "--quiet", "--home", home.asked], env={**os.environ}, log=home.log)
     deadline = time.monotonic() + 20

@@ -1,4 +1,4 @@
-"""A real browser on a real `vedette ui`: what it says, asks for and runs is noted, and must be nothing wrong.
+"""A real browser on a real `vedette ui`. Console errors, foreign requests and dialogs are noted; there must be none.
 
 A load of the page costs a third of a second of CPU, a browser or a server one or two loads. So one browser serves a
 file of tests, and one server all tests that only look; each window is closed at the end of its test.
@@ -22,17 +22,17 @@ from tests.conftest import begin_hub, end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.home import Home
 
-# The shell of Chromium has no window that nobody would see, and costs less than half.
+# Chromium's headless shell draws no window, and costs less than half.
 _NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, _NAMES)), "")
 ARGUMENTS = (
     "--no-sandbox --disable-gpu --in-process-gpu --renderer-process-limit=1 --disable-quic --no-first-run"
     " --disable-background-networking --disable-component-update --disable-sync"
-    " --proxy-server=127.0.0.1:9"  # nothing listens there: what is not asked of this machine is not answered
+    " --proxy-server=127.0.0.1:9"  # nothing listens there: requests to other machines fail
 ).split()
 _PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "src", "vedette", "views", "web", "page", "index.html")
 PATIENCE_MS = 60_000
-HOSTILE = (  # texts that a page must not take for markup, by which `hit` would be set
+HOSTILE = (  # texts that would set `hit` if the page took them for markup
     "<script>window.hit=1</script>",
     "<img src=x onerror=window.hit=1>",
     '"><svg onload=window.hit=1>',
@@ -43,7 +43,7 @@ HOSTILE = (  # texts that a page must not take for markup, by which `hit` would 
 
 
 def why_not() -> str:
-    """Return why no browser can be driven here; empty when one can."""
+    """Return why no browser can be used here; empty if one can."""
     if not CHROMIUM:
         return "there is no chromium: apt-get install chromium-headless-shell"
     if not os.path.exists(_PAGE):
@@ -56,7 +56,7 @@ def why_not() -> str:
 
 
 class Site:
-    """A home on show, and the browser that looks at it."""
+    """A home that is served, and the browser that shows it."""
 
     def __init__(self, url: str, browser: Any) -> None:
         parts = urlsplit(url)
@@ -88,7 +88,7 @@ class Site:
 
     @contextlib.contextmanager
     def looked_at(self) -> Iterator["Site"]:
-        """Hand it out for one test: what was wrong before is forgotten, and its windows are closed."""
+        """Use the site for one test: clear the noted errors, and close the windows at the end."""
         self.wrong.clear()
         try:
             yield self
@@ -99,7 +99,7 @@ class Site:
 
 @contextlib.contextmanager
 def launched() -> Iterator[Any]:
-    """Start a browser; it ends with this."""
+    """Start a browser; it ends with the block."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -112,7 +112,7 @@ def launched() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def made_by(*programs: str) -> Iterator[Home]:
-    """Run programs in a home of their own; hand it out when its hub has ended, so that it can be copied."""
+    """Run programs in a new home; yield it when its hub has ended, so that it can be copied."""
     with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
         home = Home(root)
         begin_hub(home)
@@ -126,7 +126,7 @@ def made_by(*programs: str) -> Iterator[Home]:
 
 @contextlib.contextmanager
 def copied(made: Home) -> Iterator[Home]:
-    """Hand out a copy of a home, which ends with this."""
+    """Yield a copy of a home; it is removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
         shutil.copytree(made.asked, root, dirs_exist_ok=True)
         home = Home(root)
@@ -138,7 +138,7 @@ def copied(made: Home) -> Iterator[Home]:
 
 @contextlib.contextmanager
 def shown(home: Home, browser: Any, *options: str) -> Iterator[Site]:
-    """Serve a home with `vedette ui`, which ends with this."""
+    """Serve a home with `vedette ui`; it ends with the block."""
     with tempfile.NamedTemporaryFile("r") as said:
         environ = {**clean_environment(), "VEDETTE_HOME": home.asked}
         pid = warm.start(["ui", "--no-browser", "--port", "0", "--json", *options], env=environ, log=said.name)
@@ -154,9 +154,9 @@ def shown(home: Home, browser: Any, *options: str) -> Iterator[Site]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without what others have told vedette; no program looks at what a run is made of."""
-    told = {name: value for name, value in os.environ.items() if not name.startswith("VEDETTE_")}
-    return {**told, "VEDETTE_CAPTURE_ENABLE": "false"}
+    """Return our environment without VEDETTE_ variables, and with capture off."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VEDETTE_")}
+    return {**kept, "VEDETTE_CAPTURE_ENABLE": "false"}
 
 
 def _lives(pid: int) -> bool:

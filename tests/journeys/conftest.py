@@ -1,4 +1,4 @@
-"""Real processes in a real home: how journeys start scripts and read what came of them."""
+"""Real processes in a real home: how journeys start scripts and read the results."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(home: Home, tmp_path: Any) -> Any:
-    """Start a Python script in the home; what is still running at the end of the test is killed."""
+    """Start Python scripts in the home; those that still run at the end of the test are killed."""
     running: list[subprocess.Popen[str]] = []
 
     def begin(code: str, *args: str, **kwargs: Any) -> "subprocess.Popen[str]":
@@ -62,13 +62,13 @@ def finish(start: Start) -> Any:
 
 @pytest.fixture(scope="session")
 def no_hosts() -> str:
-    """Why no hosts can be made here, found out once."""
+    """Why no hosts can be made here; checked once."""
     return why_not()
 
 
 @pytest.fixture
 def lan(no_hosts: str) -> Any:
-    """Hand out hosts, as many as are asked for, that end with the test."""
+    """Make as many hosts as the test asks for; they end with the test."""
     if no_hosts:
         pytest.skip(f"NO HOSTS WERE MADE: {no_hosts}")
     with contextlib.ExitStack() as stack:
@@ -76,16 +76,16 @@ def lan(no_hosts: str) -> Any:
 
 
 def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
-    """Return all runs of a home, the oldest first, with all that was logged until now."""
+    """Return all runs of a home, the oldest first, with all that was logged so far."""
     if fresh:
         ask(home, wire.Seal(""))
     return select(open_reader(home.store))[::-1]
 
 
 def eventually(check: Callable[[], Any], seconds: float = 60.0, every_s: float = 0.02) -> Any:
-    """Wait until something holds; return it. Generous, as waiting costs nothing where it holds.
+    """Wait until a check returns something true, and return it. The time is long, because success ends the wait.
 
-    `every_s`: between two looks; who starts a process for each should look less often.
+    `every_s`: the pause between two checks; use a longer one if the check starts a process.
     """
     deadline = time.monotonic() + seconds
     while not (value := check()):
@@ -95,5 +95,5 @@ def eventually(check: Callable[[], Any], seconds: float = 60.0, every_s: float =
 
 
 def spools(home: Home) -> list[str]:
-    """Return the spools of processes; a living hub has one of its own beside them."""
+    """Return the spools of processes, without the hub's own."""
     return [name for name in os.listdir(home.spool) if not name.startswith("hub-")]

@@ -1,9 +1,9 @@
-"""A disk whose power can be cut: what it had at that moment is mounted elsewhere, as after a reboot.
+"""A disk whose power can be cut: its content at that moment is mounted elsewhere, as after a reboot.
 
 Three ext4 file systems, each in a file of the one before: base holds outer, outer holds inner, inner holds the home.
 What inner has written lies in the page cache of outer ("received", as in a disk's own volatile memory) until inner
-asks for a flush, which writes it through to base ("flushed"). Freezing the one below stops every write of the one
-above between two requests, so that the copy is the disk at one moment, and no sync of the home is ever caused by it.
+asks for a flush, which writes it through to base ("flushed"). Freezing the file system below stops every write of the
+one above between two requests. So the copy is the disk at one moment, and taking it never syncs the home.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE, FITHAW
-_SIZES = {"base": 1600 << 20, "outer": 1200 << 20, "inner": 1000 << 20}  # sparse: only what is written takes room
+_SIZES = {"base": 1600 << 20, "outer": 1200 << 20, "inner": 1000 << 20}  # sparse files
 _MEMORY = "/dev/shm"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _PREFIX = "vdt-disk-"
 
 
 class Cut(NamedTuple):
-    """A disk at one moment, which lies between these two times."""
+    """The content of a disk at a moment between these two times."""
 
     image: str
     flushed: bool
@@ -41,7 +41,7 @@ class Disk:
         self._cuts = 0
 
     def cut(self, *, flushed: bool) -> Cut:
-        """Cut the power: keep what had been flushed alone, or all that the disk had received."""
+        """Cut the power: keep only what was flushed, or all that the disk had received."""
         below, held = ("base", "outer") if flushed else ("outer", "inner")
         self._cuts += 1
         image = os.path.join(self.root, f"cut{self._cuts}.img")
@@ -60,7 +60,7 @@ class Disk:
 
     @contextlib.contextmanager
     def after(self, cut: Cut) -> Iterator[str]:
-        """Mount what a cut has left, its journals replayed; hand out the home there."""
+        """Mount what is left after a cut, with its journals replayed; yield the home there."""
         with contextlib.ExitStack() as stack:
             image = cut.image
             if cut.flushed:
@@ -71,7 +71,7 @@ class Disk:
 
 @contextlib.contextmanager
 def cuttable_disk() -> Iterator[Disk]:
-    """Make a disk, in memory where there is room for it; all is unmounted at the end."""
+    """Make a disk, in memory if there is room; unmount everything at the end."""
     _sweep()
     roomy = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > 2 * _SIZES["base"]
     root = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_MEMORY if roomy else None)
@@ -92,7 +92,7 @@ def cuttable_disk() -> Iterator[Disk]:
 
 
 def why_not() -> str:
-    """Return why no disk can be cut here, "" when one can."""
+    """Return why no such disk can be made here; empty if it can."""
     if os.geteuid() != 0:
         return "a power cut needs root, to mount"
     if missing := [tool for tool in ("mkfs.ext4", "mount", "umount", "unshare", "cp") if shutil.which(tool) is None]:
@@ -107,7 +107,7 @@ def why_not() -> str:
 
 
 def rebooted(disk: Disk, *argv: str) -> list[str]:
-    """Return the command that runs another as on this machine after a reboot: other boot id, nobody of before alive."""
+    """Return a command prefix that simulates a reboot: a new boot id, and none of the old processes alive."""
     boot = os.path.join(disk.root, "boot_id")
     with open(boot, "w") as file:
         file.write(f"{os.urandom(16).hex()}\n")
@@ -129,12 +129,12 @@ def _unmount(point: str) -> None:
     for _ in range(50):
         if subprocess.run(["umount", point], check=False, capture_output=True).returncode == 0:
             return
-        time.sleep(0.1)  # somebody who was killed is still letting go
+        time.sleep(0.1)  # a killed process still has it open
     _run("umount", "--lazy", point)
 
 
 def _sweep() -> None:
-    """Clear away what a killed test has left."""
+    """Remove what a killed test has left behind."""
     for folder in {_MEMORY, tempfile.gettempdir()}:
         for name in os.listdir(folder) if os.path.isdir(folder) else []:
             pid = name.removeprefix(_PREFIX).partition("-")[0]

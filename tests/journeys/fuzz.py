@@ -1,4 +1,4 @@
-"""Send malformed streams to a live port over many connections, and tell what came back."""
+"""Sends malformed streams to a live port over many connections, and reports the answers."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _PIECE = 1 << 16
 
 
 class Report(Struct):
-    """What was sent, and what came of it."""
+    """What was sent, and the results."""
 
     frames: int = 0
     connections: int = 0
@@ -32,10 +32,10 @@ class Report(Struct):
     seconds: float = 0.0
     sent: Counter[str] = field(default_factory=Counter)  # frames by kind
     answers: Counter[str] = field(default_factory=Counter)  # messages that came back, by name
-    refusals: Counter[str] = field(default_factory=Counter)  # how they begin
+    refusals: Counter[str] = field(default_factory=Counter)  # by their first words
     ends: Counter[str] = field(default_factory=Counter)  # closed, reset, left (by us), or stuck: never closed
-    garbled: int = 0  # answers that are none of our wire
-    unreachable: int = 0  # connections that were not taken
+    garbled: int = 0  # answers that are not valid messages
+    unreachable: int = 0  # failed connections
 
     def __str__(self) -> str:
         rate = self.frames / max(self.seconds, 1e-9)
@@ -56,7 +56,7 @@ def fuzz(
     greets: bool = True,
     framed: bool = False,
 ) -> Report:
-    """Send so many frames, or for so long; three dead ends in a row (nobody answers the door) are the end too.
+    """Send so many frames, or for so long; stop early after three failed connections in a row.
 
     `greets`, `framed`: as Malformer has them.
     """
@@ -83,7 +83,7 @@ def fuzz(
             continue
         dead_ends = 0
         with peer:
-            manners = chance.random()  # most wait for the answer; some cut themselves off, some leave at once
+            manners = chance.random()  # most wait for the answer; some stop in the middle, some leave at once
             how, back = _exchange(peer, data, hang_up=manners < 0.7, leave=manners > 0.9)
         report.ends[how] += 1
         _read_answers(report, back)
@@ -110,13 +110,13 @@ def _exchange(peer: socket.socket, data: bytes, *, hang_up: bool, leave: bool) -
                 if not part:
                     return "closed", bytes(back)
                 back += part
-        except OSError:  # it was refused while we spoke: what it said before may still be there
+        except OSError:  # refused while we were sending: an answer may still be readable
             with contextlib.suppress(OSError):
                 while part := peer.recv(_PIECE):
                     back += part
             return "reset", bytes(back)
         if not readable and not writable and not hang_up:
-            return "left", bytes(back)  # it waits for more of what was cut short, as it should
+            return "left", bytes(back)  # it waits for the rest of a partial frame, as it should
         if time.monotonic() > deadline:
             return "stuck", bytes(back)
 
@@ -134,7 +134,7 @@ def _read_answers(report: Report, back: bytes) -> None:
 
 
 class Loris:
-    """Connections that are being kept open by a byte now and then."""
+    """Connections that are kept open by single bytes."""
 
     def __init__(self, connect: Connect, count: int, pause_s: float) -> None:
         self.peers = [connect() for _ in range(count)]
@@ -146,7 +146,7 @@ class Loris:
 
     @property
     def closed(self) -> int:
-        """How many the other side has closed."""
+        """How many connections the other side has closed."""
         count = 0
         for peer in self.peers:
             try:
@@ -160,7 +160,7 @@ class Loris:
         return count
 
     def _trickle(self) -> None:
-        # A greeting, and then a frame that never comes to its end.
+        # A Hello, and then a frame that is never complete.
         data = wire.pack_message(wire.Hello(name="slow")) + wire.pack_head(wire.MAX_PAYLOAD, 0)
         at = 0
         while not self._over.wait(self._pause_s):
@@ -171,7 +171,7 @@ class Loris:
                     self.sent += peer.send(byte, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def end(self) -> None:
-        """Let go."""
+        """Close all connections."""
         self._over.set()
         self._thread.join()
         for peer in self.peers:
@@ -189,7 +189,7 @@ def slow_loris(connect: Connect, count: int, pause_s: float = 0.01) -> Iterator[
 
 
 def memory_kib(pid: int) -> tuple[int, int]:
-    """Return what a process holds in memory now, and at its most, in KiB."""
+    """Return the memory of a process in KiB, now and at its peak."""
     with open(f"/proc/{pid}/status") as file:
         lines = dict(line.split(":", 1) for line in file)
     return int(lines["VmRSS"].split()[0]), int(lines["VmHWM"].split()[0])

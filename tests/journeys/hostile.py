@@ -1,6 +1,6 @@
-"""Shipments as nobody who is sound would send them, in frames that are: what a right token lets in, and no more.
+"""Makes wrong shipments in valid frames, as a hostile hub with the right token could send them.
 
-Each kind of wrong has a name, so that what breaks the hub can be said.
+Each kind of error has a name, so that a test can say which one breaks the hub.
 """
 
 import random
@@ -20,7 +20,7 @@ _END = 100 * _ROWS
 
 
 class Hostile:
-    """Makes shipments, seeded."""
+    """Makes wrong shipments; the same seed makes the same ones."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -46,7 +46,7 @@ class Hostile:
         }  # fmt: skip
 
     def shipment(self, kind: str, seq: int = 1) -> wire.Shipment:
-        """Make one of a kind."""
+        """Make a shipment of this kind."""
         return wire.Shipment(seq, self.kinds[kind]())
 
     def _pick(self, *items: Any) -> Any:
@@ -64,7 +64,7 @@ class Hostile:
         return msgspec.structs.replace(parcel, **said)
 
     def _samples(self, **said: Any) -> wire.Parcel:
-        """Make a parcel of samples; what is said may be of the parcel or of its block."""
+        """Make a parcel of samples; the keywords replace fields of the parcel or of its block."""
         n, t, step, value = (_pack(column) for column in (_steps() * 100, _steps() + 10**18, _steps(), _steps() * 0.5))
         block = wire.Packed("hostile", {}, ["a", "b"], _ROWS, n, t, step, [value, value])
         of_block = {key: value for key, value in said.items() if key in wire.Packed.__struct_fields__}
@@ -91,7 +91,7 @@ class Hostile:
         return {which: [self._wrong_column(), self._wrong_column()] if which == "values" else self._wrong_column()}
 
     def _wrong_column(self) -> bytes:
-        """Return bytes that are no column of so many numbers, or not of these."""
+        """Return bytes that are not a column, or a column of the wrong length or values."""
         sound = bytearray(_pack(_steps()))
         sound[self._chance.randrange(len(sound))] ^= 1 << self._chance.randrange(8)
         return self._pick(b"", b"z", b"p", b"i1234567", _pack(_steps()[:7]), bytes(sound), self._chance.randbytes(300))

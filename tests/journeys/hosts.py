@@ -5,8 +5,8 @@
         b.run([sys.executable, "-c", "..."])
         b.cut(); b.heal(); b.half_open(); b.heal(); b.delay(20, jitter_ms=5, loss_percent=1)
 
-Namespaces have no names here. They live as long as a process that reads from a pipe of ours: whatever ends the test,
-the pipe ends too, and nothing is left behind.
+The namespaces have no names. Each lives as long as a process that reads from a pipe of the test: however the test
+ends, the pipe is closed, and nothing is left behind.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _TOOLS = ("ip", "unshare", "nsenter", "setpriv", "hostname", "mount")
 
 
 class _Namespaces:
-    """Namespaces, held by the process that was born into them."""
+    """Namespaces, kept alive by a process inside them."""
 
     def __init__(self, kinds: Sequence[str], script: str, *args: str) -> None:
         self.kinds = [kind for kind in kinds if kind != "--mount-proc"]
@@ -45,10 +45,12 @@ class _Namespaces:
         if self._holder.stdout.readline() != b"ready\n":
             raise OSError(f"no namespaces can be made: {self._holder.communicate()[1].decode().strip()}")
         [self.pid] = _children(self._holder.pid)
-        self._net = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)  # held: it stays this one's name
+        self._net = os.open(
+            f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC
+        )  # kept open, so that the path stays valid
 
     def enter(self, *argv: str) -> list[str]:
-        """Return the command that runs another inside; it dies with the process that Popen gives."""
+        """Return a command prefix that runs a command inside; the command dies with the Popen process."""
         inside = ["setpriv", "--pdeathsig", "KILL", *argv] if "--pid" in self.kinds else [*argv]
         return ["nsenter", "--target", str(self.pid), *self.kinds, *inside]
 
@@ -57,7 +59,7 @@ class _Namespaces:
         subprocess.run(self.enter(*argv), check=True, capture_output=True, text=True)
 
     def end(self) -> None:
-        """End all that runs inside, and let go."""
+        """Kill all processes inside, and close."""
         for pid in self.members():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -66,14 +68,14 @@ class _Namespaces:
         self._holder.communicate()
 
     def members(self) -> list[int]:
-        """Return what runs inside, by the pids of this side."""
+        """Return the processes inside, by their pids outside."""
         mine = os.fstat(self._net).st_ino
         assert mine != os.stat("/proc/self/ns/net").st_ino
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and _network(name) == mine]
 
 
 class Host:
-    """One host. `home` is its VEDETTE_HOME; pids that are written there mean something inside alone."""
+    """One host. `home` is its VEDETTE_HOME; pids that are stored there are valid only inside."""
 
     def __init__(self, number: int, root: str, switch: _Namespaces, *, own_pids: bool) -> None:
         self.name = f"host{number}"
@@ -100,7 +102,7 @@ class Host:
     def start(self, what: str | Sequence[str], *args: str, **environ: str) -> "subprocess.Popen[str]":
         """Start a program (argv) or a Python script (its text) here, with pipes; it ends with the host.
 
-        To kill what was started by another signal than SIGKILL, use `kill`.
+        To send it another signal than SIGKILL, use `kill`.
         """
         if isinstance(what, str):
             path = os.path.join(self._root, f"{self.name}-{len(self._running)}.py")
@@ -121,12 +123,12 @@ class Host:
         return process.returncode, out, err
 
     def kill(self, process: "subprocess.Popen[str]", number: int) -> None:
-        """Send a signal to what was started, and not to what entered the host for it."""
+        """Send a signal to the started program itself, not to the wrapper that entered the host."""
         for pid in _children(process.pid) if "--pid" in self._inside.kinds else [process.pid]:
             os.kill(pid, number)
 
     def end_hub(self, number: int = signal.SIGKILL) -> None:
-        """End the hub of this host by a signal, and wait until it is gone."""
+        """Send the hub of this host a signal, and wait until it is gone."""
         home = Home(self.home)
         while home.hub_pid() is not None:
             for pid in self._inside.members():
@@ -136,11 +138,11 @@ class Host:
             time.sleep(0.01)
 
     def seal(self) -> bool:
-        """Have this host's hub seal all that has reached it; tell whether there was one to ask."""
+        """Make this host's hub seal all that it has; tell whether a hub runs."""
         return self.ask(wire.Seal()) is not None
 
     def ask(self, message: wire.Message) -> wire.Message | None:
-        """Ask this host's hub, by its socket; return its answer, None when there is no hub. None is started."""
+        """Send this host's hub a message; return the answer, or None if no hub runs. This starts no hub."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 peer.settimeout(60)
@@ -173,7 +175,7 @@ class Host:
         self._switch.do("ip", "link", "set", self._port, "down")
 
     def half_open(self) -> None:
-        """Let every packet vanish, in both directions, while the link looks alive: nobody is told anything."""
+        """Drop every packet in both directions, while the link looks alive: no side gets an error."""
         self._stop_wire()
         self._switch.do("ip", "link", "set", self._port, "nomaster")
 
@@ -220,7 +222,7 @@ class Host:
 
 @contextlib.contextmanager
 def hosts(count: int, *, own_pids: bool = True) -> Iterator[list[Host]]:
-    """Make so many hosts that reach each other; `own_pids`: each has its own processes and boot, as real ones have."""
+    """Make hosts that reach each other; `own_pids`: each has its own processes and boot id, like real hosts."""
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True))
         switch = _Namespaces(["--net"], _SWITCH)
@@ -233,7 +235,7 @@ def hosts(count: int, *, own_pids: bool = True) -> Iterator[list[Host]]:
 
 
 def why_not() -> str:
-    """Return why no hosts can be made here, "" when they can."""
+    """Return why no hosts can be made here; empty if they can."""
     if os.geteuid() != 0:
         return "hosts need root, to make namespaces"
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:

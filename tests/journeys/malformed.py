@@ -1,7 +1,7 @@
-"""What a port must survive: streams of bytes that look like our wire and are not, or are and should not be.
+"""Makes malformed streams that a port must survive: damaged frames, and valid frames with wrong content.
 
-Pure and seeded: the same seed gives the same bytes. All is made from the messages of the wire as they are declared, so
-that a new message, or a new field, is covered by itself. `fuzz.py` sends it.
+It does no I/O, and the same seed makes the same bytes. All is derived from the declared messages of the wire, so a new
+message or field is covered automatically. `fuzz.py` sends the streams.
 """
 
 import random
@@ -14,7 +14,7 @@ import msgspec
 
 from vedette import wire
 
-Frame = tuple[str, bytes]  # which kind of wrong, and the bytes
+Frame = tuple[str, bytes]  # the kind of error, and the bytes
 
 _encode = msgspec.msgpack.encode
 _DEEP = 100_000
@@ -48,7 +48,7 @@ _STRANGERS = (
 _FRAMED = {
     "valid", "wrong type", "bits flipped, checksum right", "noise, framed", "deep or huge", "large and sound",
 }  # fmt: skip
-# Encoded: what may stand where something else belongs.
+# Encoded values that replace a field's value.
 _WRONG = (
     b"\xc0", b"\xc2", b"\xc3", b"\x00", b"\xff", b"\xcf" + b"\xff" * 8, b"\xd3\x80" + bytes(7),
     b"\xcb\x7f\xf8" + bytes(6), b"\xcb\x7f\xf0" + bytes(6), b"\xa0", b"\xa3abc", b"\xa2\xff\xfe", b"\xa1\x00",
@@ -63,7 +63,7 @@ def structs_of(messages: Any) -> list[type[msgspec.Struct]]:
 
 
 def fill(kind: Any) -> Any:
-    """Return a value of a type, as plain data, such that the wire accepts it."""
+    """Return a valid value of a type, as plain data."""
     info = msgspec.inspect.type_info(kind) if not isinstance(kind, msgspec.inspect.Type) else kind
     match info:
         case msgspec.inspect.BoolType():
@@ -126,7 +126,7 @@ def _join(array: bool, pairs: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def valid_payloads(messages: Any = wire.Message) -> list[bytes]:
-    """Return one sound payload of each message."""
+    """Return one valid payload of each message."""
     return [_join(*_parts(kind)) for kind in structs_of(messages)]
 
 
@@ -146,14 +146,15 @@ def wrong_payloads(messages: Any = wire.Message) -> list[bytes]:
 
 
 class Malformer:
-    """Makes streams for connections. Each is a list of frames, of which most are wrong; a connection ends at the first
-    that the other side refuses, so what should be reached must come early.
+    """Makes streams for connections: lists of frames, most of them wrong.
+
+    A connection ends at the first frame that the other side refuses, so later frames are often not reached.
     """
 
     def __init__(self, seed: int, messages: Any = wire.Message, *, greets: bool = True, framed: bool = False) -> None:
-        """`greets`: most streams begin with a Hello, else that was said already.
+        """`greets`: most streams begin with a Hello; otherwise it was sent before.
 
-        `framed`: only what is wrong inside a sound frame, a few at a time, so that the first ones are looked at.
+        `framed`: only errors inside valid frames, and few per stream, so that most frames are reached.
         """
         self._chance = random.Random(seed)
         self._greets = 0.85 if greets else 0.0
@@ -182,17 +183,17 @@ class Malformer:
         self._weights = [weight for weight, _ in self.kinds.values()]
 
     def frames(self, count: int) -> Iterator[Frame]:
-        """Make single frames, of every kind by its weight."""
+        """Make single frames; each kind has a weight."""
         kinds = self.kinds
         for name in self._chance.choices(self._names, self._weights, k=count):
             yield name, kinds[name][1]()
 
     def stream(self) -> list[Frame]:
-        """Make what one connection sends: greeted or not, sound messages first or not, doubled, shuffled."""
+        """Make what one connection sends: with or without a Hello, valid messages first or not, doubled, shuffled."""
         chance = self._chance
         frames = list(self.frames(chance.randrange(1, self._most)))
         if chance.random() < 0.2:
-            frames += frames[: len(frames) // 2]  # said twice
+            frames += frames[: len(frames) // 2]  # sent twice
         if chance.random() < 0.2:
             chance.shuffle(frames)
         if chance.random() < self._greets:

@@ -1,4 +1,4 @@
-"""A hub that listens on TCP, those who knock at it with and without its token, and one who ships to it meanwhile."""
+"""A hub that listens on TCP, connections to it with and without its token, and a job that relays to it meanwhile."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ from vedette.access.hub_socket import ask
 from vedette.home import Home
 from vedette.hub.peers import address
 
-# What one may say who has been let in, and what one who has introduced itself.
+# The messages that a client may send after its Hello, and those of a hub after Introduce.
 FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
     | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 
 class Port:
-    """The hub of a home as others reach it; `loopback` without TLS, else on all interfaces, with it."""
+    """The hub of a home at its port: on loopback without TLS, or on all interfaces with TLS."""
 
     def __init__(self, home: Home, *more: str, loopback: bool = True, program: tuple[str, ...] = ()) -> None:
         self.home = home
@@ -50,7 +50,7 @@ class Port:
 
     @property
     def complaints(self) -> str:
-        """All that the hub has said of itself: no traceback, no complaint."""
+        """The hub's log, which should have no traceback and no complaint."""
         with open(self.home.log) as file:
             return file.read()
 
@@ -59,28 +59,28 @@ class Port:
         self.process.kill()
         self.process.wait()
 
-    # Ways to knock, for `fuzz`.
+    # Ways to connect, for `fuzz`.
 
     def stranger(self) -> socket.socket:
-        """Connect, and say nothing yet."""
+        """Connect, and send nothing."""
         return socket.create_connection((self._address.host, self._address.port), 10)
 
     def greeted(self) -> socket.socket:
-        """Connect with the token, and be let in."""
+        """Connect with the token, and wait for the hub's Hello."""
         peer = self.stranger()
         peer.sendall(self.hello())
         assert isinstance(hear(peer), wire.Hello)
         return peer
 
     def introduced(self) -> socket.socket:
-        """Connect with the token, as a hub that relays, and be told its marks; raise TimeoutError when one is not."""
+        """Connect as a hub that relays, and wait for the marks; raise TimeoutError if they do not come."""
         peer = self.greeted()
         peer.sendall(wire.pack_message(wire.Introduce(f"fuzz-{next(_numbers)}", "hostile", ["x"])))
         assert isinstance(hear(peer), wire.Marks)
         return peer
 
     def over_tls(self, say: bytes = b"") -> Connect:
-        """Return a way to connect through TLS: the socket's other end is a thread's that passes everything on."""
+        """Return a function that connects through TLS: a thread passes on what the plain socket sends."""
 
         def connect() -> socket.socket:
             near, inner = socket.socketpair()
@@ -92,12 +92,12 @@ class Port:
         return connect
 
     def hello(self) -> bytes:
-        """Return the frame that is let in."""
+        """Return a Hello with the token."""
         return wire.pack_message(wire.Hello(name="fuzz", token=self._address.token))
 
 
 def _pump(inner: socket.socket, outer: ssl.SSLSocket) -> None:
-    """Pass on what comes from either side until the far one ends; TLS is used by one thread at a time."""
+    """Copy bytes both ways until the far side closes; only one thread uses the TLS socket."""
     sources: list[socket.socket] = [inner, outer]
     with inner, outer, contextlib.suppress(OSError):
         while True:
@@ -110,7 +110,7 @@ def _pump(inner: socket.socket, outer: ssl.SSLSocket) -> None:
                     sources.remove(inner)
                     socket.socket.shutdown(outer, socket.SHUT_WR)
             if outer in ready or outer.pending():
-                outer.setblocking(False)  # what came may be of TLS itself
+                outer.setblocking(False)  # the data may be only TLS's own
                 try:
                     data = outer.recv(1 << 16)
                 except ssl.SSLWantReadError:
@@ -121,7 +121,7 @@ def _pump(inner: socket.socket, outer: ssl.SSLSocket) -> None:
 
 
 def hear(peer: socket.socket) -> wire.Message | None:
-    """Return the next message, None when the other side has closed; what follows in one packet is dropped."""
+    """Return the next message, None if the other side has closed; more messages in that packet are dropped."""
     unframer = wire.Unframer(16 << 20)
     with contextlib.suppress(ConnectionError):
         while data := peer.recv(1 << 16):
@@ -131,7 +131,7 @@ def hear(peer: socket.socket) -> wire.Message | None:
 
 
 def ask_through(peer: socket.socket, *messages: wire.Message) -> wire.Message | None:
-    """Say messages; return what comes back first."""
+    """Send messages; return the first answer."""
     with contextlib.suppress(ConnectionError):
         peer.sendall(b"".join(wire.pack_message(message) for message in messages))
     return hear(peer)
@@ -139,7 +139,7 @@ def ask_through(peer: socket.socket, *messages: wire.Message) -> wire.Message | 
 
 @contextlib.contextmanager
 def shipping(port: Port, far: Any, count: int = 1500, pause_s: float = 0.002, patience_s: float = 40) -> Iterator[None]:
-    """Have a job far away log through its own hub meanwhile; at the end, see that all of it has arrived, once."""
+    """Let a job of another home log through its own hub during the block; then check that all arrived, once."""
     environ = {**os.environ, "VEDETTE_HOME": str(far), "VEDETTE_HUB": port.connect_string}
     script = far / "job.py"
     script.write_text("if True:" + JOB)

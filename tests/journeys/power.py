@@ -1,4 +1,4 @@
-"""Writers whose records carry their own number, and what must be left of them after a power cut."""
+"""Writers that number their records, and the check of what is left of them after a power cut."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ for number in range({_MOST}):
             sys.exit()
 """
 
-# A hub that frees what it has committed without waiting for the disk.
+# A faulty hub, which deletes committed segments before the disk has the commit.
 _HASTY_HUB = """
 import sys
 from vedette.cli import main
@@ -57,23 +57,23 @@ sys.exit(main(["hub", "--quiet"]))
 
 
 class Writer(NamedTuple):
-    """A process that logs without end; `returned` holds when each call had returned, 0 if it has not."""
+    """A process that logs without end; `returned` has the time at which each call returned, 0 if it has not."""
 
     name: str
     process: "subprocess.Popen[bytes]"
     returned: "np.ndarray[Any, Any]"
 
     def logged_by(self, t: int) -> int:
-        """Return how many calls had returned by then."""
+        """Return how many calls had returned at a time."""
         return int(np.count_nonzero((self.returned > 0) & (self.returned <= t)))
 
 
 class Finding(NamedTuple):
-    """What a cut has left of one writer, against what it must."""
+    """What is left of one writer after a cut, compared with what must be left."""
 
     missing: int  # records and marks from before the horizon that are not there
-    wrong: int  # records that are wrong, twice, out of order, or that nobody wrote; losses that nobody counted
-    age_s: float  # how old at the cut the newest record was that is there with all before it
+    wrong: int  # wrong, doubled, disordered or invented records; losses that were not counted
+    age_s: float  # the age, at the cut, of the newest record up to which none is missing
 
     def __str__(self) -> str:
         return f"{self.missing} missing, {self.wrong} wrong, the newest {self.age_s:.2f} s old"
@@ -125,7 +125,7 @@ def _wait(check: Any) -> None:
 
 
 def read_after(disk: Disk, cut: Cut) -> dict[str, Any]:
-    """Boot anew with what a cut has left: return all that a new hub has found there."""
+    """Boot with what is left after a cut: return all that a new hub finds."""
     with disk.after(cut) as home:
         argv = rebooted(disk, sys.executable, os.path.join(_HERE, "survivors.py"))
         environ = {**os.environ, "VEDETTE_HOME": home, "PYTHONPATH": _SOURCE}
@@ -136,13 +136,13 @@ def read_after(disk: Disk, cut: Cut) -> dict[str, Any]:
 
 
 def judge(writer: Writer, cut: Cut, found: dict[str, Any], horizon_s: float) -> Finding:
-    """Hold what was found against what had been logged; all older than the horizon must be there."""
+    """Compare what was found with what was logged; all that is older than the horizon must be there."""
     run = found["runs"].get(writer.name, {"series": {}, "marks": []})
     wanted = writer.logged_by(cut.begun - int(horizon_s * 1e9))
     steps, x = (np.array(part) for part in run["series"].get("x", ([], [])))
     y_steps, y = (np.array(part) for part in run["series"].get("y", ([], [])))
     marks = np.array(run["marks"])
-    most = writer.logged_by(cut.done) + 1  # one call may have been under way
+    most = writer.logged_by(cut.done) + 1  # one call may not have returned yet
     wrong = np.count_nonzero(np.diff(steps) <= 0) + np.count_nonzero(np.diff(marks) <= 0)
     wrong += np.count_nonzero(x != steps) + np.count_nonzero(steps >= most) + np.count_nonzero(marks >= most)
     wrong += np.count_nonzero(marks % MARK_EVERY)
@@ -153,5 +153,5 @@ def judge(writer: Writer, cut: Cut, found: dict[str, Any], horizon_s: float) -> 
     missing += -(-wanted // MARK_EVERY) - np.count_nonzero(marks < wanted)
     unbroken = int(np.count_nonzero(steps == np.arange(len(steps))))
     newest = int(writer.returned[unbroken - 1]) if unbroken else int(writer.returned[0])
-    # Freezing stops writes first and takes its time afterwards: the moment is the first of the two.
+    # Freezing stops writes at once, and then takes a while: the moment of the cut is its begin.
     return Finding(int(missing), int(wrong), max(0, cut.begun - newest) / 1e9)

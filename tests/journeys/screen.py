@@ -1,4 +1,4 @@
-"""A terminal of our own that a program is started in, to type into and to read from."""
+"""A pseudo-terminal in which a test starts a program, types and reads."""
 
 import contextlib
 import fcntl
@@ -28,7 +28,7 @@ class Screen:
             os.execv(argv[0], list(argv))
 
     def until(self, word, seconds=30):
-        """Read until a word has come."""
+        """Read until a text appears."""
         deadline = time.monotonic() + seconds
         word = word.encode() if isinstance(word, str) else word
         while word not in self.said:
@@ -60,7 +60,7 @@ class Screen:
         return termios.tcgetattr(self.fd)
 
     def end(self, seconds=30):
-        """Read to the end; return what was said, and the exit code."""
+        """Read to the end; return the output and the exit code."""
         deadline = time.monotonic() + seconds
         while True:
             assert time.monotonic() < deadline, self.said
@@ -76,7 +76,7 @@ class Screen:
         return self.said, os.waitstatus_to_exitcode(status)
 
     def kill(self):
-        """Be rid of it."""
+        """Kill the program, and close the terminal."""
         if self.pid:
             with contextlib.suppress(OSError):
                 os.kill(self.pid, 9)

@@ -1,4 +1,4 @@
-"""Pictures of every page into docs/images: light and dark, wide and narrow, of runs that are really made.
+"""Takes pictures of every page, light and dark, wide and narrow, of real runs, into docs/images.
 
 python -m tests.journeys.screenshots [NAME ...]   (all pages, or those named: runs run charts usage logs config ...)
 """
@@ -106,7 +106,7 @@ _LIVE = """
 
 
 def main(wanted: list[str]) -> int:
-    """Make the runs, look at every page, and keep what is seen."""
+    """Make the runs, open every page, and save the pictures."""
     if problem := why_not():
         sys.stderr.write(f"no pictures: {problem}\n")
         return 1
@@ -150,7 +150,7 @@ def main(wanted: list[str]) -> int:
 
 
 def _repository(place: str) -> None:
-    """Make it a repository whose last commit is not quite what is run."""
+    """Make a repository in which the working tree differs from the last commit."""
     for name, code in (("sweep", _SWEEP), ("wide", _FAIL), ("train", _LONG), ("live", _LIVE)):
         _command(place, name, code.replace("CROP = 32", "CROP = 28"))
     who = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
@@ -159,7 +159,7 @@ def _repository(place: str) -> None:
 
 
 def _command(place: str, name: str, code: str) -> list[str]:
-    """Write a program, and return the command as one would type it: it is in the pictures."""
+    """Write a program, and return the command as a user would type it: the pictures show it."""
     with open(os.path.join(place, f"{name}.py"), "w") as file:
         file.write(textwrap.dedent(code).lstrip())
     return ["python", f"{name}.py"]

@@ -1,6 +1,6 @@
-"""Run between two network interfaces: hands each packet of one on to the other, late, out of order, or not at all.
+"""Copies packets between two network interfaces, and delays, reorders or drops some, as `tc netem` does.
 
-What `tc netem` does, for kernels without it. Ends when its standard input does, so that nobody is left behind.
+It is for kernels without netem. It ends when its standard input ends, so that it never outlives the test.
 """
 
 import heapq
@@ -12,7 +12,7 @@ import time
 
 _ALL = 0x0003  # ETH_P_ALL
 _SOL_PACKET, _VNET_HDR, _IGNORE_OUTGOING = 263, 15, 23
-_MOST = 70_000  # a packet that the kernel has not cut into frames yet, with the header that says so
+_MOST = 70_000  # a large packet that the kernel has not segmented yet, with its header
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _open(name: str) -> socket.socket:
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    end.setsockopt(_SOL_PACKET, _VNET_HDR, 1)  # checksums and cuts that are still to be made travel with the packet
+    end.setsockopt(_SOL_PACKET, _VNET_HDR, 1)  # pass on the kernel's notes on checksums and segmentation
     end.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     end.setblocking(False)

@@ -1,4 +1,4 @@
-"""A memory cgroup with a limit, for programs that are to be killed by it."""
+"""A cgroup with a memory limit, for programs that the kernel should kill."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 @contextlib.contextmanager
 def memory_cgroup(limit_bytes):
-    """Make a cgroup that takes so much memory; yield its directory. Loudly skip where that cannot be."""
+    """Make a cgroup with a memory limit, and yield its directory; skip the test if that is not possible."""
     if os.geteuid() != 0:
         pytest.skip("NO MEMORY LIMIT WAS STAGED: a cgroup needs root")
     old = os.path.exists(f"{_V1}/memory.limit_in_bytes")
@@ -38,11 +38,11 @@ def memory_cgroup(limit_bytes):
 
 
 def write(path, value):
-    """Write a value to a file of the kernel's."""
+    """Write a value to a file of the kernel."""
     with open(path, "w") as file:
         file.write(str(value))
 
 
 def enter(path, *command):
-    """Return the words that run a command inside a cgroup."""
+    """Return the command line that runs a command inside a cgroup."""
     return ["sh", "-c", f'echo $$ > {path}/cgroup.procs && exec "$@"', "sh", *command]

@@ -19,7 +19,7 @@ def main() -> None:
     home = Home(os.environ["VEDETTE_HOME"])
     home.prepare()
     for name in os.listdir(home.spool):
-        os.utime(os.path.join(home.spool, name), (1, 1))  # the power was away for longer than a minute
+        os.utime(os.path.join(home.spool, name), (1, 1))  # as if the power was off for longer than a minute
     ask(home, wire.Seal(""))
     deadline = time.monotonic() + 20
     while _spools(home) - set(ask(home, wire.AskHealth()).set_aside) and time.monotonic() < deadline:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _spools(home: Home) -> set[str]:
-    """Return the spools but those of hubs, of which the living one has one."""
+    """Return the spools, without those of hubs."""
     return {name for name in os.listdir(home.spool) if not name.startswith("hub-")}
 
 

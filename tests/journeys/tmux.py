@@ -16,7 +16,7 @@ _SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(vedette.__file__)))
 
 
 def why_not() -> str:
-    """Return why there can be no terminal here, if so."""
+    """Return why tmux cannot be used here; empty if it can."""
     return "" if shutil.which("tmux") else "tmux is not installed: apt-get install tmux"
 
 
@@ -51,12 +51,12 @@ class Terminal:
         self._do("resize-window", "-x", str(columns), "-y", str(lines))
 
     def screen(self, *, history: bool = False) -> list[str]:
-        """Return what is to be seen, line by line, without the blank lines at the end."""
+        """Return the lines on the screen, without the blank lines at the end."""
         text = self._do("capture-pane", "-p", *(["-S", "-", "-J"] if history else []))
         return text.rstrip("\n").split("\n")
 
     def wait_for(self, text: str, seconds: float = 30.0) -> list[str]:
-        """Wait until a text is to be seen; return the screen."""
+        """Wait until a text is on the screen; return the screen."""
         deadline = time.monotonic() + seconds
         while text not in "\n".join(screen := self.screen()):
             assert time.monotonic() < deadline, f"{text!r} is not on the screen:\n" + "\n".join(screen)
