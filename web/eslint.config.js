@@ -28,6 +28,15 @@ export default defineConfig(
     languageOptions: { parserOptions: { parser: ts.parser, svelteConfig } },
   },
   {
+    // Imports go one way: pages use parts, and both use lib.
+    files: ["src/lib/**", "src/parts/**"],
+    rules: { "no-restricted-imports": ["error", { patterns: ["**/pages/**"] }] },
+  },
+  {
+    files: ["src/lib/**"],
+    rules: { "no-restricted-imports": ["error", { patterns: ["**/pages/**", "**/parts/**"] }] },
+  },
+  {
     files: ["**/*.svelte"],
     rules: {
       // In markup eslint takes what comes from another component, or from `{#each}`, for `any`; svelte-check knows it.

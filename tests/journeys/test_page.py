@@ -293,6 +293,21 @@ def test_a_deleted_run_comes_back_by_undo(own):
     _ended(page, own)
 
 
+def test_what_a_person_says_of_a_run_is_kept(own):
+    """Name, tags and notes are changed in a form; what was left as it was stays."""
+    page = own.open("/run/train-1")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Name", exact=True).fill("renamed")
+    page.get_by_label("Tags").fill("good, better")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", name="renamed").wait_for()
+    page.get_by_role("link", name="better").wait_for()
+    assert page.get_by_role("link", name="numpy").count() == 0
+    assert page.get_by_label("Name", exact=True).count() == 0
+    page.get_by_text("the first").wait_for()
+    _ended(page, own)
+
+
 def test_each_part_of_a_run_is_shown(site):
     """Every tab of a run shows what was recorded, at an address of its own."""
     page = site.open("/run/train-1")

@@ -1,5 +1,5 @@
 /** A view is its address: to share it is to copy that. */
-import { session } from "../../lib/session.svelte";
+import { session } from "./session.svelte";
 
 export async function copyLink(): Promise<void> {
   try {
