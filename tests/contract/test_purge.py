@@ -166,7 +166,7 @@ def test_the_same_in_any_order(make, tmp_path):
 
 @pytest.mark.parametrize(
     "broken",
-    ["_hand_down", "_delete_points", "_delete_series", "_delete_events", "_delete_parts", "_make_bare"],
+    ["_purge_below", "_delete_points", "_delete_series", "_delete_events", "_delete_parts", "_strip"],
 )
 def test_control_of_any_order(make, tmp_path, monkeypatch, broken):
     """A store that leaves any step out is found by that check."""

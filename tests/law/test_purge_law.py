@@ -89,7 +89,7 @@ def test_purged_in_any_order(example: Example):
     assert violations(with_fixed_parents(example)) == []
 
 
-@pytest.mark.parametrize("broken", ["_hand_down", "_delete_parts", "_make_bare"])
+@pytest.mark.parametrize("broken", ["_purge_below", "_delete_parts", "_strip"])
 def test_control(monkeypatch, broken: str):
     """A store that leaves any of it out is found by that check."""
     monkeypatch.setattr(Reclaimer, broken, lambda *_: 0)
