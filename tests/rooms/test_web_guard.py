@@ -13,7 +13,7 @@ from vedette.errors import SettingError
 from vedette.views.web import server, share
 from vedette.views.web.pages import Pages
 from vedette.views.web.serve import check_bind
-from vedette.views.web.server import ROUTES, Inside
+from vedette.views.web.server import ROUTES, Router
 from vedette.views.web.state import AppState
 
 
@@ -62,7 +62,7 @@ def test_the_walk_finds_an_app_without_a_guard(back, hub):
     """The walk above is not blind: routes that are served without the guard are caught, each of them."""
     room = AppState(back, web.TOKEN)
     room.described = {}
-    inside = Inside(room, Pages())
+    inside = Router(room, Pages())
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":

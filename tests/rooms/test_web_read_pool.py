@@ -31,7 +31,7 @@ def test_a_question_that_never_ends_is_broken_off(back):
     """What takes too long is broken off and said in a sentence; the thread then answers others."""
 
     async def ask():
-        desk = ReadPool(back, patience_s=0.2)
+        desk = ReadPool(back, timeout_s=0.2)
         try:
             for _ in range(6):  # more than there are threads
                 with pytest.raises(SlowError):
@@ -50,7 +50,7 @@ def test_closing_breaks_off_what_is_being_read(back):
     """Nobody who ends the server waits for a question: its threads end."""
 
     async def ask():
-        desk, begun = ReadPool(back, patience_s=3600), threading.Event()
+        desk, begun = ReadPool(back, timeout_s=3600), threading.Event()
         asking = asyncio.ensure_future(desk.ask(_endless(begun)))
         await asyncio.to_thread(begun.wait)
         desk.close()

@@ -14,7 +14,7 @@ export type About = {
   now_t: number;
 };
 
-/** How far something is. */
+/** A progress bar. */
 export type BarShape = {
   id: string;
   msg: string;
@@ -27,7 +27,7 @@ export type BarShape = {
   end_t: number | null;
 };
 
-/** Something that differs, and how likely it made the difference: weights go from 1 to 0. */
+/** Something that differs, and how likely it is the cause: weights go from 1 to 0. */
 export type Cause = {
   kind: string;
   key: string;
@@ -44,7 +44,7 @@ export type Code = {
   diff: string;
 };
 
-/** A file of the code that differs; `reached`: the program imports it, as far as can be seen. */
+/** A code file that differs; `reached`: the program imports it, as far as we can see. */
 export type CodeChange = {
   path: string;
   change: "added" | "changed" | "removed";
@@ -61,7 +61,7 @@ export type CodeFile = {
   mode: number | string;
 };
 
-/** Something that runs can be listed by, and how many of the newest have it. */
+/** A column that the list can show, and how many of the newest runs have a value in it. */
 export type Column = {
   name: string;
   count: number;
@@ -73,7 +73,7 @@ export type Commands = {
   b: string[];
 };
 
-/** Runs beside each other; every list of values is in the order of `runs`. */
+/** Runs side by side; every list of values is in the order of `runs`. */
 export type Comparison = {
   runs: Row[];
   keys: Key[];
@@ -87,7 +87,7 @@ export type CurveShape = {
   value: (number | null)[];
 };
 
-/** How many lines there are in each of equal parts of a time, by level. */
+/** How many lines there are in each of equal parts of a time range, by level. */
 export type Density = {
   from_t: number;
   to_t: number;
@@ -99,7 +99,7 @@ export type Done = {
   id: string;
 };
 
-/** Where a series lies in the columns behind the head: [offset in float64s, count]. */
+/** A series; `x` and `y` say where its columns are after the header: [offset in float64s, count]. */
 export type Drawn = {
   run: string;
   name: string;
@@ -114,7 +114,7 @@ export type Drawn = {
   since: boolean;
 };
 
-/** What is to be other than it is; what is left out stays. */
+/** What to change; fields that are left out stay as they are. */
 export type Edit = {
   star?: boolean | null;
   tags?: Record<string, boolean>;
@@ -164,7 +164,7 @@ export type Files = {
   files: FileShape[];
 };
 
-/** What comes before the columns. */
+/** The header of the answer; the columns follow it. */
 export type Head = {
   series: Drawn[];
   cursor: Since;
@@ -192,14 +192,14 @@ export type LineShape = {
   cut: boolean;
 };
 
-/** Lines, the oldest first; whether these are the first there are, and the last. */
+/** Lines, the oldest first; `first` and `last`: there are none before these, or after them. */
 export type Lines = {
   rows: LineShape[];
   first: boolean;
   last: boolean;
 };
 
-/** A moment that was marked. */
+/** A mark: a moment that the run named. */
 export type MarkShape = {
   t: number;
   text: string;
@@ -212,7 +212,7 @@ export type Metric = {
   last: (number | "-inf" | "inf" | "nan" | null)[];
 };
 
-/** A metric that both runs have; `first_step` is None where they never differ at a step that both have. */
+/** A metric that both runs have; `first_step` is None if they are equal at every step that both have. */
 export type MetricPair = {
   name: string;
   tags: Record<string, string>;
@@ -230,7 +230,7 @@ export type MetricPair = {
   telling: boolean;
 };
 
-/** What has changed: which runs, and of what kind it was. */
+/** What has changed: which runs, and what kind of change it was. */
 export type News = {
   runs: string[];
   spans: boolean;
@@ -240,17 +240,17 @@ export type News = {
   hub: boolean;
 };
 
-/** Nothing is to be said. */
+/** An empty body. */
 export type Nothing = Record<string, never>;
 
-/** One series; without tags: all of that name. */
+/** One series; without tags: all series of that name. */
 export type Of = {
   run: string;
   name: string;
   tags?: Record<string, string> | null;
 };
 
-/** A run from nearby. */
+/** One run with all its details. */
 export type OneRun = {
   id: string;
   name: string;
@@ -292,7 +292,7 @@ export type OneRun = {
   refused: Record<string, number>;
 };
 
-/** What came out of both runs; `left_out`: metrics more than were looked into. */
+/** The results of both runs; `left_out`: how many metrics were not compared. */
 export type Outcome = {
   metrics: MetricPair[];
   only_a: string[];
@@ -346,13 +346,13 @@ export type QuestionShape = {
   t: number;
 };
 
-/** Hide a run, or bring it back; `force`: though it is running. */
+/** Hide a run, or bring it back; `force`: even if it is running. */
 export type Remove = {
   undo?: boolean;
   force?: boolean;
 };
 
-/** A run, in a line. */
+/** A run, as a row of the list. */
 export type Row = {
   id: string;
   name: string;
@@ -378,7 +378,7 @@ export type Row = {
   values: Record<string, unknown>;
 };
 
-/** Some of the runs that fit. With `since`: `rows` has those of `ids` that may have changed, else all. */
+/** A page of the runs that match. With `since`, `rows` has only those of `ids` that may have changed. */
 export type RunsPage = {
   total: number;
   cursor: string;
@@ -388,7 +388,7 @@ export type RunsPage = {
   columns: Column[];
 };
 
-/** What differs, part by part; `unread`: sentences on what differs but cannot be looked into. */
+/** What differs, part by part; `unread`: sentences on differences whose contents are missing. */
 export type Sections = {
   config: Pair[];
   code: CodeChange[];
@@ -413,26 +413,26 @@ export type SeriesShape = {
   last_t: number | null;
 };
 
-/** For how long a link is good, and which page it shows. */
+/** For how long a link is valid, and which page it shows. */
 export type Share = {
   hours?: number;
   path?: string;
 };
 
-/** A link that may only read, and when it ends. */
+/** A link that can only read, and when it expires. */
 export type Shared = {
   url: string;
   end_t: number;
 };
 
-/** The cursor of the answer before: how far each series was. */
+/** The cursor of an earlier answer: how far each series was. */
 export type Since = {
   t?: Record<string, number> | number;
   counts?: Record<string, number>;
   steps?: Record<string, number>;
 };
 
-/** Steps in a second, by the series that has most points. */
+/** Steps per second, by the series with the most points. */
 export type Speed = {
   metric: string;
   a: number | "-inf" | "inf" | "nan" | null;
@@ -450,7 +450,7 @@ export type TryShape = {
   end_t: number | null;
 };
 
-/** What a run used; `hidden`: processes more than are told. */
+/** What a run used; `hidden`: how many processes are left out. */
 export type Usage = {
   processes: UseShape[];
   hosts: UseShape[];
@@ -478,7 +478,7 @@ export type UseShape = {
   series: Record<string, CurveShape>;
 };
 
-/** Which series, over what, which part of that, on how many pixels. */
+/** Which series, over which x axis, which range of it, and for how many pixels. */
 export type Wish = {
   of: Of[];
   x?: string;

@@ -2,17 +2,17 @@
 
 How it serves:
 - `serve`: the port, and who may reach it
-- `server`: the table of all routes, and a request's way through guard and checks to its answer
+- `server`: the table of all routes; it passes a request through guard and checks to its route
 - `routes`: what a route is, and how a request finds its own
-- `guard`: asks the guard about every request, and turns a token in a URL into a cookie
+- `guard`: checks every request, and turns a token in a URL into a cookie
 - `state`: what all routes share
 - `read_pool`: threads that read the store
 - `listener`: the thread that listens to the hub for all viewers
-- `live`: who watches what, and what they are told
+- `live`: the viewers, what each watches, and the changes that are sent to them
 - `pages`: the files of the built page
 - `openapi`: the description of the API
 - `shapes`: the structs that the API answers with
-- `replies`: answers as JSON, and refusals in a sentence
+- `replies`: answers as JSON, and refusals in one sentence
 
 The routes:
 - `about`: what is served, and how
@@ -22,8 +22,8 @@ The routes:
 - `logs`: lines of a run
 - `usage`: what the processes of a run used
 - `files`: files of runs, and their code
-- `compare`: runs beside each other
+- `compare`: runs side by side
 - `explain`: why one run differs from another
 - `edits`: what a user may change
-- `share`: links that may read, for a time
+- `share`: links that can read for a limited time
 """

@@ -1,4 +1,4 @@
-"""Runs beside each other."""
+"""Runs side by side."""
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +9,7 @@ from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row
 from vedette.views.web.state import AppState
@@ -26,7 +26,7 @@ class Metric(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Runs beside each other; every list of values is in the order of `runs`."""
+    """Runs side by side; every list of values is in the order of `runs`."""
 
     runs: list[Row]
     keys: list[Key]
@@ -34,9 +34,9 @@ class Comparison(Struct, frozen=True):
     properties: list[Property]
 
 
-def compare(state: AppState, store: Reader, asked: Asked) -> Comparison:
-    """Put runs beside each other."""
-    wanted = [find(store, text).id for text in _ids(asked.query["runs"])]
+def compare(state: AppState, store: Reader, request: Request) -> Comparison:
+    """Compare runs."""
+    wanted = [find(store, text).id for text in _ids(request.query["runs"])]
     views, lines = state.listing.look_at(store, list(dict.fromkeys(wanted)))
     found = for_json(compared(views).as_dict()) | {"runs": rows_of(store, views, lines)}
     return msgspec.convert(found, Comparison)
@@ -45,7 +45,7 @@ def compare(state: AppState, store: Reader, asked: Asked) -> Comparison:
 def _ids(text: str) -> list[str]:
     ids = [word for word in text.split(",") if word]
     if not ids:
-        raise Refusal(400, "say which runs: runs=ID,ID")
+        raise Refusal(400, "name the runs: runs=ID,ID")
     if len(ids) > _MOST_RUNS:
-        raise Refusal(400, f"{_MOST_RUNS} runs at most are compared at once")
+        raise Refusal(400, f"{_MOST_RUNS} runs at most can be compared at once")
     return ids

@@ -1,4 +1,4 @@
-"""What a user may change: annotations, whether a run is shown, and that it be stopped."""
+"""What a user may do to a run: annotate it, remove it or bring it back, stop it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from vedette.model import KINDS
 from vedette.query.runs import below, find, find_removed, view
 from vedette.store import Reader
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 
 _MOST_TEXT = 100_000
@@ -17,7 +17,7 @@ _MOST_TAGS = 100
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be other than it is; what is left out stays."""
+    """What to change; fields that are left out stay as they are."""
 
     star: bool | None = None
     tags: dict[str, bool] = {}
@@ -27,14 +27,14 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Remove(Struct, frozen=True, forbid_unknown_fields=True):
-    """Hide a run, or bring it back; `force`: though it is running."""
+    """Hide a run, or bring it back; `force`: even if it is running."""
 
     undo: bool = False
     force: bool = False
 
 
 class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is to be said."""
+    """An empty body."""
 
 
 class Done(Struct, frozen=True):
@@ -43,49 +43,49 @@ class Done(Struct, frozen=True):
     id: str
 
 
-def edit(state: AppState, store: Reader, asked: Asked) -> Done:
-    """Keep what a user says of a run."""
-    wish: Edit = asked.body
+def edit(state: AppState, store: Reader, request: Request) -> Done:
+    """Save a user's edit of a run."""
+    wanted: Edit = request.body
     attrs: dict[str, Any] = {}
     for key, most in (("description", _MOST_TEXT), ("notes", _MOST_TEXT), ("name", _MOST_NAME)):
-        text = getattr(wish, key)
+        text = getattr(wanted, key)
         if text is not None:
             if len(text) > most:
                 raise Refusal(400, f"{key} has {most} characters at most")
             attrs[key] = text
-    if wish.name is not None and not wish.name.strip():
-        raise Refusal(400, "a run's name has at least one letter")
-    if wish.star is not None:
-        attrs["star"] = wish.star
-    if len(wish.tags) > _MOST_TAGS or any(not 0 < len(tag) <= _MOST_NAME for tag in wish.tags):
+    if wanted.name is not None and not wanted.name.strip():
+        raise Refusal(400, "a run's name has at least one character")
+    if wanted.star is not None:
+        attrs["star"] = wanted.star
+    if len(wanted.tags) > _MOST_TAGS or any(not 0 < len(tag) <= _MOST_NAME for tag in wanted.tags):
         raise Refusal(400, f"{_MOST_TAGS} tags at most at once, of {_MOST_NAME} characters at most each")
-    attrs |= {f"tag.{tag}": on for tag, on in wish.tags.items()}
+    attrs |= {f"tag.{tag}": on for tag, on in wanted.tags.items()}
     if not attrs:
-        raise Refusal(400, "nothing is said: star, tags, description, notes or name")
-    run = find(store, asked.path["run"]).id
+        raise Refusal(400, "nothing to change: give star, tags, description, notes or name")
+    run = find(store, request.path["run"]).id
     state.home.edit([run], attrs)
     return Done(run)
 
 
-def stop(state: AppState, store: Reader, asked: Asked) -> Done:
-    """Have a run told to stop."""
-    found = find(store, asked.path["run"])
+def stop(state: AppState, store: Reader, request: Request) -> Done:
+    """Stop a run."""
+    found = find(store, request.path["run"])
     if found.state not in KINDS["run"].climbing:
         raise Refusal(409, f"run {found.id} has ended already: {found.state}")
     state.home.stop(found.id)
     return Done(found.id)
 
 
-def remove(state: AppState, store: Reader, asked: Asked) -> Done:
-    """Hide a run, or bring it back; for good it goes by the command line alone."""
-    wish: Remove = asked.body
-    if wish.undo:
-        run = find_removed(store, asked.path["run"]).id
+def remove(state: AppState, store: Reader, request: Request) -> Done:
+    """Hide a run, or bring it back; only the command line removes a run for good."""
+    wanted: Remove = request.body
+    if wanted.undo:
+        run = find_removed(store, request.path["run"]).id
     else:
-        found = view(store, asked.path["run"])
+        found = view(store, request.path["run"])
         run = found.id
         alive = [one for one in (found, *below(store, run)) if one.state in KINDS["run"].climbing]
-        if alive and not wish.force:
+        if alive and not wanted.force:
             raise Refusal(409, f"run {alive[0].id} ({alive[0].name}) is running: stop it first")
-    state.home.edit([run], {"removed": not wish.undo})
+    state.home.edit([run], {"removed": not wanted.undo})
     return Done(run)

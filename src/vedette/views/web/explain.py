@@ -10,14 +10,14 @@ from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row
 from vedette.views.web.state import AppState
 
 
 class Cause(Struct, frozen=True):
-    """Something that differs, and how likely it made the difference: weights go from 1 to 0."""
+    """Something that differs, and how likely it is the cause: weights go from 1 to 0."""
 
     kind: str
     key: str
@@ -44,7 +44,7 @@ class PackagePair(Struct, frozen=True):
 
 
 class CodeChange(Struct, frozen=True):
-    """A file of the code that differs; `reached`: the program imports it, as far as can be seen."""
+    """A code file that differs; `reached`: the program imports it, as far as we can see."""
 
     path: str
     change: Literal["added", "removed", "changed"]
@@ -61,7 +61,7 @@ class Commands(Struct, frozen=True):
 
 
 class Sections(Struct, frozen=True):
-    """What differs, part by part; `unread`: sentences on what differs but cannot be looked into."""
+    """What differs, part by part; `unread`: sentences on differences whose contents are missing."""
 
     config: list[Pair]
     code: list[CodeChange]
@@ -75,7 +75,7 @@ class Sections(Struct, frozen=True):
 
 
 class MetricPair(Struct, frozen=True):
-    """A metric that both runs have; `first_step` is None where they never differ at a step that both have."""
+    """A metric that both runs have; `first_step` is None if they are equal at every step that both have."""
 
     name: str
     tags: dict[str, str]
@@ -94,7 +94,7 @@ class MetricPair(Struct, frozen=True):
 
 
 class Speed(Struct, frozen=True):
-    """Steps in a second, by the series that has most points."""
+    """Steps per second, by the series with the most points."""
 
     metric: str
     a: Number
@@ -127,7 +127,7 @@ class Ends(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What came out of both runs; `left_out`: metrics more than were looked into."""
+    """The results of both runs; `left_out`: how many metrics were not compared."""
 
     metrics: list[MetricPair]
     only_a: list[str]
@@ -148,11 +148,11 @@ class Explanation(Struct, frozen=True):
     outcome: Outcome
 
 
-def explain(state: AppState, store: Reader, asked: Asked) -> Explanation:
-    """Say why b differs from a."""
-    if not asked.query["a"] or not asked.query["b"]:
-        raise Refusal(400, "two runs are compared: a and b")
-    ids = [find(store, asked.query[side]).id for side in ("a", "b")]
+def explain(state: AppState, store: Reader, request: Request) -> Explanation:
+    """Explain why b differs from a."""
+    if not request.query["a"] or not request.query["b"]:
+        raise Refusal(400, "name two runs: a and b")
+    ids = [find(store, request.query[side]).id for side in ("a", "b")]
     views, lines = state.listing.look_at(store, ids)
     found = for_json(explained(views[0], views[1], state.home.read_blob).as_dict())
     rows = rows_of(store, views, lines)

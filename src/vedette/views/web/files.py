@@ -1,7 +1,7 @@
-"""Files of runs: which there are, their bytes, and the code that was run.
+"""Files of runs: their list, their bytes, and the code that was run.
 
-Bytes come by their digest alone, so no name of anybody's is ever a path. What a browser shows is judged by the bytes
-themselves; it may run nothing, and all else is handed over as a file to be saved.
+Bytes are found by their digest, so a name from a run is never used as a path. The bytes themselves decide what a
+browser shows; they are sandboxed, so that nothing in them runs. All other files are sent as downloads.
 """
 
 import os
@@ -22,7 +22,7 @@ from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web import run as runs
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.shapes import FileShape
 from vedette.views.web.state import AppState
 
@@ -56,14 +56,14 @@ class Code(Struct, frozen=True):
     diff: str
 
 
-def files(state: AppState, store: Reader, asked: Asked) -> Files:  # noqa: ARG001
+def files(state: AppState, store: Reader, request: Request) -> Files:  # noqa: ARG001
     """Return the files of a run."""
-    return Files(runs.files(store, find(store, asked.path["run"]).id))
+    return Files(runs.files(store, find(store, request.path["run"]).id))
 
 
-def code(state: AppState, store: Reader, asked: Asked) -> Code:
+def code(state: AppState, store: Reader, request: Request) -> Code:
     """Return the code of a run."""
-    seen = view(store, asked.path["run"])
+    seen = view(store, request.path["run"])
     digests = {one.name: one.digest for one in files_of(store, seen.id)}
     manifest = state.home.read_blob(digests.get(_MANIFEST, ""))
     try:
@@ -88,19 +88,19 @@ def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:
         return file.read(most)
 
 
-def blob(state: AppState, asked: Asked) -> Response:
-    """Answer with the bytes of a digest."""
-    digest, name = asked.path["digest"], asked.query["name"]
+def blob(state: AppState, request: Request) -> Response:
+    """Send the bytes of a file, by its digest."""
+    digest, name = request.path["digest"], request.query["name"]
     path = state.home.blob(digest) if _DIGEST.fullmatch(digest) else None
     if path is None:
-        raise Refusal(404, "there are no bytes of this digest here: a digest has 64 hexadecimal digits")
+        raise Refusal(404, "there is no file with this digest here; a digest has 64 hexadecimal digits")
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        raise Refusal(404, "the bytes of this digest are not here any more") from None
+        raise Refusal(404, "the file with this digest is not here any more") from None
     size = os.fstat(fd).st_size
     media = media_of(os.pread(fd, HEAD_BYTES, 0), whole=size <= HEAD_BYTES)
-    shown = media in (*IMAGES, *TEXTS) and not asked.query["download"]
+    shown = media in (*IMAGES, *TEXTS) and not request.query["download"]
     kind = media if media in IMAGES and shown else "text/plain; charset=utf-8" if shown else "application/octet-stream"
     headers = {
         "Content-Disposition": f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{_file_name(name, digest)}",

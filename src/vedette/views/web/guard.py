@@ -1,6 +1,7 @@
-"""The outermost layer of the web server: asks the guard about every request, and turns a token in a URL into a cookie.
+"""The outermost layer of the web server: it checks every request, and turns a token in a URL into a cookie.
 
-A token in a URL is taken at pages alone; the answer leads to the same page without it, so that no history keeps it.
+Only pages accept a token in a URL. The answer redirects to the same page without it, so that it is not in the
+browser's history.
 """
 
 import html
@@ -36,10 +37,10 @@ HEADERS = {
 
 
 class Guard:
-    """Lets in who has the token, and adds to every answer what browsers are to know."""
+    """Lets in requests with the token, and adds security headers to every answer."""
 
     def __init__(self, app: App, token: str, names: Iterable[str] = (), *, is_page: Callable[[str], bool]) -> None:
-        """`names`: hosts that we are also known by; `is_page`: whether a path is one of the page's own."""
+        """`names`: other host names of this machine; `is_page`: tells whether a path belongs to the page."""
         self._app = app
         self._token = token
         self._is_page = is_page
@@ -55,48 +56,48 @@ class Guard:
         if scope["type"] != "http":
             return
         answer = self._check(scope)
-        await (answer or self._app)(scope, receive, _adding(send))
+        await (answer or self._app)(scope, receive, _add_headers(send))
 
     def _check(self, scope: Scope) -> Response | None:
-        """Return a refusal, or the answer to somebody who comes with a token in the URL; None: let in."""
+        """Return a refusal, or the redirect for a token in the URL; None: let the request in."""
         page = scope["method"] in ("GET", "HEAD") and self._is_page(scope["path"])
-        asked = guard.in_scope(scope)
-        cookie = f"vedette_{guard.port(asked)}"
-        asked = structs.replace(asked, cookie=cookie, page=page)
+        request = guard.in_scope(scope)
+        cookie = f"vedette_{guard.port(request)}"
+        request = structs.replace(request, cookie=cookie, page=page)
         url_token = _token_in(scope["query_string"]) if page else None
         if url_token is not None:
-            verdict = guard.judge(structs.replace(asked, url_token=url_token), self._rules)
+            verdict = guard.judge(structs.replace(request, url_token=url_token), self._rules)
             if verdict.status != 200:
                 return self._refuse(scope, verdict)
-            if guard.judge(asked, self._rules).who == "owner":
-                url_token = self._token  # an owner who tries the link that he shares stays one
-            return _welcome(scope, cookie, url_token, crossing=asked.is_crossing)
-        verdict = guard.judge(asked, self._rules)
+            if guard.judge(request, self._rules).who == "owner":
+                url_token = self._token  # an owner who opens a link that he shares stays the owner
+            return _set_cookie(scope, cookie, url_token, crossing=request.is_crossing)
+        verdict = guard.judge(request, self._rules)
         if verdict.status != 200:
             return self._refuse(scope, verdict)
         scope["vedette.shared"] = verdict.who == "share"
-        scope["vedette.base"] = asked.base
+        scope["vedette.base"] = request.base
         return None
 
-    def _who(self, said: str) -> str:
-        """Return who has this token: owner, share, or nobody."""
-        if guard.same_token(said, self._token):
+    def _who(self, token: str) -> str:
+        """Return whose token this is: "owner", "share", or "" if it is not valid."""
+        if guard.same_token(token, self._token):
             return "owner"
-        return "share" if share.is_good(said, self._token, time.time()) else ""
+        return "share" if share.is_good(token, self._token, time.time()) else ""
 
     def _refuse(self, scope: Scope, verdict: guard.Verdict) -> Response:
         if verdict.status in (401, 403) and self._is_page(scope["path"]):
-            said = html.escape(verdict.sentence)
-            text = f"<!doctype html><title>vedette</title><p>{said}</p><p><a href=''>try again</a></p>"
+            reason = html.escape(verdict.sentence)
+            text = f"<!doctype html><title>vedette</title><p>{reason}</p><p><a href=''>try again</a></p>"
             return HTMLResponse(text, verdict.status, {**verdict.headers, "Cache-Control": "no-store"})
         return refuse(Refusal(verdict.status, verdict.sentence, dict(verdict.headers)))
 
 
-def _adding(send: Any) -> Any:
+def _add_headers(send: Any) -> Any:
     async def add(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            said = {name.lower() for name, _ in message["headers"]}
-            more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in said]
+            present = {name.lower() for name, _ in message["headers"]}
+            more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in present]
             message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 
@@ -107,21 +108,21 @@ def _token_in(query: bytes) -> str | None:
     if b"token=" not in query:
         return None
     try:
-        said = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=100))
+        fields = dict(parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=100))
     except (UnicodeDecodeError, ValueError):
         return None
-    return said.get("token")
+    return fields.get("token")
 
 
-def _welcome(scope: Scope, cookie: str, token: str, *, crossing: bool) -> Response:
-    """Put the token into a cookie, and lead to the same page without it."""
+def _set_cookie(scope: Scope, cookie: str, token: str, *, crossing: bool) -> Response:
+    """Put the token into a cookie, and redirect to the same page without it."""
     rest = [pair for pair in parse_qsl(scope["query_string"].decode("ascii"), keep_blank_values=True) if
             pair[0] != "token"]  # fmt: skip
-    raw = scope.get("raw_path") or quote(scope["path"]).encode()  # as it came: what is written %2F stays so
+    raw = scope.get("raw_path") or quote(scope["path"]).encode()  # undecoded, so that %2F stays %2F
     target = quote(raw, safe="/%~:@!$&'()*+,;=") + (f"?{urlencode(rest)}" if rest else "")
     answer: Response
     if crossing:
-        # Who comes from another site is not sent a strict cookie along a redirect; from a page of ours he is.
+        # After a link on another site, browsers do not send a strict cookie along a redirect; from our page they do.
         address = html.escape(target, quote=True)
         text = f'<!doctype html><title>vedette</title><meta http-equiv="refresh" content="0;url={address}">'
         answer = HTMLResponse(text)

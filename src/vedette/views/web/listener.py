@@ -1,7 +1,7 @@
-"""The thread that listens to the hub for all viewers: what has changed, and the points that wait to be sealed.
+"""The thread that listens to the hub for all viewers: it gets changes, and points that are not sealed yet.
 
-While somebody watches a run, the hub is asked each second for the points that it has and the store has not yet. They
-are read together with the store's (query/unsealed.py); nothing is sealed for a viewer (decisions/019).
+While somebody watches a run, it asks the hub each second for the points that are not in the store yet. Routes read
+these together with the store's (query/unsealed.py); nothing is sealed for a viewer (decisions/019).
 """
 
 import contextlib
@@ -18,22 +18,22 @@ from vedette.query.unsealed import UnsealedPoints
 from vedette.store import Batch
 from vedette.wire import Change
 
-_LEAST_S = 0.05  # between two words of the hub
+_LEAST_S = 0.05  # between two changes that are passed on
 _ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
-_NEWEST_S = 2.0  # how often it is asked for the newest of all, while somebody watches all runs
-_MOST_ANSWERS = 16  # with points, one after the other; what is left comes next time
-_MOST_TRAILS = 5000  # series whose points are gathered while they wait
-_HOSTS = "host-"  # how ids of hosts begin: what they used is shown with their runs
+_NEWEST_S = 2.0  # how often it is asked for the newest points, while somebody watches the list of runs
+_MOST_ANSWERS = 16  # in one round; the rest comes in the next
+_MOST_TRAILS = 5000  # series whose unsealed points are collected
+_HOSTS = "host-"  # the ids of hosts begin so; their usage is shown with their runs
 
 
 class HubListener:
-    """Listens to the hub, keeps what is known of it up to date, and says what has changed."""
+    """Listens to the hub, updates the listing and the unsealed points, and reports what has changed."""
 
     def __init__(
         self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints, tell: Callable[[Change], None]
     ) -> None:
         """`tell` is called in the thread of the listener."""
-        self.connected = False  # there is a hub, and it tells what changes
+        self.connected = False  # there is a hub, and it reports changes
         self._home = home
         self._listing = listing
         self._unsealed = unsealed
@@ -41,20 +41,20 @@ class HubListener:
         self._closed = False
         self._watched: frozenset[str] = frozenset()
         self._asked_for: frozenset[str] = frozenset()  # runs whose points are in `unsealed`
-        # It starts no hub: a page shows a home in which nothing runs just as well.
+        # It does not start a hub: a page can also show a home in which nothing runs.
         self._follower = home.follower(least_s=_LEAST_S, most_s=_ASK_S, needs_hub=lambda: False)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         threading.Thread(target=self._listen, name="vedette-live", daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more; if the thread just waits for an answer, it is left to the end of the program."""
+        """Stop listening; a thread that is waiting for an answer ends with the program."""
         self._closed = True
         self._follower.wake()
 
     def watch(self, scopes: Iterable[str]) -> None:
-        """Say which runs are watched, by id; "" is all of them."""
+        """Set which runs are watched, by id; "" is the list of all."""
         watched = frozenset(scopes)
         more, self._watched = watched - self._watched, watched
         if more:
@@ -64,7 +64,7 @@ class HubListener:
         asked_at = newest_at = -math.inf
         while not self._closed:
             change = self._follower.wait()
-            self._hear(change)
+            self._update(change)
             now = time.monotonic()
             if not self.connected or (change is not None and now - asked_at < _ASK_S):
                 continue
@@ -73,10 +73,10 @@ class HubListener:
                 self._ask_for_points(self._watched - {""})
                 if "" in self._watched and now - newest_at >= _NEWEST_S:
                     newest_at = now
-                    self._look_around()
+                    self._ask_for_newest()
         self._follower.close()
 
-    def _hear(self, change: Change | None) -> None:
+    def _update(self, change: Change | None) -> None:
         if self.connected and not self._follower.connected:
             self.connected = False
             self._listing.lose_touch()
@@ -92,11 +92,11 @@ class HubListener:
         self._tell(change)
 
     def _ask_for_points(self, runs: frozenset[str]) -> None:
-        """Have the points of these runs that wait in the hub, and no others."""
+        """Get the unsealed points of these runs, and drop all others."""
         if runs:
             anew = runs != self._asked_for
             answers = self._answers(sorted(runs), {} if anew else self._unsealed.ends())
-            if answers is None:  # a hub that was there before this vedette
+            if answers is None:  # the hub is of an older vedette: have it seal instead
                 for run in runs:
                     self._home.seal(run)
                 return
@@ -121,8 +121,8 @@ class HubListener:
                 break
         return batches, sealed
 
-    def _look_around(self) -> None:
-        """Have the newest point of each series that waits, for those who watch all runs."""
+    def _ask_for_newest(self) -> None:
+        """Get the newest unsealed point of each series, for those who watch the list of runs."""
         points = self._home.newest("")
         before = {(point.span, point.name): point.t for point in self._listing.fresh}
         fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}

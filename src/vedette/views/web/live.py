@@ -1,7 +1,7 @@
-"""Live changes: who watches what, and what they are told, encoded once for all who watch the same.
+"""Live changes for viewers: each message is encoded once for all who watch the same run.
 
-A viewer is told at most five times a second that something has changed, not what: it asks for what it shows. One that
-does not read is told, when it reads again, that it has missed something.
+A viewer learns at most five times a second that something has changed, but not what: it then asks for what it shows.
+A viewer that reads too slowly gets one message that says it has missed something.
 """
 
 import asyncio
@@ -19,90 +19,90 @@ from vedette.views.web.listener import HubListener
 from vedette.views.web.replies import Refusal
 from vedette.wire import Change
 
-_LEAST_S = 0.2  # between two words to a viewer
-_BEAT_S = 15.0
-_MOST_BEHIND = 8  # words that a viewer may leave unread
+_LEAST_S = 0.2  # between two messages to a viewer
+_HEARTBEAT_S = 15.0
+_MOST_BEHIND = 8  # messages that a viewer may leave unread
 _MOST_VIEWERS = 1000
-_MOST_RUNS = 500  # in one word; more is everything
+_MOST_RUNS = 500  # in one message; if more have changed, it says `missed`
 
 
 class News(Struct):
-    """What has changed: which runs, and of what kind it was."""
+    """What has changed: which runs, and what kind of change it was."""
 
     runs: list[str] = []
     spans: bool = False
     events: bool = False
     points: list[str] = []  # runs and processes with new points
     missed: bool = False  # read everything again
-    hub: bool = True  # whether somebody would tell
+    hub: bool = True  # whether a hub is connected, which reports changes
 
 
 class Viewer:
-    """One who listens."""
+    """One browser that listens."""
 
     def __init__(self) -> None:
-        self.words: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
+        self.queue: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
 
-    def tell(self, word: bytes, missed: bytes) -> None:
-        """Put a word into its queue; when that is full, one word stands for all."""
-        if self.words.full():
-            while not self.words.empty():
-                self.words.get_nowait()
-            word = missed
-        self.words.put_nowait(word)
+    def send(self, message: bytes, missed: bytes) -> None:
+        """Put a message into the queue; when that is full, `missed` replaces all of it."""
+        if self.queue.full():
+            while not self.queue.empty():
+                self.queue.get_nowait()
+            message = missed
+        self.queue.put_nowait(message)
 
 
 class Live:
-    """Tells viewers what the hub says, while the server lives."""
+    """Passes the hub's changes on to viewers, while the server runs."""
 
     def __init__(self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints) -> None:
-        self._listener = HubListener(home, listing, unsealed, self._tell_later)
+        self._listener = HubListener(home, listing, unsealed, self._send_later)
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[str, set[Viewer]] = {}
         self._pending: dict[str, News] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._told_at = 0.0
+        self._sent_at = 0.0
         self._closed = False
-        self.encoded = 0  # words, however many have read each
+        self.encoded = 0  # messages, each counted once however many viewers got it
 
     @property
     def viewers(self) -> int:
-        """How many listen."""
+        """How many viewers there are."""
         return sum(len(viewers) for viewers in self._scopes.values())
 
     def start(self) -> None:
-        """Begin, in the event loop that serves."""
+        """Start listening to the hub; call it in the event loop that serves."""
         self._loop = asyncio.get_running_loop()
         self._listener.start()
 
     def close(self) -> None:
-        """Listen no more, and let all viewers go."""
+        """Stop listening, and end the streams of all viewers."""
         self._closed = True
         self._listener.close()
         for viewers in self._scopes.values():
             for viewer in viewers:
-                viewer.tell(b"", b"")
+                viewer.send(b"", b"")
 
     # In the event loop.
 
     async def watch(self, run: str) -> AsyncIterator[bytes]:
-        """Yield what changes in a run, or in any, as server-sent events; a beat when nothing does."""
+        """Yield the changes of a run, or of all, as server-sent events; a heartbeat when nothing changes."""
         if self.viewers >= _MOST_VIEWERS:
-            raise Refusal(503, f"{_MOST_VIEWERS} viewers are here already")
+            raise Refusal(503, f"{_MOST_VIEWERS} viewers are connected already")
         viewer = Viewer()
         self._scopes.setdefault(run, set()).add(viewer)
         self._listener.watch(self._scopes)
         try:
-            yield b"retry: 2000\n" + self._word(News(hub=self._listener.connected), "hello")
+            yield b"retry: 2000\n" + self._encode(News(hub=self._listener.connected), "hello")
             while not self._closed:
                 try:
-                    word = await asyncio.wait_for(viewer.words.get(), _BEAT_S)
+                    message = await asyncio.wait_for(viewer.queue.get(), _HEARTBEAT_S)
                 except TimeoutError:
-                    word = b": still here\n\n"
-                if not word:
+                    message = b": still here\n\n"
+                if not message:
                     return
-                yield word
+                yield message
         finally:
             viewers = self._scopes.get(run, set())
             viewers.discard(viewer)
@@ -111,8 +111,8 @@ class Live:
                 self._pending.pop(run, None)
             self._listener.watch(self._scopes)
 
-    def _tell_later(self, change: Change) -> None:
-        """Have viewers told; it is called by the thread that listens to the hub."""
+    def _send_later(self, change: Change) -> None:
+        """Send a change to viewers soon; the thread that listens to the hub calls this."""
         with contextlib.suppress(RuntimeError):  # the loop is over
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._take, change)
@@ -122,7 +122,7 @@ class Live:
         for scope in self._scopes:
             if not scope or scope in touched or change.missed:
                 self._gather(self._pending.setdefault(scope, News()), scope, change, touched)
-        self._hurry()
+        self._schedule()
 
     @staticmethod
     def _gather(news: News, scope: str, change: Change, touched: set[str]) -> None:
@@ -137,24 +137,24 @@ class Live:
         if len(news.runs) > _MOST_RUNS or len(news.points) > _MOST_RUNS:
             news.missed, news.runs, news.points = True, [], []
 
-    def _hurry(self) -> None:
+    def _schedule(self) -> None:
         if self._timer is None and self._pending and self._loop is not None:
-            wait_s = max(0.0, self._told_at + _LEAST_S - self._loop.time())
-            self._timer = self._loop.call_later(wait_s, self._tell)
+            wait_s = max(0.0, self._sent_at + _LEAST_S - self._loop.time())
+            self._timer = self._loop.call_later(wait_s, self._send)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         assert self._loop is not None
         self._timer = None
-        self._told_at = self._loop.time()
+        self._sent_at = self._loop.time()
         pending, self._pending = self._pending, {}
         for scope, news in pending.items():
-            word, missed = self._word(news), b""
+            message, missed = self._encode(news), b""
             for viewer in self._scopes.get(scope, ()):
-                if viewer.words.full() and not missed:
-                    missed = self._word(News(missed=True, hub=self._listener.connected))
-                viewer.tell(word, missed)
+                if viewer.queue.full() and not missed:
+                    missed = self._encode(News(missed=True, hub=self._listener.connected))
+                viewer.send(message, missed)
 
-    def _word(self, news: News, event: str = "change") -> bytes:
+    def _encode(self, news: News, event: str = "change") -> bytes:
         self.encoded += 1
         data = msgspec.json.encode(news)
         return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
@@ -162,26 +162,26 @@ class Live:
 
 async def live(live_one: Live, run: str, receive: Any, send: Any) -> None:
     """Serve one viewer until it is gone."""
-    words = live_one.watch(run)
-    first = await anext(words)
+    messages = live_one.watch(run)
+    first = await anext(messages)
     headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
 
-    async def speak() -> None:
+    async def stream() -> None:
         await send({"type": "http.response.body", "body": first, "more_body": True})
-        async for word in words:
-            await send({"type": "http.response.body", "body": word, "more_body": True})
+        async for message in messages:
+            await send({"type": "http.response.body", "body": message, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async def hear() -> None:
+    async def until_disconnect() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    tasks = [asyncio.ensure_future(speak()), asyncio.ensure_future(hear())]
+    tasks = [asyncio.ensure_future(stream()), asyncio.ensure_future(until_disconnect())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await words.aclose()  # type: ignore[attr-defined]
+        await messages.aclose()  # type: ignore[attr-defined]

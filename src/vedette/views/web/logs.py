@@ -1,4 +1,4 @@
-"""Lines of a run: a page of them, and how densely they lie in time."""
+"""Log lines of a run: a page of them, and how many there are over time."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from vedette.query.logs import level_number
 from vedette.query.runs import find
 from vedette.store import EventQuery, EventRow, Reader
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 
 _MS = 10**6
@@ -25,11 +25,11 @@ class LineShape(Struct, frozen=True):
     process: str
     host: str
     pid: int
-    cut: bool = False  # its text is longer than this
+    cut: bool = False  # the text was cut: it is longer
 
 
 class Lines(Struct, frozen=True):
-    """Lines, the oldest first; whether these are the first there are, and the last."""
+    """Lines, the oldest first; `first` and `last`: there are none before these, or after them."""
 
     rows: list[LineShape]
     first: bool
@@ -37,22 +37,22 @@ class Lines(Struct, frozen=True):
 
 
 class Density(Struct, frozen=True):
-    """How many lines there are in each of equal parts of a time, by level."""
+    """How many lines there are in each of equal parts of a time range, by level."""
 
     from_t: float
     to_t: float
     counts: dict[str, list[int]]
 
 
-def logs(state: AppState, store: Reader, asked: Asked) -> Lines:  # noqa: ARG001
+def logs(state: AppState, store: Reader, request: Request) -> Lines:  # noqa: ARG001
     """Return lines after an id, before one, or the newest."""
-    query = asked.query
-    run = find(store, asked.path["run"]).id
+    query = request.query
+    run = find(store, request.path["run"]).id
     after, before, limit = query["after"], query["before"], query["limit"]
     if after is not None and before is not None:
-        raise Refusal(400, "lines are asked for after an id or before one, not both")
+        raise Refusal(400, "give `after` or `before`, not both")
     kinds = tuple(word for word in query["kind"].split(",") if word)
-    # One more than wanted tells whether there are others.
+    # Read one more than wanted, to know whether there are more.
     found = store.events(
         EventQuery(
             run, after or 0, kinds, level_number(query["level"] or 0), before=before,
@@ -66,10 +66,10 @@ def logs(state: AppState, store: Reader, asked: Asked) -> Lines:  # noqa: ARG001
     return Lines([_line(event) for event in found[-limit:]], first=not more, last=before is None)
 
 
-def density(state: AppState, store: Reader, asked: Asked) -> Density:  # noqa: ARG001
+def density(state: AppState, store: Reader, request: Request) -> Density:  # noqa: ARG001
     """Count lines over time."""
-    query = asked.query
-    run = find(store, asked.path["run"])
+    query = request.query
+    run = find(store, request.path["run"])
     begun, ended = run.start_t or 0, run.end_t
     if ended is None:
         newest = store.events(EventQuery(run.id, last=1))

@@ -1,4 +1,4 @@
-"""What describes the API, made of the same table that makes its routes."""
+"""The OpenAPI document of the API, made from the table of routes."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from vedette.version import __version__
-from vedette.views.web.routes import Asked, Route
+from vedette.views.web.routes import Request, Route
 from vedette.views.web.shapes import Fault
 from vedette.views.web.state import AppState
 
@@ -25,7 +25,7 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
     taken = _reached([by_kind[kind] for kind in bodies], components)
     for name, schema in components.items():
         if name not in taken and "properties" in schema:
-            schema["required"] = list(schema["properties"])  # an answer has every field, those with a default too
+            schema["required"] = list(schema["properties"])  # an answer has every field, also those with a default
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
@@ -49,12 +49,12 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
-    asked = []
+    request = []
     for name, one in route.takes.items():
         schema: dict[str, Any] = {"type": _TYPES[one.kind]}
         if one.default is not None:
             schema["default"] = one.default
-        asked.append({"name": name, "in": "query", "description": one.about, "schema": schema})
+        request.append({"name": name, "in": "query", "description": one.about, "schema": schema})
     media = route.gives if isinstance(route.gives, str) else "application/json"
     content: dict[str, Any] = {media: {}}
     if isinstance(route.gives, type):
@@ -62,10 +62,13 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
     elif route.carries is not None:
         inside = {"contentMediaType": "application/json", "contentSchema": by_kind[route.carries]}
         content[media]["schema"] = {"type": "string", **inside}
-    fault = {"description": "Not done, and why", "content": {"application/json": {"schema": by_kind[Fault]}}}
+    fault = {
+        "description": "The reason why it was refused",
+        "content": {"application/json": {"schema": by_kind[Fault]}},
+    }
     operation: dict[str, Any] = {
         "summary": route.about,
-        "parameters": [*named, *asked],
+        "parameters": [*named, *request],
         "responses": {"200": {"description": "Done", "content": content}, "4XX": fault, "5XX": fault},
     }
     if route.body is not None:
@@ -74,7 +77,7 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _reached(schemas: Any, components: dict[str, Any]) -> set[str]:
-    """Return the names of the components that these schemas lead to."""
+    """Return the names of the components that these schemas refer to."""
     found: set[str] = set()
     ahead = [schemas]
     while ahead:
@@ -90,6 +93,6 @@ def _reached(schemas: Any, components: dict[str, Any]) -> set[str]:
     return found
 
 
-def openapi(state: AppState, asked: Asked) -> Any:  # noqa: ARG001 - as every route is called
+def openapi(state: AppState, request: Request) -> Any:  # noqa: ARG001 - every route is called like this
     """Return the document."""
     return state.described

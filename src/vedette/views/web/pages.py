@@ -1,4 +1,4 @@
-"""The page itself: files that its build has put into the package, served by name and by no path."""
+"""The page itself: the built files in the package, served from a list of names, never by a path from a request."""
 
 import functools
 import gzip
@@ -19,32 +19,32 @@ _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml",
 _TEXTS = (".js", ".css", ".html", ".svg")
 _UNBUILT = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>vedette</title><h1>The page is not built</h1>"
-    "<p>This is a checkout in which the page was never built: <code>scripts/install</code> builds it, and then this"
-    " shows it. The API is here: <a href=/api/openapi.json>/api/openapi.json</a></p></html>"
+    "<p>In this checkout the page was never built: run <code>scripts/install</code>, then reload."
+    " The API is here: <a href=/api/openapi.json>/api/openapi.json</a></p></html>"
 )
 
 
 def is_page(path: str) -> bool:
-    """Tell whether a path is one of the page's own."""
+    """Tell whether a path belongs to the page."""
     return _PAGES.fullmatch(path) is not None
 
 
 class Pages:
-    """Serves what lies in a directory when it is asked for by name."""
+    """Serves the files of a directory by name."""
 
     def __init__(self, root: str = _ROOT) -> None:
         self._root = root
         self._files: dict[str, str] = {}
 
     def answer(self, path: str, seen: str, takes: str = "") -> Response:
-        """Return a file; `seen`: the tag of the one that the browser has; `takes`: the encodings that it knows."""
+        """Return a file; `seen`: the ETag that the browser has; `takes`: the encodings that it accepts."""
         index = is_page(path)
         name = "/index.html" if index else path
         file = self._find(name)
         if file is None:
             if index:
                 return HTMLResponse(_UNBUILT, headers={"Cache-Control": "no-store"})
-            raise Refusal(404, "there is nothing here: /api/openapi.json says what there is")
+            raise Refusal(404, "there is nothing at this path: see /api/openapi.json")
         with open(file, "rb") as opened:
             body = opened.read()
         lasting = not index and _HASHED.search(name) is not None
@@ -55,14 +55,14 @@ class Pages:
             return Response(b"", 304, headers)
         end = os.path.splitext(name)[1]
         kind = _KINDS.get(end) or mimetypes.guess_type(name)[0] or "application/octet-stream"
-        if end in _TEXTS and "gzip" in takes:  # behind a tunnel it is the first visit's whole weight
+        if end in _TEXTS and "gzip" in takes:  # over a tunnel, the first visit is mostly this
             body = _small(body)
             headers["Content-Encoding"] = "gzip"
         return Response(body, 200, headers, kind)
 
     def _find(self, name: str) -> str | None:
         if name not in self._files or not os.path.exists(self._files[name]):
-            self._files = _files(self._root)  # it may just have been built anew
+            self._files = _files(self._root)  # it may have been built again since
         return self._files.get(name)
 
 

@@ -1,4 +1,4 @@
-"""Where questions to the store are answered: a few threads, each with a reader of its own, never the event loop."""
+"""The threads that read the store for routes, each with a reader of its own, so that the event loop never waits."""
 
 import asyncio
 import concurrent.futures
@@ -17,40 +17,38 @@ from vedette.store.sqlite_read import SqliteReader
 
 _THREADS = 4
 _MOST_WAITING = 256
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 Answer = TypeVar("Answer")
 
 
 class BusyError(Exception):
-    """So many questions wait that another would only wait longer."""
+    """Too many reads are waiting already."""
 
 
 class SlowError(Exception):
-    """A question was broken off: it took too long, or nobody waits for the answer any more."""
+    """A read was interrupted: it took too long, or the server is closing."""
 
 
 class ReadPool:
-    """Answers questions, a few at a time, none for ever: a few that never end would keep all others waiting."""
+    """Runs reads, a few at a time, each with a timeout: a few endless ones would block all others."""
 
-    def __init__(
-        self, home: HomeAccess, patience_s: float = _PATIENCE_S, unsealed: UnsealedPoints | None = None
-    ) -> None:
-        """`unsealed`: points that wait in the hub, to be read with those of the store."""
+    def __init__(self, home: HomeAccess, timeout_s: float = _TIMEOUT_S, unsealed: UnsealedPoints | None = None) -> None:
+        """`unsealed`: points that are not in the store yet; they are read together with it."""
         self.home = home
         self._unsealed = unsealed or UnsealedPoints()
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._closed = False
         self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, "vedette-web")
-        self._mine = threading.local()
+        self._local = threading.local()
         self._waiting = 0
 
     async def ask(self, act: Callable[[Reader], Answer]) -> Answer:
-        """Have a question answered; raise what it raises, BusyError when too many wait."""
+        """Run a read in a thread; raise what it raises, or BusyError when too many wait."""
         return await self.call(lambda: self._read(act))
 
     async def call(self, act: Callable[[], Answer]) -> Answer:
-        """Have something done that may take its time, such as asking the hub."""
+        """Run something in a thread that may block, such as a request to the hub."""
         if self._waiting >= _MOST_WAITING:
             raise BusyError
         self._waiting += 1
@@ -60,27 +58,27 @@ class ReadPool:
             self._waiting -= 1
 
     def close(self) -> None:
-        """Take no more questions, and break off what is being read: the process ends when its threads have."""
+        """Accept no more reads, and interrupt those that run: the process ends when its threads have ended."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, act: Callable[[Reader], Answer]) -> Answer:
-        self._mine.until = time.monotonic() + self._patience_s
+        self._local.until = time.monotonic() + self._timeout_s
         try:
             return self._look(act)
         except sqlite3.Error:
             if self._enough():
                 raise SlowError from None
-            # Replaced or brought up to date meanwhile: a fresh look sees it as it is now.
+            # The store was replaced or migrated meanwhile: open it again.
             self._forget()
             return self._look(act)
 
     def _look(self, act: Callable[[Reader], Answer]) -> Answer:
-        waiting = self._unsealed.now()  # before the store is looked at: what is sealed meanwhile is then there
+        waiting = self._unsealed.now()  # before the store is read: what is sealed in between is then in the store
         reader = self._reader()
         if not waiting:
             return act(reader)
-        reader.connection.execute("BEGIN")  # it stays as it is until the end
+        reader.connection.execute("BEGIN")  # one snapshot for the whole read
         try:
             return act(with_unsealed(reader, self._unsealed, waiting))
         finally:
@@ -88,14 +86,14 @@ class ReadPool:
                 reader.connection.rollback()
 
     def _reader(self) -> SqliteReader:
-        reader: SqliteReader | None = getattr(self._mine, "reader", None)
+        reader: SqliteReader | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._mine.reader = self._open()
+            reader = self._local.reader = self._open()
             reader.heed(self._enough)
         return reader
 
     def _enough(self) -> bool:
-        return self._closed or time.monotonic() > self._mine.until
+        return self._closed or time.monotonic() > self._local.until
 
     def _open(self) -> SqliteReader:
         try:
@@ -107,5 +105,5 @@ class ReadPool:
 
     def _forget(self) -> None:
         with contextlib.suppress(Exception):
-            self._mine.reader.close()
-        self._mine.reader = None
+            self._local.reader.close()
+        self._local.reader = None

@@ -1,4 +1,4 @@
-"""Answers: JSON with the right type, and refusals in one sentence."""
+"""Responses: JSON, and refusals in one sentence."""
 
 import sqlite3
 from typing import Any
@@ -24,8 +24,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )  # fmt: skip
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """Not done, and why."""
+class Refusal(Exception):  # noqa: N818 - a response, not an error of ours
+    """The request was refused; the message says why."""
 
     def __init__(self, status: int, why: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(why)
@@ -34,25 +34,25 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Answer with JSON; numbers that JSON has not are null."""
+    """Answer with JSON; NaN and infinity become null."""
     body = msgspec.json.encode(value)
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
 def refuse(error: Exception) -> Response:
-    """Answer with one sentence that says what is wrong; what went wrong inside is not told to strangers."""
+    """Answer with one sentence that says what is wrong; details of an internal error are not shown."""
     if isinstance(error, Refusal):
         return as_json({"error": str(error)}, error.status, error.headers)
     if isinstance(error, BusyError):
-        return as_json({"error": "too many questions wait for an answer: ask again in a moment"}, 503)
+        return as_json({"error": "too many requests are waiting: try again in a moment"}, 503)
     if isinstance(error, SlowError):
-        return as_json({"error": "it takes too long to answer this: ask for less, or by a shorter condition"}, 503)
+        return as_json({"error": "this takes too long to answer: ask for less, or use a simpler condition"}, 503)
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return as_json({"error": str(error)}, status)
     if isinstance(error, sqlite3.Error):
         return as_json({"error": f"the store cannot be read now: {error}"}, 503)
-    return as_json({"error": f"it could not be answered: {type(error).__name__}"}, 500)
+    return as_json({"error": f"an internal error: {type(error).__name__}"}, 500)
 
 
 def ms(t: int | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What a route is, and how a request finds its own; the table of all is in `server.py`."""
+"""What a route is, and how a request is matched to one; the table of all routes is in `server.py`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -10,11 +10,11 @@ from msgspec import Struct, field
 from vedette.views.web.replies import Refusal
 
 MOST_QUERY = 16 << 10  # bytes
-MOST_T = 9e12  # milliseconds: in the year 2255, and as nanoseconds they still are 64 bits
+MOST_T = 9e12  # milliseconds: the year 2255, which still fits 64 bits in nanoseconds
 Kind = Literal["text", "count", "number"]
 
 
-class Takes(Struct, frozen=True):
+class Parameter(Struct, frozen=True):
     """One parameter of a query."""
 
     about: str
@@ -24,31 +24,31 @@ class Takes(Struct, frozen=True):
     most: float = 1 << 53
 
 
-class Asked(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """A request, read and checked."""
 
     base: str  # scheme://host, as the browser sees us
     path: dict[str, str] = {}
     query: dict[str, Any] = {}
     body: Any = None
-    shared: bool = False  # by a link that may only read
+    shared: bool = False  # it came by a shared link, which can only read
 
 
 class Route(Struct, frozen=True):
-    """One thing that can be asked for: the table of these makes the routes and what describes them."""
+    """One route of the API; the table of routes also makes the OpenAPI document."""
 
     method: Literal["GET", "POST"]
     path: str  # /api/runs/{run}
     act: Callable[..., Any]
     about: str
-    takes: dict[str, Takes] = {}
+    takes: dict[str, Parameter] = {}
     body: type[Struct] | None = None
     gives: Any = None  # a type, or the name of a media type
-    carries: type[Struct] | None = None  # the JSON inside an answer of that media type: a head, the data of an event
-    changes: bool = False  # something in the home: not for those who may only read
-    owner: bool = False  # changes nothing, but is not for those who came by a link
+    carries: type[Struct] | None = None  # the JSON inside an answer of that media type: a header, the data of an event
+    changes: bool = False  # it changes the home: refused to those who can only read
+    owner: bool = False  # it changes nothing, but is refused to those who came by a shared link
     most_body: int = 64 << 10
-    how: Literal["reads", "calls", "serves"] = "reads"  # with a reader; in a thread; by itself, in the event loop
+    how: Literal["reads", "calls", "serves"] = "reads"  # in a thread with a reader, in a thread, in the event loop
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -56,38 +56,38 @@ class Route(Struct, frozen=True):
         return tuple(self.path.split("/")[1:])
 
 
-class Found(Struct, frozen=True):
-    """A route, and what stands in the place of its names."""
+class Match(Struct, frozen=True):
+    """A route, and the values of the names in its path."""
 
     route: Route
     path: dict[str, str] = field(default_factory=dict)
 
 
-def find(routes: Sequence[Route], method: str, raw_path: bytes) -> Found:
+def find(routes: Sequence[Route], method: str, raw_path: bytes) -> Match:
     """Return the route of a path; raise a Refusal when there is none, or none for this method."""
     words = _words(raw_path)
-    fits = [(route, named) for route in routes if (named := _fit(route.parts, words)) is not None]
-    if not fits:
-        raise Refusal(404, "there is nothing here: /api/openapi.json says what there is")
-    for route, named in fits:
+    matches = [(route, named) for route in routes if (named := _match(route.parts, words)) is not None]
+    if not matches:
+        raise Refusal(404, "there is nothing at this path: see /api/openapi.json")
+    for route, named in matches:
         if method == route.method or (method == "HEAD" and route.method == "GET" and route.how != "serves"):
-            return Found(route, named)
-    allowed = ", ".join(sorted({route.method for route, _ in fits}))
-    raise Refusal(405, f"{fits[0][0].path} takes {allowed} alone", {"Allow": allowed})
+            return Match(route, named)
+    allowed = ", ".join(sorted({route.method for route, _ in matches}))
+    raise Refusal(405, f"{matches[0][0].path} takes only {allowed}", {"Allow": allowed})
 
 
 def _words(raw_path: bytes) -> list[str]:
-    """Cut a path as it came, and only then read its escapes, once: what is written %2F is no cut."""
+    """Split a raw path, and only then unescape its parts, once: %2F does not split."""
     try:
         words = [unquote_to_bytes(word).decode() for word in raw_path.split(b"/")[1:]]
     except UnicodeDecodeError:
         raise Refusal(400, "the path is not UTF-8 text") from None
     if any(word in (".", "..") or "\0" in word for word in words):
-        raise Refusal(404, "there is nothing here")
+        raise Refusal(404, "there is nothing at this path")
     return words
 
 
-def _fit(parts: Sequence[str], words: Sequence[str]) -> dict[str, str] | None:
+def _match(parts: Sequence[str], words: Sequence[str]) -> dict[str, str] | None:
     if len(parts) != len(words):
         return None
     named = {}
@@ -101,20 +101,20 @@ def _fit(parts: Sequence[str], words: Sequence[str]) -> dict[str, str] | None:
     return named
 
 
-def read_query(takes: dict[str, Takes], raw: bytes) -> dict[str, Any]:
-    """Read what a route takes from a query; what it does not know is passed over."""
+def read_query(takes: dict[str, Parameter], raw: bytes) -> dict[str, Any]:
+    """Read the parameters of a route from a query; unknown ones are ignored."""
     if len(raw) > MOST_QUERY:
         raise Refusal(414, f"a query has {MOST_QUERY} bytes at most")
     try:
-        said = dict(parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100))
+        fields = dict(parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100))
     except (UnicodeDecodeError, ValueError):
         raise Refusal(400, "the query cannot be read") from None
-    return {name: _read(name, one, said.get(name, "")) for name, one in takes.items()}
+    return {name: _read(name, one, fields.get(name, "")) for name, one in takes.items()}
 
 
-def _read(name: str, takes: Takes, text: str) -> Any:
+def _read(name: str, takes: Parameter, text: str) -> Any:
     if "\0" in text:
-        raise Refusal(400, f"{name} has a NUL in it")
+        raise Refusal(400, f"{name} contains a NUL")
     if not text:
         return takes.default if takes.default is not None or takes.kind != "text" else ""
     if takes.kind == "text":
@@ -129,7 +129,7 @@ def _read(name: str, takes: Takes, text: str) -> Any:
 
 
 def read_body(route: Route, body: bytes) -> Any:
-    """Read the JSON of a body as what its route takes."""
+    """Decode the JSON of a body into the struct that its route takes."""
     if route.body is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""One run, with all that is known of it but its points and lines."""
+"""One run, with everything but its points and lines."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from vedette.query.usage import is_silent
 from vedette.store import Reader, SpanQuery
 from vedette.views.text import for_json
 from vedette.views.web.replies import ms
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.runs import bar_of, row_fields
 from vedette.views.web.shapes import (
     FileShape,
@@ -29,9 +29,9 @@ _MOST_SERIES = 5000
 _MOST_MARKS = 2000
 
 
-def run(state: AppState, store: Reader, asked: Asked) -> OneRun:
+def run(state: AppState, store: Reader, request: Request) -> OneRun:
     """Return one run."""
-    found = find(store, asked.path["run"])
+    found = find(store, request.path["run"])
     views, lines = state.listing.look_at(store, [found.id])
     view, line = views[0], lines[0]
     attrs = view.attrs
@@ -65,7 +65,7 @@ def _try(row: Seen) -> TryShape:
 
 
 def processes(view: RunView, store: Reader) -> list[ProcessShape]:
-    """Return the processes of a run, the oldest first, those that never spoke too."""
+    """Return the processes of a run, the oldest first, also those that logged nothing."""
     seen = {row.id: row for row in view.processes()}
     rows = store.spans(SpanQuery(kind="process", prefix=view.id + "/"))[::-1]
     found = []

@@ -10,7 +10,7 @@ from vedette.query.runs import RunView
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web.replies import ms
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
 from vedette.views.web.state import AppState, text_of
 from vedette.wire import Newest
@@ -19,10 +19,10 @@ _TREND = 64
 _FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
 
 
-def runs(state: AppState, store: Reader, asked: Asked) -> RunsPage:
-    """Return a page of the runs that fit."""
-    query = asked.query
-    cursor = state.listing.cursor()  # before anything is read: what changes meanwhile is told again
+def runs(state: AppState, store: Reader, request: Request) -> RunsPage:
+    """Return a page of the runs that match."""
+    query = request.query
+    cursor = state.listing.cursor()  # before anything is read: changes in between are then sent again
     changed = state.listing.changed(query["since"]) if query["since"] else None
     columns = [name for name in query["columns"].split(",") if name]
     found = state.listing.page(
@@ -43,29 +43,29 @@ def rows_of(
     store: Reader, views: Sequence[RunView], lines: Sequence[RunLine], columns: Sequence[str] = (),
     fresh: Sequence[Newest] = (),
 ) -> list[Row]:  # fmt: skip
-    """Return runs as the API tells them, with these columns; `fresh`: points that wait in the hub."""
+    """Return runs as rows of the API, with these columns; `fresh`: unsealed points."""
     metrics = any(name.startswith(("metric.", "summary.")) for name in columns)
     last = store.last_values([view.id for view in views]) if metrics and views else {}
     if metrics:
-        _freshen(store, last, {view.id for view in views}, fresh)
+        _add_unsealed(store, last, {view.id for view in views}, fresh)
     return [
         row_of(view, line, {name: _value(view, line, name, last.get(view.id, {})) for name in columns})
         for view, line in zip(views, lines, strict=True)
     ]
 
 
-def _freshen(store: Reader, last: dict[str, dict[str, Any]], runs: set[str], fresh: Sequence[Newest]) -> None:
-    """Put what waits in the hub in the place of what is sealed, where it is newer."""
-    waiting = {(point.span, point.name): point for point in fresh if point.span in runs and not point.tags}
-    of = sorted({span for span, _ in waiting})
-    sealed = {(row.span, row.name): row.last_t or 0 for row in store.series(of) if not row.tags} if of else {}
-    for (span, name), point in waiting.items():
+def _add_unsealed(store: Reader, last: dict[str, dict[str, Any]], runs: set[str], fresh: Sequence[Newest]) -> None:
+    """Replace sealed values by unsealed ones that are newer."""
+    unsealed = {(point.span, point.name): point for point in fresh if point.span in runs and not point.tags}
+    spans = sorted({span for span, _ in unsealed})
+    sealed = {(row.span, row.name): row.last_t or 0 for row in store.series(spans) if not row.tags} if spans else {}
+    for (span, name), point in unsealed.items():
         if point.t > sealed.get((span, name), 0):
             last.setdefault(span, {})[name] = point.value
 
 
 def row_of(view: RunView, line: RunLine, values: dict[str, Any]) -> Row:
-    """Return a run as the API tells it."""
+    """Return a run as a row of the API."""
     return Row(**row_fields(view, line, values))
 
 
@@ -84,7 +84,7 @@ def row_fields(view: RunView, line: RunLine, values: dict[str, Any]) -> dict[str
 
 
 def bar_of(bar: Bar) -> BarShape:
-    """Return a bar as the API tells it."""
+    """Return a bar as a struct of the API."""
     return BarShape(
         bar.id, bar.name, bar.done, bar.total, bar.fraction, bar.eta_s(time.time_ns()), bar.state, ms(bar.start_t),
         ms(bar.end_t),
@@ -92,7 +92,7 @@ def bar_of(bar: Bar) -> BarShape:
 
 
 def _thin(trend: list[float]) -> list[float]:
-    """Return so many of them, and the last."""
+    """Return at most `_TREND` of the values, evenly spread, with the last."""
     if len(trend) <= _TREND:
         return trend
     apart = (len(trend) - 1) / (_TREND - 1)

@@ -1,4 +1,4 @@
-"""Points of series, as columns of float64 that a browser can draw without reading them one by one."""
+"""Points of series, as columns of float64 that a browser can draw without parsing each."""
 
 import hashlib
 import math
@@ -12,17 +12,16 @@ from starlette.responses import Response
 from vedette.query.curves import Curve, Curves, Range, Seen
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import MOST_T, Asked
+from vedette.views.web.routes import MOST_T, Request
 from vedette.views.web.state import AppState
 
 MEDIA = "application/octet-stream"
 _MOST_SERIES = 500
 _MOST_WIDTH = 8192
-_SECOND = 10**9
 
 
 class Of(Struct, frozen=True, forbid_unknown_fields=True):
-    """One series; without tags: all of that name."""
+    """One series; without tags: all series of that name."""
 
     run: str
     name: str
@@ -30,7 +29,7 @@ class Of(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Since(Struct, frozen=True):
-    """The cursor of the answer before: how far each series was."""
+    """The cursor of an earlier answer: how far each series was."""
 
     t: dict[str, float] | float = {}
     counts: dict[str, int] = {}
@@ -38,7 +37,7 @@ class Since(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from", "high": "to"}):
-    """Which series, over what, which part of that, on how many pixels."""
+    """Which series, over which x axis, which range of it, and for how many pixels."""
 
     of: list[Of]
     x: str = "step"
@@ -49,7 +48,7 @@ class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from
 
 
 class Drawn(Struct, frozen=True):
-    """Where a series lies in the columns behind the head: [offset in float64s, count]."""
+    """A series; `x` and `y` say where its columns are after the header: [offset in float64s, count]."""
 
     run: str
     name: str
@@ -61,26 +60,26 @@ class Drawn(Struct, frozen=True):
     first_x: float | None
     last_x: float | None
     nan: list[float]
-    since: bool  # these come behind what was sent before; else they are all
+    since: bool  # these points follow those that were sent before; else they are all
 
 
 class Head(Struct, frozen=True):
-    """What comes before the columns."""
+    """The header of the answer; the columns follow it."""
 
     series: list[Drawn]
     cursor: Since
 
 
-def series(state: AppState, store: Reader, asked: Asked) -> Response:
-    """Answer with a head and columns."""
-    wish: Wish = asked.body
+def series(state: AppState, store: Reader, request: Request) -> Response:
+    """Answer with a header and columns."""
+    wish: Wish = request.body
     if len(wish.of) > _MOST_SERIES:
-        raise Refusal(400, f"{_MOST_SERIES} series at most are drawn at once")
+        raise Refusal(400, f"{_MOST_SERIES} series at most can be drawn at once")
     if not 1 <= wish.width <= _MOST_WIDTH:
         raise Refusal(400, f"width is {wish.width}: it is from 1 to {_MOST_WIDTH} pixels")
     rows = _rows(store, wish.of)
     asked_for = msgspec.json.encode([wish, [(row.id, row.count) for row in rows]])
-    key = hashlib.sha256(asked_for).digest()  # a wish may be far longer than its answer, and keys are not counted
+    key = hashlib.sha256(asked_for).digest()  # a request may be long, and the cache does not count keys
     body = state.cache.get(key, lambda: _encode(state.curves, store, rows, wish))
     return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
 
@@ -104,7 +103,7 @@ def _rows(store: Reader, wanted: list[Of]) -> list[SeriesRow]:
 
 def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) -> bytes:
     wanted = Range(wish.width, wish.low, wish.high)
-    told, columns, at = [], [], 0
+    drawn, columns, at = [], [], 0
     times: dict[str, float] = {}
     counts: dict[str, int] = {}
     steps: dict[str, float] = {}
@@ -112,14 +111,14 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
         number = str(row.id)
         curve = curves.draw(store, row, wish.x, wanted, _seen(wish.since, number))
         size = len(curve.x)
-        told.append(_drawn(row, curve, at))
+        drawn.append(_drawn(row, curve, at))
         columns += [curve.x.astype("<f8").tobytes(), curve.y.astype("<f8").tobytes()]
         at += 2 * size
         times[number], counts[number] = curve.last_t / 1e6, curve.count
         if curve.count:
             steps[number] = curve.last_step
-    head = msgspec.json.encode(Head(told, Since(times, counts, steps)))
-    head += b" " * (-(len(head) + 4) % 8)  # JSON passes over blanks, and the columns lie at a multiple of 8
+    head = msgspec.json.encode(Head(drawn, Since(times, counts, steps)))
+    head += b" " * (-(len(head) + 4) % 8)  # JSON ignores blanks, and the columns are aligned to 8 bytes
     return struct.pack("<I", len(head)) + head + b"".join(columns)
 
 
@@ -128,9 +127,9 @@ def _seen(since: Since | None, number: str) -> Seen | None:
         return None
     count = since.counts[number]
     if not 0 <= since.t[number] <= MOST_T or count < 0 or (count and number not in since.steps):
-        return None  # no cursor of ours
+        return None  # not one of our cursors
     step = since.steps.get(number, -math.inf)
-    return Seen(round(since.t[number] * 1e3) * 1000, count, step)  # points are kept to the microsecond
+    return Seen(round(since.t[number] * 1e3) * 1000, count, step)  # points are stored to the microsecond
 
 
 def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:

@@ -17,26 +17,28 @@ _MOST_CONNECTIONS = 2048
 
 
 def check_bind(host: str, *, token: str, tls: bool) -> None:
-    """Refuse to be reached from other machines without a token and TLS (law 5)."""
-    advice = "give --tls, or listen on 127.0.0.1 and come through a tunnel (ssh -L 7878:127.0.0.1:7878 THIS-HOST)"
+    """Refuse to listen for other machines without a token and TLS (law 5)."""
+    advice = "give --tls, or listen on 127.0.0.1 and use a tunnel (ssh -L 7878:127.0.0.1:7878 THIS-HOST)"
     guard.check_bind(host, token=bool(token), tls=tls, advice=advice)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the port; raise SettingError when that cannot be done."""
+    """Open the port; raise SettingError when that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        why = "another program listens there already: give another by --port" if taken else error.strerror or str(error)
+        why = (
+            "another program listens there already: give another with --port" if taken else error.strerror or str(error)
+        )
         raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def config_of(app: App, certificate: str = "") -> uvicorn.Config:
-    """Return how to serve an app; `certificate`: a file with key and certificate, for TLS."""
+    """Return uvicorn's config for an app; `certificate`: a file with key and certificate, for TLS."""
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False, log_level="critical",
         server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
@@ -68,6 +70,6 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave at a signal, and say so by no other sign than leaving."""
+        """End at a signal, without raising it again."""
         with contextlib.suppress(KeyboardInterrupt), super().capture_signals():
             yield

@@ -1,4 +1,4 @@
-"""The web server: the table of all routes, and what carries a request through guard, checks and route to its answer."""
+"""The web server: the table of all routes, and the app that passes a request through guard and checks to its route."""
 
 import asyncio
 import contextlib
@@ -14,34 +14,34 @@ from vedette.views.web.guard import App, Guard, Scope
 from vedette.views.web.live import News, live
 from vedette.views.web.pages import Pages, is_page
 from vedette.views.web.replies import Refusal, as_json, refuse
-from vedette.views.web.routes import MOST_T, Asked, Found, Route, Takes, find, read_body, read_query
+from vedette.views.web.routes import MOST_T, Match, Parameter, Request, Route, find, read_body, read_query
 from vedette.views.web.shapes import About, OneRun, RunsPage
 from vedette.views.web.state import AppState
 
 _BODY_S = 30.0
 _LIST = {
-    "where": Takes("only runs for which this holds, as `vedette ls --where`, or whose name has these words"),
-    "project": Takes("only runs of this project"),
-    "sort": Takes("by this column; -COLUMN: falling", default="-start_t"),
-    "group": Takes("runs that have the same in this column come together, sorted among themselves"),
-    "offset": Takes("how many to pass over", "count", 0),
-    "limit": Takes("how many at most", "count", 200, 0, 1000),
-    "columns": Takes("also tell these, with commas between them: config.lr,metric.loss"),
-    "metric": Takes("the series to draw, where a run has it"),
-    "since": Takes("the cursor of an earlier answer: only rows that may have changed since"),
+    "where": Parameter("only runs that match this filter, as `vedette ls --where`, or whose name has these words"),
+    "project": Parameter("only runs of this project"),
+    "sort": Parameter("by this column; -COLUMN: descending", default="-start_t"),
+    "group": Parameter("group runs with the same value in this column, sorted inside each group"),
+    "offset": Parameter("how many to skip", "count", 0),
+    "limit": Parameter("how many at most", "count", 200, 0, 1000),
+    "columns": Parameter("also return these columns, separated by commas: config.lr,metric.loss"),
+    "metric": Parameter("the series to draw, if a run has it"),
+    "since": Parameter("the cursor of an earlier answer: only rows that may have changed since"),
 }
 _TIMES = {
-    "from_t": Takes("not before this", "number", most=MOST_T),
-    "to_t": Takes("not after this", "number", most=MOST_T),
+    "from_t": Parameter("not before this", "number", most=MOST_T),
+    "to_t": Parameter("not after this", "number", most=MOST_T),
 }
 _LINES = {
-    "after": Takes("only lines behind this one, by its id; 0: from the first on", "count"),
-    "before": Takes("only lines before this one, by its id", "count"),
-    "limit": Takes("how many at most", "count", 500, 1, 5000),
-    "grep": Takes("only lines that have this text in them, in whatever case"),
-    "level": Takes("only this level and above: debug, info, warning, error, critical, or a number"),
-    "kind": Takes("only these kinds, with commas between them: output,log"),
-    "process": Takes("only what this process said, by its id"),
+    "after": Parameter("only lines after this id; 0: from the first on", "count"),
+    "before": Parameter("only lines before this id", "count"),
+    "limit": Parameter("how many at most", "count", 500, 1, 5000),
+    "grep": Parameter("only lines that contain this text, ignoring case"),
+    "level": Parameter("only this level and above: debug, info, warning, error, critical, or a number"),
+    "kind": Parameter("only these kinds, separated by commas: output,log"),
+    "process": Parameter("only lines of this process, by its id"),
     **_TIMES,
 }
 ROUTES: tuple[Route, ...] = (
@@ -49,42 +49,44 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/runs", runs.runs, "Runs, a page at a time", _LIST, gives=RunsPage),
     Route("GET", "/api/runs/{run}", run.run, "One run, by id, the beginning of one, or name", gives=OneRun),
     Route(
-        "POST", "/api/series", series.series, "Points of series: u32 length of a JSON head, the head, float64 columns",
+        "POST", "/api/series", series.series,
+        "Points of series: u32 length of a JSON header, the header, float64 columns",
         body=series.Wish, gives=series.MEDIA, carries=series.Head, most_body=1 << 20,
     ),
     Route("GET", "/api/runs/{run}/logs", logs.logs, "Lines of a run: the newest, those before an id, or after one",
           _LINES, gives=logs.Lines),
     Route(
         "GET", "/api/runs/{run}/density", logs.density, "How many lines there are over time, by level",
-        {**_TIMES, "buckets": Takes("parts of the time", "count", 200, 1, 2000)}, gives=logs.Density,
+        {**_TIMES, "buckets": Parameter("how many parts of the time", "count", 200, 1, 2000)}, gives=logs.Density,
     ),
     Route(
         "GET", "/api/runs/{run}/usage", usage.usage, "What the processes and hosts of a run used",
-        {"width": Takes("pixels", "count", 800, 1, 8192), "since_t": Takes("only what is newer", "number")},
+        {"width": Parameter("pixels", "count", 800, 1, 8192), "since_t": Parameter("only what is newer", "number")},
         gives=usage.Usage,
     ),
     Route("GET", "/api/runs/{run}/files", files.files, "The files of a run", gives=files.Files),
     Route("GET", "/api/runs/{run}/code", files.code, "The code that was run", gives=files.Code),
-    Route("GET", "/api/compare", compare.compare, "Runs beside each other",
-          {"runs": Takes("ids, with commas between them")}, gives=compare.Comparison),
+    Route("GET", "/api/compare", compare.compare, "Runs side by side",
+          {"runs": Parameter("ids, separated by commas")}, gives=compare.Comparison),
     Route("GET", "/api/explain", explain.explain, "Why one run differs from another",
-          {"a": Takes("the run to compare with"), "b": Takes("the run to explain")}, gives=explain.Explanation),
+          {"a": Parameter("the run to compare with"), "b": Parameter("the run to explain")}, gives=explain.Explanation),
     Route(
         "GET", "/api/blobs/{digest}", files.blob, "The bytes of a file, by their digest",
-        {"name": Takes("what to call it"), "download": Takes("1: to be kept, not shown")}, gives=series.MEDIA,
-        how="calls",
+        {"name": Parameter("its file name"), "download": Parameter("1: download it instead of showing it")},
+        gives=series.MEDIA, how="calls",
     ),
     Route("POST", "/api/runs/{run}/edit", edits.edit, "Change star, tags, description, notes or name", body=edits.Edit,
           gives=edits.Done, changes=True, most_body=1 << 20),
-    Route("POST", "/api/runs/{run}/stop", edits.stop, "Have a run stopped", body=edits.Nothing, gives=edits.Done,
+    Route("POST", "/api/runs/{run}/stop", edits.stop, "Stop a run", body=edits.Nothing, gives=edits.Done,
           changes=True),
     Route("POST", "/api/runs/{run}/remove", edits.remove, "Hide a run, or bring it back", body=edits.Remove,
           gives=edits.Done, changes=True),
     Route(
         "GET", "/api/live", live, "What changes, as server-sent events",
-        {"run": Takes("of this run, by its id; else of any")}, gives="text/event-stream", carries=News, how="serves",
+        {"run": Parameter("only changes of this run, by its id (default: of all)")},
+        gives="text/event-stream", carries=News, how="serves",
     ),
-    Route("POST", "/api/share", share.share, "Make a link that may only read", body=share.Share, gives=share.Shared,
+    Route("POST", "/api/share", share.share, "Make a link that can only read", body=share.Share, gives=share.Shared,
           owner=True, how="calls"),
     Route("GET", "/api/openapi.json", openapi.openapi, "This document", how="calls"),
 )  # fmt: skip
@@ -94,14 +96,14 @@ def build(
     home: HomeAccess, token: str, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
     page: str = "",
 ) -> App:  # fmt: skip
-    """Return the whole as an ASGI app; `page`: where the built page lies, if not in the package."""
+    """Return the whole ASGI app; `page`: the directory of the built page, if not the one in the package."""
     return around(AppState(home, token, read_only=read_only, project=project), names, page)
 
 
 def around(state: AppState, names: Iterable[str] = (), page: str = "") -> App:
-    """Return the app of a state: the guard, and what is behind it."""
+    """Return the app of a state: the guard, with the router behind it."""
     state.described = openapi.describe(ROUTES)
-    guarded = Guard(Inside(state, Pages(page) if page else Pages()), state.token, names, is_page=is_page)
+    guarded = Guard(Router(state, Pages(page) if page else Pages()), state.token, names, is_page=is_page)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -124,8 +126,8 @@ async def _live(state: AppState, receive: Any, send: Any) -> None:
             return
 
 
-class Inside:
-    """What is behind the guard."""
+class Router:
+    """Passes a request that the guard has let in to its route, or to a file of the page."""
 
     def __init__(self, state: AppState, pages: Pages, routes: tuple[Route, ...] = ROUTES) -> None:
         self._state = state
@@ -133,7 +135,7 @@ class Inside:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Answer one request; whatever goes wrong is one sentence."""
+        """Answer one request; every error becomes one sentence."""
         try:
             path: str = scope["path"]
             if path == "/api" or path.startswith("/api/"):
@@ -149,7 +151,7 @@ class Inside:
 
     async def _page(self, scope: Scope, path: str) -> Response:
         if scope["method"] == "POST":
-            raise Refusal(405, "pages are read, by GET", {"Allow": "GET, HEAD"})
+            raise Refusal(405, "pages take only GET", {"Allow": "GET, HEAD"})
         seen, takes = _header(scope, b"if-none-match"), _header(scope, b"accept-encoding")
         return await self._state.pool.call(lambda: self._pages.answer(path, seen, takes))
 
@@ -158,35 +160,35 @@ class Inside:
         route, shared = found.route, bool(scope.get("vedette.shared"))
         if (route.changes and (shared or self._state.read_only)) or (route.owner and shared):
             raise Refusal(403, "this is read-only: nothing can be changed from here")
-        asked = await _read(scope, receive, found, shared=shared)
+        request = await _read(scope, receive, found, shared=shared)
         state = self._state
         if route.act is live:
-            await live(state.live, asked.query["run"], receive, send)
+            await live(state.live, request.query["run"], receive, send)
             return None
         if route.how == "serves":
-            value = await route.act(state, asked)
+            value = await route.act(state, request)
         elif route.how == "calls":
-            value = await state.pool.call(lambda: route.act(state, asked))
+            value = await state.pool.call(lambda: route.act(state, request))
         else:
-            value = await state.pool.ask(lambda store: route.act(state, store, asked))
+            value = await state.pool.ask(lambda store: route.act(state, store, request))
         return value if isinstance(value, Response) else as_json(value)
 
 
-async def _read(scope: Scope, receive: Any, found: Found, *, shared: bool) -> Asked:
+async def _read(scope: Scope, receive: Any, found: Match, *, shared: bool) -> Request:
     route = found.route
     query = read_query(route.takes, scope["query_string"])
     body = None
     if route.method == "POST":
         raw = await _body(scope, receive, route.most_body)
         if raw and _header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
-            raise Refusal(415, "a body is JSON, as Content-Type: application/json says")
+            raise Refusal(415, "the body must be JSON, with Content-Type: application/json")
         body = read_body(route, raw)
-    return Asked(scope.get("vedette.base", ""), found.path, query, body, shared)
+    return Request(scope.get("vedette.base", ""), found.path, query, body, shared)
 
 
 async def _body(scope: Scope, receive: Any, most: int) -> bytes:
-    said = _header(scope, b"content-length")
-    if said.isascii() and said.isdigit() and int(said[:20]) > most:
+    length = _header(scope, b"content-length")
+    if length.isascii() and length.isdigit() and int(length[:20]) > most:
         raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
     body = bytearray()
     try:

@@ -1,13 +1,13 @@
-"""What the API answers with. Times are milliseconds since 1970; None is what is not known.
+"""The structs that the API answers with. Times are milliseconds since 1970; None means unknown.
 
-web/src/lib/api.gen.ts is made of these: after a change run `npm run types` in web/, or a test fails.
+web/src/lib/api.gen.ts is made from these: after a change run `npm run types` in web/, or a test fails.
 """
 
 from typing import Any, Literal
 
 from msgspec import Struct
 
-Number = int | float | Literal["nan", "inf", "-inf"] | None  # JSON has no such numbers, so they are spelled
+Number = int | float | Literal["nan", "inf", "-inf"] | None  # JSON has no NaN or infinity, so they are text
 
 
 class About(Struct, frozen=True):
@@ -17,13 +17,13 @@ class About(Struct, frozen=True):
     read_only: bool
     hub: bool
     home: str
-    project: str  # which one to show at first
+    project: str  # the one to show first
     projects: list[str]
     now_t: float
 
 
 class BarShape(Struct, frozen=True):
-    """How far something is."""
+    """A progress bar."""
 
     id: str
     msg: str
@@ -37,7 +37,7 @@ class BarShape(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A run, in a line."""
+    """A run, as a row of the list."""
 
     id: str
     name: str
@@ -64,14 +64,14 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Column(Struct, frozen=True):
-    """Something that runs can be listed by, and how many of the newest have it."""
+    """A column that the list can show, and how many of the newest runs have a value in it."""
 
     name: str
     count: int
 
 
 class RunsPage(Struct, frozen=True):
-    """Some of the runs that fit. With `since`: `rows` has those of `ids` that may have changed, else all."""
+    """A page of the runs that match. With `since`, `rows` has only those of `ids` that may have changed."""
 
     total: int
     cursor: str
@@ -132,7 +132,7 @@ class FileShape(Struct, frozen=True):
 
 
 class MarkShape(Struct, frozen=True):
-    """A moment that was marked."""
+    """A mark: a moment that the run named."""
 
     t: float
     text: str
@@ -148,7 +148,7 @@ class QuestionShape(Struct, frozen=True):
 
 
 class OneRun(Row, frozen=True, kw_only=True):
-    """A run from nearby."""
+    """One run with all its details."""
 
     config: dict[str, Any]
     summary: dict[str, Any]

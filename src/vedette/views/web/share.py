@@ -1,4 +1,4 @@
-"""Links that may read, for a time: what is signed is when they end, by the token that only its owner has."""
+"""Links that can read for a limited time. A link has its end time, signed with the owner's token."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ import time
 from msgspec import Struct
 
 from vedette.views.web.replies import Refusal
-from vedette.views.web.routes import Asked
+from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 
 _PREFIX = "share"
@@ -15,42 +15,42 @@ _MOST_HOURS = 24.0 * 366
 
 
 class Share(Struct, frozen=True, forbid_unknown_fields=True):
-    """For how long a link is good, and which page it shows."""
+    """For how long a link is valid, and which page it shows."""
 
     hours: float = 24.0 * 7
     path: str = "/"
 
 
 class Shared(Struct, frozen=True):
-    """A link that may only read, and when it ends."""
+    """A link that can only read, and when it expires."""
 
     url: str
     end_t: float
 
 
 def sign(token: str, end_s: int) -> str:
-    """Return a token that may read until then."""
+    """Return a token that can read until `end_s`."""
     signed = hmac.new(token.encode(), f"{_PREFIX}.{end_s}".encode(), hashlib.sha256).hexdigest()
     return f"{_PREFIX}.{end_s}.{signed}"
 
 
-def is_good(said: str, token: str, now_s: float) -> bool:
-    """Tell whether this is a token of `sign` that has not ended."""
-    prefix, _, rest = said.partition(".")
+def is_good(shared: str, token: str, now_s: float) -> bool:
+    """Tell whether `shared` is a token from `sign` that has not expired."""
+    prefix, _, rest = shared.partition(".")
     end, _, _ = rest.partition(".")
     if prefix != _PREFIX or not end.isascii() or not end.isdigit() or len(end) > 12:
         return False
-    return hmac.compare_digest(said.encode("utf-8", "replace"), sign(token, int(end)).encode()) and now_s < int(end)
+    return hmac.compare_digest(shared.encode("utf-8", "replace"), sign(token, int(end)).encode()) and now_s < int(end)
 
 
-def share(state: AppState, asked: Asked) -> Shared:
+def share(state: AppState, request: Request) -> Shared:
     """Make a link."""
-    wish: Share = asked.body
-    if not 0 < wish.hours <= _MOST_HOURS:
-        raise Refusal(400, f"hours is {wish.hours:g}: it takes a number above 0, up to {_MOST_HOURS:g}")
-    if not wish.path.startswith("/") or wish.path.startswith(("//", "/api", "/\\")) or len(wish.path) > 8000:
-        raise Refusal(400, "path is that of a page, such as /run/ID")
-    end_s = int(time.time() + wish.hours * 3600)
-    page, _, _ = wish.path.partition("#")
+    wanted: Share = request.body
+    if not 0 < wanted.hours <= _MOST_HOURS:
+        raise Refusal(400, f"hours is {wanted.hours:g}: it takes a number above 0, up to {_MOST_HOURS:g}")
+    if not wanted.path.startswith("/") or wanted.path.startswith(("//", "/api", "/\\")) or len(wanted.path) > 8000:
+        raise Refusal(400, "path must be that of a page, such as /run/ID")
+    end_s = int(time.time() + wanted.hours * 3600)
+    page, _, _ = wanted.path.partition("#")
     joint = "&" if "?" in page else "?"
-    return Shared(f"{asked.base}{page}{joint}token={sign(state.token, end_s)}", end_s * 1e3)
+    return Shared(f"{request.base}{page}{joint}token={sign(state.token, end_s)}", end_s * 1e3)

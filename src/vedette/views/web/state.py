@@ -1,4 +1,4 @@
-"""What all routes share: the home behind them, threads that read it, what was seen before, and who listens."""
+"""What all routes share: the home, the threads that read it, caches, and the live viewers."""
 
 import threading
 from collections import OrderedDict
@@ -14,10 +14,10 @@ from vedette.views.web.read_pool import ReadPool
 
 
 class AppState:
-    """One home on show."""
+    """The state of a web server: one home, and what was made for it."""
 
     def __init__(self, home: HomeAccess, token: str, *, read_only: bool = False, project: str = "") -> None:
-        """`project`: which one is shown at first."""
+        """`project`: the one to show first."""
         self.home = home
         self.token = token
         self.read_only = read_only
@@ -28,20 +28,20 @@ class AppState:
         self.live = Live(home, self.listing, self.unsealed)
         self.curves = Curves()
         self.cache = Cache()
-        self.described: Any = None  # what describes the routes
+        self.described: Any = None  # the OpenAPI document
 
     def start(self) -> None:
-        """Begin to listen to the hub."""
+        """Start listening to the hub."""
         self.live.start()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop listening, and end the threads."""
         self.live.close()
         self.pool.close()
 
 
 class Cache:
-    """Answers that are asked for again and again, up to so many bytes. Who asks while one is made waits for it."""
+    """An LRU cache of answers, up to `most_bytes`. If an answer is being made, others who ask for it wait."""
 
     def __init__(self, most_bytes: int = 64 << 20) -> None:
         self._most_bytes = most_bytes
@@ -51,7 +51,7 @@ class Cache:
         self._making: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """Return the answer for this key; make it if it is not here."""
+        """Return the answer for this key; make it if it is not cached."""
         with self._lock:
             if key in self._answers:
                 self._answers.move_to_end(key)
@@ -76,5 +76,5 @@ class Cache:
 
 
 def text_of(value: Any) -> str:
-    """Return an attribute that should be text as text."""
+    """Return an attribute as text, whatever type it has."""
     return value if isinstance(value, str) else "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""What the processes and hosts of a run used, drawn to fit."""
+"""What the processes and hosts of a run used, downsampled to the width of a chart."""
 
 import numpy as np
 from msgspec import Struct
@@ -8,7 +8,7 @@ from vedette.query.downsample import downsample
 from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.web.replies import ms
-from vedette.views.web.routes import MOST_T, Asked
+from vedette.views.web.routes import MOST_T, Request
 from vedette.views.web.shapes import MarkShape
 from vedette.views.web.state import AppState
 
@@ -36,7 +36,7 @@ class UseShape(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a run used; `hidden`: processes more than are told."""
+    """What a run used; `hidden`: how many processes are left out."""
 
     processes: list[UseShape]
     hosts: list[UseShape]
@@ -44,10 +44,10 @@ class Usage(Struct, frozen=True):
     hidden: int
 
 
-def usage(state: AppState, store: Reader, asked: Asked) -> Usage:  # noqa: ARG001
+def usage(state: AppState, store: Reader, request: Request) -> Usage:  # noqa: ARG001
     """Return what a run used."""
-    run = find(store, asked.path["run"]).id
-    width, since_t = asked.query["width"], _nanoseconds(asked.query["since_t"])
+    run = find(store, request.path["run"]).id
+    width, since_t = request.query["width"], _nanoseconds(request.query["since_t"])
     processes = used.use(store, run, since_t)
     return Usage(
         [_shape(use, width) for use in processes[:_MOST_PROCESSES]],
@@ -58,7 +58,7 @@ def usage(state: AppState, store: Reader, asked: Asked) -> Usage:  # noqa: ARG00
 
 
 def _nanoseconds(t: float | None) -> int | None:
-    """Return a time that we have told; points are kept to the microsecond."""
+    """Return a time of an earlier answer in nanoseconds; points are stored to the microsecond."""
     return None if t is None else round(min(t, MOST_T) * 1e3) * 1000
 
 
