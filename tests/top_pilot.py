@@ -10,14 +10,14 @@ from textual.pilot import Pilot
 from vedette.access.home_access import HomeAccess
 from vedette.settings import load
 from vedette.views.top.app import Top
-from vedette.views.top.feed import Asked
+from vedette.views.top.feed import Options
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 
 
 def drive(act: Act, *, size: tuple[int, int] = (220, 30), interval_s: float = 0.3, **asked: Any) -> Top:
     """Open the screen, let it act, leave."""
-    shown = Top(HomeAccess.of(load({})), asked=Asked(**asked), interval_s=interval_s)
+    shown = Top(HomeAccess.of(load({})), options=Options(**asked), interval_s=interval_s)
 
     async def session() -> None:
         async with shown.run_test(size=size) as pilot:

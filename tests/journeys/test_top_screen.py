@@ -85,10 +85,10 @@ def test_keys_choose_sort_and_show_all(camp):
         await pilot.press("k", "up", "home")
         assert table.chosen.name == "brisk-otter-417"
         await pilot.press("a")
-        await until(pilot, lambda: pilot.app.feed.asked.ended > 0)
+        await until(pilot, lambda: pilot.app.feed.options.ended > 0)
         await pilot.press("t")
         await pilot.press("question_mark")
-        await shows(pilot, "leave; the runs go on")
+        await shows(pilot, "quit; the runs go on")
         await pilot.press("escape")
         await shows(pilot, "alive")
 
@@ -109,7 +109,7 @@ def test_filter(camp):
         await pilot.press("escape")
         await shows(pilot, "brisk-otter", "broken-crow")
         await pilot.press("slash", *"nobody", "enter")
-        await shows(pilot, "No run fits the filter")
+        await shows(pilot, "No run matches the filter")
 
     drive(act)
 

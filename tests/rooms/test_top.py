@@ -13,7 +13,7 @@ from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.model import Event, Span
 from vedette.store.sqlite import SqliteStore
-from vedette.views.top.feed import Asked, Feed
+from vedette.views.top.feed import Feed, Options
 from vedette.views.top.log import LogView
 from vedette.views.top.run import RunScreen
 from vedette.views.top.table import RunTable
@@ -67,7 +67,7 @@ def test_the_table_and_its_keys(hub):
         await pilot.press("a")
         await shows(pilot, "broken-crow")
         await pilot.press("t", "question_mark")
-        await shows(pilot, "leave; the runs go on")
+        await shows(pilot, "quit; the runs go on")
         await pilot.press("escape")
         await shows(pilot, "alive")
 
@@ -112,7 +112,7 @@ def test_filters_and_mistakes(hub):
         await pilot.press(*("backspace",) * 4, *"state = ")
         await shows(pilot, "expected a value at the end of 'state = '")
         await pilot.press("escape", "slash", *"nobody", "enter")
-        await shows(pilot, "No run fits the filter")
+        await shows(pilot, "No run matches the filter")
 
     drive(act, ended=200)
 
@@ -170,7 +170,7 @@ def test_a_feed_says_what_is_wrong_and_goes_on(home, make):
     """When the hub leaves the look says so, and another is started; what is asked for is seen at once, mistakes too."""
     looks = []
     hub = ToldHub(home)
-    feed = Feed(HomeAccess(home), looks.append, asked=Asked(run="r1"), interval_s=0.3)
+    feed = Feed(HomeAccess(home), looks.append, options=Options(run="r1"), interval_s=0.3)
     feed.start()
 
     def until_look(holds):

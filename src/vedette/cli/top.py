@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
     if args.once or args.json or not _has_terminal():
         return _once(args, access)
     from vedette.views.top.app import ENDED, Top
-    from vedette.views.top.feed import Asked
+    from vedette.views.top.feed import Options
 
-    asked = Asked(where=args.where, ended=ENDED if args.all else 0, metric=args.metric)
-    shown = Top(access, asked=asked, interval_s=args.interval)
+    options = Options(where=args.where, ended=ENDED if args.all else 0, metric=args.metric)
+    shown = Top(access, options=options, interval_s=args.interval)
     shown.run()
     return shown.return_code or 0
 

@@ -1,7 +1,7 @@
-"""Other people's text, made safe for a terminal: printable characters stay, of escape codes colours alone, if wanted.
+"""Makes untrusted text safe for a terminal: only printable characters stay, and colours if they are wanted.
 
-What a terminal could obey is dropped as a whole where it is whole, else byte by byte, so that what was meant to be
-read stays readable. What hides, reorders or overlays text is dropped too.
+A complete escape sequence is dropped as a whole, an incomplete one byte by byte, so that the readable text stays.
+Characters that hide, reorder or overlay text are dropped too.
 """
 
 import re
@@ -12,13 +12,13 @@ _TAB = 8
 _MOST_CHARS = 200_000
 _MOST_LINE = 4000
 
-# Whole sequences first: CSI, then strings (OSC, DCS, SOS, PM, APC) that end where they begin, then two-byte ones.
-# No alternative looks further than the next introducer, so that a hostile text costs no more than a long one.
+# Complete sequences first: CSI, then strings (OSC, DCS, SOS, PM, APC) that end on the same line, then two-byte ones.
+# No alternative looks further than the next introducer, so that hostile text takes no more time than long text.
 _TOKENS = re.compile(
     r"(?:\x1b\[|\x9b)(?P<numbers>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\n\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
-    # Controls but for newline and tab; what has no width; what changes the direction of others.
+    # Controls except newline and tab; characters without width; characters that change the direction of others.
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     r"\U000e0000-\U000e0fff]"
@@ -30,23 +30,23 @@ _UNSET = {22: ("1", "2"), 23: ("3",), 24: ("4",), 27: ("7",), 29: ("9",)}
 
 
 def bare(text: str) -> str:
-    """Return text without what a terminal could obey; tabs stay, as does all of a long one."""
+    """Return text without escape codes and control characters; tabs stay, and long text is not cut."""
     if text.isascii() and text.isprintable():
         return text
-    return _TOKENS.sub(_written, text.replace("\r\n", "\n"))
+    return _TOKENS.sub(_escape_surrogate, text.replace("\r\n", "\n"))
 
 
-def _written(found: re.Match[str]) -> str:
+def _escape_surrogate(found: re.Match[str]) -> str:
     return f"\\u{ord(found['surrogate']):04x}" if found["surrogate"] else ""
 
 
 def plain(text: str) -> str:
-    """Return text of printable characters, spaces and newlines alone."""
+    """Return only the printable characters, spaces and newlines of a text."""
     return "".join(part for part, _ in _pieces(text))
 
 
 def painted(text: str) -> str:
-    """Return the same with its colours, as codes of our own; each line ends without one that is still on."""
+    """Return the same with its colours, written as our own codes; no colour stays on after the end of a line."""
     out = []
     for part, style in _pieces(text):
         if not style or part == "\n":
@@ -57,12 +57,12 @@ def painted(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text on one line; of a very long one, its beginning."""
+    """Return text on one line; a very long text is cut."""
     return " ".join(plain(text[:_MOST_LINE]).split())
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield runs of printable text with the codes of their style; newlines come alone, tabs as spaces."""
+    """Yield pieces of printable text with the codes of their style; a newline is a piece, tabs become spaces."""
     if len(text) > _MOST_CHARS:
         text = f"{text[:_MOST_CHARS]} (and {len(text) - _MOST_CHARS} characters more)"
     text = _LONE_RETURN.sub("\n", text)
@@ -76,14 +76,14 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
         if found["final"] == "m" and not found["between"]:
             _apply(style, found["numbers"])
         elif found["surrogate"]:
-            yield _written(found), ";".join(style.values())
+            yield _escape_surrogate(found), ";".join(style.values())
             column += 6
     for piece, _ in _lines(text[at:], column):
         yield piece, ";".join(style.values())
 
 
 def _lines(text: str, column: int) -> Iterator[tuple[str, int]]:
-    """Cut text at newlines, and turn tabs into spaces; hand out the column behind each piece."""
+    """Split text at newlines, and turn tabs into spaces; yield each piece with the column after it."""
     for number, line in enumerate(text.split("\n")):
         if number:
             column = 0
@@ -100,7 +100,7 @@ def _lines(text: str, column: int) -> Iterator[tuple[str, int]]:
 
 
 def _apply(style: dict[str, str], numbers: str) -> None:
-    """Change a style by the numbers of an SGR sequence; blinking, concealing and what is unknown is passed over."""
+    """Change a style by the numbers of an SGR sequence; ignore blinking, concealing and unknown numbers."""
     if any(char not in "0123456789;:" for char in numbers):
         return
     groups = [[int(word[:5]) if word else 0 for word in group.split(":")] for group in numbers.split(";")]
@@ -128,7 +128,7 @@ def _apply(style: dict[str, str], numbers: str) -> None:
 
 
 def _take(codes: Iterator[list[int]]) -> Iterator[list[int]]:
-    """Take what belongs to a colour with semicolons: 5;N or 2;R;G;B."""
+    """Take the numbers of a colour that is written with semicolons: 5;N or 2;R;G;B."""
     kind = next(codes, [0])
     yield kind
     for _ in range({5: 1, 2: 3}.get(kind[0], 0)):

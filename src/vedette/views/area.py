@@ -1,8 +1,8 @@
-"""A terminal with lines that stay above and a few that change below.
+"""A terminal with lines that scroll, and a few rows below that change.
 
-The cursor always rests where the next line goes, above what changes: it is drawn further down, and the cursor moved
-back. So whatever else writes to the terminal, a child or C code, comes out where it should, a resize has nothing to
-disturb, and a process that is killed leaves no hidden cursor behind.
+The cursor always rests where the next line goes, above the changing rows: we draw the rows below it, and move the
+cursor back. So the output of others, such as a child or C code, lands in the right place, a resize does no harm, and
+a process that is killed leaves no hidden cursor behind.
 """
 
 import errno
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 
 from vedette import kernel
 
-# The rest of this line, and then from the next one on: who is told to clear a whole screen may put it into its history.
+# First the rest of this line, then all lines below: a terminal that clears a whole screen may save it in its history.
 _CLEAR_BELOW = "\x1b[K\n\x1b[J\x1b[A"
-_MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlsu]|\x1b[78DM]")  # who moves the cursor draws something of its own
+_MOVES = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhlsu]|\x1b[78DM]")  # a program that moves the cursor draws by itself
 _AGAIN_S = 0.03
 _YIELD_S = 2.0
 _HELD_S = 1.0
@@ -29,9 +29,9 @@ class Area:
     def __init__(
         self, fd: int, encoding: str = "utf-8", clock: Callable[[], float] = time.monotonic, *, raw: bool = False
     ) -> None:
-        """`raw`: the terminal does not begin a new line at its left by itself."""
-        self.lock = threading.RLock()  # a signal's handler may print while we do
-        self.occupied: Callable[[], bool] = lambda: False  # a program has the whole screen to itself
+        """`raw`: the terminal does not return to the left edge at a newline."""
+        self.lock = threading.RLock()  # reentrant: a signal handler may print while we do
+        self.occupied: Callable[[], bool] = lambda: False  # a program uses the whole screen
         self._fd = fd
         self._terminal = _identity(fd)
         self._encoding = encoding or "utf-8"
@@ -40,15 +40,15 @@ class Area:
         self._rows: list[str] = []
         self._drawn = 0
         self._drawn_at = 0.0
-        self._open_line = False  # the program has printed a line that it has not ended
-        self._reading = False  # it reads a line that is typed: the cursor is where that goes
-        self._quiet_until = 0.0  # it draws itself: keep out of its way
-        self._held: list[str] = []  # lines that wait for the open one to end
+        self._open_line = False  # the program has printed a line without its newline
+        self._reading = False  # it reads a line from the user, so the cursor must not move
+        self._quiet_until = 0.0  # it draws by itself until then, so we do not
+        self._held: list[str] = []  # lines that wait for the unfinished one to end
         self._held_since = 0.0
 
     @property
     def is_gone(self) -> bool:
-        """Whether the program leads its output elsewhere by now."""
+        """Whether the descriptor is no longer this terminal, such as after a redirection."""
         try:
             return _identity(self._fd) != self._terminal
         except OSError:
@@ -56,7 +56,7 @@ class Area:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Return columns and lines."""
+        """The terminal's columns and lines."""
         try:
             columns, lines = os.get_terminal_size(self._fd)
         except OSError:
@@ -64,7 +64,7 @@ class Area:
         return columns or _DEFAULT_SIZE[0], lines or _DEFAULT_SIZE[1]
 
     def above(self, lines: Sequence[str]) -> None:
-        """Print lines that stay, each without its newline."""
+        """Print lines that scroll, each given without its newline."""
         with self.lock:
             if not self._held:
                 self._held_since = self._clock()
@@ -72,7 +72,7 @@ class Area:
             self._print()
 
     def below(self, rows: Sequence[str]) -> None:
-        """Change what is below; the rows are no wider than the terminal, and fewer than it has lines."""
+        """Set the rows below; they must be no wider than the terminal, and fewer than its lines."""
         with self.lock:
             rows = list(rows)
             changed = rows != self._rows
@@ -81,23 +81,23 @@ class Area:
                 self._print(draw=True)
 
     def make_room(self, text: str) -> None:
-        """Take away what is below: the program itself prints a text here, as it is. Who calls this has the lock."""
+        """Erase the rows before the program itself prints a text. The caller must hold the lock."""
         if "\x1b" in text and _MOVES.search(text):
             self._quiet_until = self._clock() + _YIELD_S
         if self._drawn or self._held:
             self._print(hide=True)
 
     def go_on(self, text: str) -> None:
-        """Put everything back: a text has been printed."""
+        """Draw the rows again after the program has printed a text. The caller must hold the lock."""
         if text:
             self._open_line = not text.endswith("\n")
         if self._rows or self._held:
             self._print()
 
     def read(self, on: bool, *, ended: bool = True) -> None:
-        """Leave the cursor alone while the program has a line typed; lines that come in between begin anew.
+        """Do not move the cursor while the program reads a line; lines that come meanwhile start on a new line.
 
-        `ended`: the line was; Ctrl-C and Ctrl-D leave it open.
+        `ended`: the user ended the line with Enter; Ctrl-C and Ctrl-D leave it open.
         """
         with self.lock:
             self._reading = on
@@ -105,7 +105,7 @@ class Area:
             self._print(hide=on)
 
     def close(self) -> None:
-        """Take what is below away; lines that waited come out."""
+        """Erase the rows, and print the lines that waited."""
         with self.lock:
             self._rows = []
             self._reading = False
@@ -133,7 +133,7 @@ class Area:
         self._write("".join(out))
 
     def _release(self) -> list[str]:
-        """Return the lines that may come out now."""
+        """Return the lines that can be printed now."""
         if self._open_line:
             return []
         lines, self._held = self._held, []

@@ -1,4 +1,4 @@
-"""A question on the console, and the line that is typed in answer to it: in the terminal, by the console itself."""
+"""A question on the console, and the answer that is typed: the console reads the terminal itself."""
 
 import codecs
 import os
@@ -11,13 +11,13 @@ from vedette.query.questions import ASKED, Question
 from vedette.store import EventRow
 from vedette.views.ansi import one_line, plain
 
-_AGAIN_S = 10.0  # an answer of which nothing was heard since is asked for again
+_AGAIN_S = 10.0  # if an answer is not confirmed by then, the question is shown again
 _ENTER, _ERASE, _KILL, _ESCAPE = "\r\n", "\x7f\x08", "\x15", "\x1b"
 _LFLAG, _CC = 3, 6
 
 
 class Keys:
-    """What is typed at the terminal of this process, key by key and unseen, while somebody listens."""
+    """Reads the keys that are typed at the terminal of this process, without echo, while it is open."""
 
     def __init__(self, path: str = "/dev/tty") -> None:
         self.fd: int | None = None
@@ -26,7 +26,7 @@ class Keys:
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
 
     def open(self) -> bool:
-        """Begin to listen; tell whether that can be: in the background it would stop this process."""
+        """Start reading keys; return False if that is impossible. A background process would be stopped by it."""
         if self.fd is not None:
             return True
         try:
@@ -57,8 +57,8 @@ class Keys:
             return ""
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
-        fd, self.fd = self.fd, None  # first: at exit two threads close it, and the number may soon be another file's
+        """Restore the terminal."""
+        fd, self.fd = self.fd, None  # first: at exit two threads close it, and its number may be reused at once
         if fd is None:
             return
         try:
@@ -69,23 +69,23 @@ class Keys:
 
 
 class Asking:
-    """Has the question that is open answered by who sits at the terminal."""
+    """Lets the user at the terminal answer the open question."""
 
     def __init__(self, keys: Keys, send: Callable[[Question, str], str]) -> None:
-        """`send` hands an answer on, and returns the id of the command that brings it; VedetteError says why not."""
+        """`send` sends an answer, and returns the id of its command; it raises VedetteError if it cannot."""
         self._keys = keys
         self._send = send
         self._question: Question | None = None
         self._typed = ""
-        self._sent: dict[str, tuple[str, float]] = {}  # by question: the command, and when
+        self._sent: dict[str, tuple[str, float]] = {}  # by question: the id of the command, and when it was sent
 
     @property
     def fd(self) -> int | None:
-        """What can be read when something was typed."""
+        """The descriptor that is readable when something was typed; None if keys are not read."""
         return self._keys.fd
 
     def tend(self, question: Question | None) -> None:
-        """Listen while there is a question to be answered, and not longer."""
+        """Read keys only while there is a question to answer."""
         if question is not None and time.monotonic() - self._sent.get(question.id, ("", -_AGAIN_S))[1] < _AGAIN_S:
             question = None  # its answer is on the way
         if question is None or (self._question is not None and question.id != self._question.id):
@@ -97,19 +97,19 @@ class Asking:
             self._keys.open()
 
     def row(self, question: Question) -> str | None:
-        """Return the line where the answer is typed."""
+        """Return the row with the question and what is typed so far; None if it cannot be answered here."""
         if question != self._question or self._keys.fd is None:
             return None
         typed = "*" * len(self._typed) if question.password else self._typed
         return f"? {one_line(question.prompt)} {typed}\u2588"
 
     def read(self) -> list[str]:
-        """Take what was typed; return lines to be shown."""
+        """Handle the keys that were typed; return lines to print."""
         for key in self._keys.read():
             if key in _ENTER:
                 return self._answer()
             if key == _ESCAPE:
-                break  # an arrow, say: with the rest of what came at once
+                break  # such as an arrow key: ignore it with the rest of this read
             if key in _ERASE:
                 self._typed = self._typed[:-1]
             elif key == _KILL:
@@ -132,7 +132,7 @@ class Asking:
         return [f"? {one_line(question.prompt)} {shown}"]
 
     def hear(self, events: Iterable[EventRow]) -> list[str]:
-        """Look whether an answer from here came too late; return lines that say so."""
+        """Check whether an answer from here came too late; return lines that say so."""
         shown = []
         for event in events:
             sent = self._sent.pop(str(event.attrs.get("ask")), None) if event.kind == ASKED else None
@@ -141,5 +141,5 @@ class Asking:
         return shown
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         self._keys.close()

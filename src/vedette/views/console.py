@@ -1,6 +1,6 @@
-"""The console: what all processes of a run say, one line after the other, and below it how far they are.
+"""The console: the lines of all processes of a run, and below them their progress bars.
 
-A `Board` turns what a feed has found into lines and rows; a `Tty` or a `Pipe` shows them. Neither knows where the news
+A `Board` turns news from a feed into lines and rows; a `Tty` or a `Pipe` shows them. Neither knows where the news
 come from, nor in which process it runs.
 """
 
@@ -39,13 +39,13 @@ class Screen(Protocol):
     look: Look
 
     def above(self, shown: list[str]) -> None:
-        """Show lines that stay."""
+        """Print lines that scroll."""
 
     def below(self, rows: Callable[[int, int], list[str]]) -> None:
-        """Show rows that change, made for so many columns and lines; in a pipe, nothing."""
+        """Draw changing rows, made for this many columns and lines; in a pipe, nothing."""
 
     def close(self) -> None:
-        """Take the rows away."""
+        """Erase the rows."""
 
 
 class Tty:
@@ -56,53 +56,53 @@ class Tty:
         self.area = Area(stream.fileno(), stream.encoding, raw=raw)
 
     def above(self, shown: list[str]) -> None:
-        """Show lines that stay."""
+        """Print lines that scroll."""
         self.area.above(shown)
 
     def below(self, rows: Callable[[int, int], list[str]]) -> None:
-        """Show rows that change."""
+        """Draw changing rows."""
         self.area.below(rows(*self.area.size))
 
     def close(self) -> None:
-        """Take the rows away."""
+        """Erase the rows."""
         self.area.close()
 
 
 class Pipe:
-    """A file, a pipe, or a terminal that understands nothing."""
+    """A file, a pipe, or a terminal without escape codes."""
 
     def __init__(self, stream: TextIO, look: Look) -> None:
         self.look = look
         self._stream = stream
 
     def above(self, shown: list[str]) -> None:
-        """Show lines that stay."""
+        """Print lines that scroll."""
         encoding = self._stream.encoding or "utf-8"
         text = "".join(line + "\n" for line in shown)
         self._stream.write(text.encode(encoding, "replace").decode(encoding))
         self._stream.flush()
 
     def below(self, rows: Callable[[int, int], list[str]]) -> None:
-        """Show nothing: what changes has no place in a file."""
+        """Do nothing: changing rows have no place in a file."""
 
     def close(self) -> None:
-        """There is nothing to take away."""
+        """Do nothing: there are no rows to erase."""
 
 
 class Board:
-    """What is on the console now."""
+    """The contents of the console."""
 
     def __init__(self, look: Look, *, by_run: bool = False, clock: Callable[[], int] = time.time_ns) -> None:
-        """`by_run`: several runs are shown, each line with the name of its own."""
+        """`by_run`: several runs are shown, each line with the name of its run."""
         self.look = look
-        self.typed: Callable[[Question], str | None] = lambda _question: None  # the row of who may answer here
+        self.typed: Callable[[Question], str | None] = lambda _question: None  # the row with what is typed here
         self._by_run = by_run
         self._clock = clock
-        self._numbers: dict[str, dict[tuple[str, int], int]] = {}  # of processes, by run
+        self._numbers: dict[str, dict[tuple[str, int], int]] = {}  # the numbers of processes, by run
         self._hosts: dict[str, set[str]] = {}
         self._names: dict[str, str] = {}
         self._ended: set[str] = set()  # bars whose last line was shown
-        self._told: dict[str, tuple[float, int]] = {}  # in a pipe, by bar: when, and how far it was
+        self._printed: dict[str, tuple[float, int]] = {}  # in a pipe, by bar: when it was last printed, and how far
         self._bars: list[Bar] = []
         self._questions: list[Question] = []
         self._lost: set[str] = set()
@@ -111,7 +111,7 @@ class Board:
         self.runs: dict[str, RunView] = {}
 
     def take(self, news: News, *, first: bool = False) -> list[str]:
-        """Take in what is new; return the lines that come of it. `first`: what has ended before is not told."""
+        """Take the news; return the lines to print. `first`: bars that have ended already are not printed."""
         self.runs = news.runs
         for run in news.runs.values():
             self._names[run.id] = run.name or run.id
@@ -123,7 +123,7 @@ class Board:
         return shown
 
     def ask(self, questions: list[Question]) -> None:
-        """Have these questions be those that are open."""
+        """Set the questions that are open."""
         self._questions = questions
 
     def events(self, events: Iterable[EventRow]) -> list[str]:
@@ -131,12 +131,12 @@ class Board:
         events = list(events)
         for event in events:
             self._meet(event)
-            if event.kind == "output" and event.attrs.get("pid", event.pid) != event.pid:  # taken down by another
+            if event.kind == "output" and event.attrs.get("pid", event.pid) != event.pid:  # captured by another process
                 self._captured.add(event.span)
         shown: list[str] = []
         for event in events:
             if event.kind == ASKED or (event.attrs.get("printed") and event.span in self._captured):
-                continue  # its line comes as output, or as that which it is about
+                continue  # it is printed as output, or as the question
             shown += lines.event_lines(event, self._label(event), self.look)
         return shown
 
@@ -176,14 +176,14 @@ class Board:
         now_t = self._clock()
         for bar in self._bars:
             share = int((bar.fraction or 0.0) / _PLAIN_SHARE + 1e-9)
-            t, before = self._told.get(bar.id, (0.0, -1))
+            t, before = self._printed.get(bar.id, (0.0, -1))
             if now_t / 1e9 - t >= _PLAIN_EVERY_S or share > before:
-                self._told[bar.id] = now_t / 1e9, share
+                self._printed[bar.id] = now_t / 1e9, share
                 shown.append(lines.bar_plain(bar, self._run_label(bar.run), now_t, self.look))
         return shown
 
     def _silences(self) -> list[str]:
-        """Say once who is silent, and once that it is heard again."""
+        """Return one line for each run that went silent, and one for each that is heard again."""
         lost = {run.id for run in self.runs.values() if run.state == "lost"}
         shown = [
             lines.say(self._clock(), "lost", f"{self._names[run]}: nothing has been heard of it for a while", self.look)
@@ -198,7 +198,7 @@ class Board:
         return shown
 
     def rows(self, width: int, height: int, *, with_runs: bool = True) -> list[str]:
-        """Return what is below the lines, for a terminal of this size."""
+        """Return the rows below the lines, for a terminal of this size."""
         now_t = self._clock()
         most = max(1, height // 2 - 1)
         rows = [lines.bar_row(bar, self._run_label(bar.run), width, now_t, self.look) for bar in self._bars[:most]]
@@ -216,12 +216,12 @@ class Board:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a bar is not at its end."""
+        """Whether a bar is still running."""
         return bool(self._bars)
 
     @property
     def question(self) -> Question | None:
-        """The question that is to be answered now."""
+        """The question to answer now: the oldest."""
         return self._questions[0] if self._questions else None
 
 
@@ -233,7 +233,7 @@ def _pid(event: EventRow) -> int:
 def shown_in_process(event: EventRow, host: str) -> bool:
     """Tell whether a line of a process must be shown in the terminal of its run's main process.
 
-    What a process of this host prints, or has printed by a handler or a traceback, reaches the terminal by itself.
+    What a process of this host prints itself, or by a logging handler or a traceback, reaches the terminal anyway.
     """
     if event.kind in (ASK, ASKED):
         return event.kind == ASK
@@ -243,6 +243,6 @@ def shown_in_process(event: EventRow, host: str) -> bool:
 
 
 def open_screen(stream: TextIO, *, plain: bool = False, raw: bool = False) -> Tty | Pipe:
-    """Return what a stream is, ready to be shown on; `raw`: it is a terminal that leaves all as it is."""
+    """Return the screen for a stream; `raw`: it is a terminal that does not translate newlines."""
     look = look_of(stream, os.environ, plain=plain)
     return Tty(stream, look, raw=raw) if look.terminal else Pipe(stream, look)

@@ -1,4 +1,4 @@
-"""Lines of the console: one event, one bar, one end, as text for a terminal or for a pipe."""
+"""Lines of the console: one event, one bar or one end, as text for a terminal or for a pipe."""
 
 import os
 import time
@@ -26,9 +26,9 @@ _LEAST_NAME = 8
 
 
 class Look(Struct, frozen=True):
-    """What the other end can show."""
+    """What the output can show."""
 
-    terminal: bool = False  # escape codes mean something: links, and the area below
+    terminal: bool = False  # it understands escape codes: links, and the rows below
     colour: bool = False
     unicode: bool = True
 
@@ -38,7 +38,7 @@ class Look(Struct, frozen=True):
 
 
 def event_lines(event: EventRow, label: str, look: Look) -> list[str]:
-    """Return an event as lines; `label` says whose it is, where there are several."""
+    """Return an event as lines; `label` names its process, if there are several."""
     word, style = _word(event)
     head = f"{_time(event.t, look)} " + look.paint(word.ljust(_LEVEL_WIDTH), style) + " "
     if label:
@@ -50,7 +50,7 @@ def event_lines(event: EventRow, label: str, look: Look) -> list[str]:
     if not coloured and event.level >= 40 and event.kind != "output":
         first, rest = look.paint(first, "31"), [look.paint(line, "31") for line in rest]
     place = _place(event, look)
-    if rest and isinstance(ansi, str):  # a table, say: its first line belongs above the second
+    if rest and isinstance(ansi, str):  # such as a table, whose first line must be aligned with the second
         return [head + place.strip(), *("  " + line for line in (first, *rest))]
     return [head + first + place, *("    " + line for line in rest)]
 
@@ -66,7 +66,7 @@ def _word(event: EventRow) -> tuple[str, str]:
 
 
 def _place(event: EventRow, look: Look) -> str:
-    """Return where a line was said, as a link where that can be."""
+    """Return the line of code that logged it, as a link if the terminal has links."""
     path, line = event.attrs.get("file"), event.attrs.get("line")
     if not isinstance(path, str) or not path:
         return ""
@@ -110,7 +110,7 @@ def _elapsed_s(bar: Bar, now_t: int) -> float:
 
 
 def bar_end(bar: Bar, label: str, look: Look) -> str:
-    """Return the line that stays of a bar that has ended."""
+    """Return the last line of a bar that has ended."""
     now_t = time.time_ns()
     took = duration(_elapsed_s(bar, now_t))
     name = f"{label} {bar.name}".strip() or "progress"
@@ -132,7 +132,7 @@ def bar_plain(bar: Bar, label: str, now_t: int, look: Look) -> str:
 
 
 def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Look) -> str:
-    """Return a bar as one row that is drawn again and again, narrower than `width`."""
+    """Return a bar as a row that is redrawn, narrower than `width`."""
     spin = _SPINNER[now_t // 10**8 % len(_SPINNER)] if look.unicode else "|/-\\"[now_t // 10**8 % 4]
     left_s = bar.eta_s(now_t)
     times = duration(_elapsed_s(bar, now_t)) + ("" if left_s is None else f" +{duration(left_s)}")
@@ -161,7 +161,7 @@ def _drawn(fraction: float, width: int, look: Look) -> str:
 
 
 def cut(text: str, width: int, look: Look) -> str:
-    """Return text that is no wider than so many cells."""
+    """Cut text to a width in cells."""
     if cell_len(text) <= width:
         return text
     if width < 2:
@@ -170,7 +170,7 @@ def cut(text: str, width: int, look: Look) -> str:
 
 
 def run_row(run: RunView, width: int, look: Look) -> str:
-    """Return how a run that is watched is, as one row."""
+    """Return the state of a watched run, as one row."""
     text = f"{run.name or run.id} {run.state}"
     if run.state == "lost":
         text += f": nothing heard for {duration(run.silent_s)}"

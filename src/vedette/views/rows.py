@@ -1,4 +1,4 @@
-"""What a monitor sees, as rows of a terminal: one for each moment, in columns that keep their widths, and a summary."""
+"""What a monitor measures, as rows of a terminal: one per moment, in columns of fixed width, and a summary."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -26,21 +26,21 @@ _COLUMNS = (
     _Column("GPU mem", 9, "host_gpu_memory_bytes", "B"),
     _Column("power", 7, "host_power_w[group=in]", "W"),
 )
-_ALWAYS = 7  # the columns that are there even when nothing is known of them
+_ALWAYS = 7  # the first columns are shown even without values
 
 
 class Rows:
-    """Makes rows of moments. Which columns there are is settled by the first, and by what the width has room for."""
+    """Makes a row of each moment. The first row under a header, and the width, decide which columns are shown."""
 
     def __init__(self, width: int, height: int, *, tenths: bool = False) -> None:
-        """Fit rows into a terminal of this size; height 0 is endless. `tenths` of a second are shown on wish."""
+        """Fit rows into a terminal of this size; height 0 is endless. `tenths`: show tenths of a second."""
         self._width, self._height = width, height
         self._time_width = 10 if tenths else 8
         self._columns: list[_Column] = []
         self._shown = 0
 
     def fit(self, width: int, height: int) -> None:
-        """Have a terminal of another size from now on: a header comes first."""
+        """Change the size of the terminal: the next row gets a header."""
         if (width, height) != (self._width, self._height):
             self._width, self._height, self._shown = width, height, 0
 
@@ -71,7 +71,7 @@ class Rows:
 
 
 def _with_sums(values: Mapping[str, float | int]) -> dict[str, float | int]:
-    """Add the sum over all GPUs: of their memory, and of how busy they are."""
+    """Add the sums over all GPUs: of their load, and of their memory."""
     found = dict(values)
     for name in ("host_gpu_percent", "host_gpu_memory_bytes"):
         parts = [value for flat, value in values.items() if flat.startswith(name + "[")]
@@ -81,7 +81,7 @@ def _with_sums(values: Mapping[str, float | int]) -> dict[str, float | int]:
 
 
 def shown(value: float | None, unit: str) -> str:
-    """Return a number with its unit; a dash where there is none."""
+    """Return a number with its unit, or a dash if there is none."""
     if value is None:
         return "-"
     if unit == "B":
@@ -110,7 +110,7 @@ _HOST_TOTALS = (
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the account of a whole period: means over time, the most there was, and totals."""
+    """Return the summary of a whole period: means over time, maxima and totals."""
     lines = []
     gauges = [(title, summary[name], unit) for title, name, unit in _GAUGES if "mean" in summary.get(name, {})]
     wide = max((len(title) for title, _, _ in gauges), default=0)

@@ -1,4 +1,4 @@
-"""Small pictures made of characters: a curve in a few cells, a bar."""
+"""Small charts made of characters: a sparkline and a bar."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """Return a curve, the newest on the right; a cell is the mean of what falls into it, a dot where that is none."""
+    """Return a sparkline, the newest on the right; a cell is the mean of its values, or a dot if none is finite."""
     count = min(width, len(values))
     if count <= 0:
         return ""
@@ -30,7 +30,7 @@ def _level(value: float, low: float, high: float) -> int:
 
 
 def bar(fraction: float | None, width: int) -> str:
-    """Return a bar; one that is not full never looks so."""
+    """Return a bar; it looks full only if it is."""
     if width <= 0:
         return ""
     if fraction is None or not math.isfinite(fraction):

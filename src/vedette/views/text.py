@@ -1,4 +1,4 @@
-"""Text for people: made safe for a terminal, and numbers, times and durations as they are read."""
+"""Text for people: made safe for a terminal; numbers, times and durations in readable form."""
 
 import math
 from datetime import datetime
@@ -8,20 +8,20 @@ from vedette.views.ansi import bare
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
-    """Return text that can do nothing to a terminal but be read."""
+    """Return text without anything that a terminal could obey."""
     text = bare(text)
     return " ".join(text.split()) if one_line else text
 
 
 def number(value: object) -> str:
-    """Return a number short enough for a table, with nothing hidden that matters."""
+    """Return a number with six digits, short enough for a table."""
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     return "" if value is None else clean(str(value), one_line=True)
 
 
 def counted(count: object, word: str) -> str:
-    """Return so many of something: 1 file, 2 files."""
+    """Return a count with its noun: 1 file, 2 files."""
     return f"{number(count)} {word}{'' if count == 1 else 's'}"
 
 
@@ -41,7 +41,7 @@ def duration(seconds: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """Return a share of the whole; 100% only of all of it."""
+    """Return a fraction in percent; 100% only if it is complete."""
     return "" if fraction is None else f"{math.floor(fraction * 100 + 1e-9)}%"
 
 

@@ -1,4 +1,4 @@
-"""What a run used, as charts: prepared for any width, and drawn in a terminal."""
+"""What a run used, as charts: laid out for any width, and drawn in a terminal."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ _OTHERS = "#8a8f98"
 _LETTERS = "abcdefgh"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _STEPS_S = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 604800)
-_GAP = 3  # intervals without a sample: nobody looked
+_GAP = 3  # a longer gap, in intervals, is drawn as a gap
 
 Floats = NDArray[np.float64]
 
 
 class Layer(Struct, frozen=True, eq=False):
-    """One part of a stack; NaN is where it was not there."""
+    """One part of a stacked chart; NaN where it does not exist."""
 
     key: str  # the process, or the GPU
     label: str
@@ -45,7 +45,7 @@ class Chart(Struct, frozen=True, eq=False):
     stacked: bool = True
 
     def total(self) -> Floats:
-        """Return the sum of all parts, or of lines the highest."""
+        """Return the sum of all layers if they are stacked, else the highest."""
         values = np.array([np.nan_to_num(layer.values) for layer in self.layers])
         return np.asarray(values.sum(axis=0) if self.stacked else values.max(axis=0))
 
@@ -60,7 +60,7 @@ class Charts(Struct, frozen=True, eq=False):
     uses: list[Use]
 
     def at(self, t: int) -> float:
-        """Return where a time lies between begin and end."""
+        """Return a time as a fraction between begin and end."""
         return (t - self.begin_t) / (self.end_t - self.begin_t)
 
 
@@ -80,7 +80,7 @@ _OF_GPUS = (
 
 
 def prepare(uses: Sequence[Use], hosts: Sequence[Use], marks: Sequence[tuple[int, str]], width: int) -> Charts:
-    """Lay out charts of so many columns; of several samples in one column the highest counts."""
+    """Lay out charts `width` columns wide; a column shows the highest of its samples."""
     times = [t for one in uses for t, _ in one.series.values() if len(t)]
     begin_t = min(int(t[0]) for t in times)
     near = [one.start_t for one in uses if one.start_t is not None and one.start_t > begin_t - 10**10]
@@ -106,7 +106,7 @@ def prepare(uses: Sequence[Use], hosts: Sequence[Use], marks: Sequence[tuple[int
             for key, curve in one.series.items()
             if key.partition(" ")[0] == resource
         ]
-        if not stacked:  # so that in a terminal, where lines are areas, the lower one is not hidden
+        if not stacked:  # a terminal draws lines as areas: the lower one must not be hidden
             layers.sort(key=lambda layer: float(np.nan_to_num(layer.values).sum()))
         if layers:
             charts.append(Chart(resource, title, unit, layers, stacked))
@@ -120,7 +120,7 @@ def _gpu_label(one: Use, key: str, hosts: Sequence[Use]) -> str:
 
 
 def rank(uses: Sequence[Use]) -> list[Use]:
-    """Return processes by their share of CPU and memory, the largest first: they lie at the bottom of a stack."""
+    """Sort processes by their share of CPU and memory, the largest first: it is drawn at the bottom of a stack."""
 
     def load(one: Use, resource: str) -> float:
         return float(np.sum(one.series[resource][1])) if resource in one.series else 0.0
@@ -131,7 +131,7 @@ def rank(uses: Sequence[Use]) -> list[Use]:
 
 
 def _whole(one: Use, resource: str, interval: float) -> Curve:
-    """Return a curve drawn out to the beginning and the end of its process, where these are near."""
+    """Extend a curve to the beginning and the end of its process, if these are near."""
     t, value = one.series[resource]
     reach = int(2 * interval)
     if one.start_t is not None and 0 < t[0] - one.start_t <= reach:
@@ -142,7 +142,7 @@ def _whole(one: Use, resource: str, interval: float) -> Curve:
 
 
 def resample(curve: Curve, edges: Floats, interval: float) -> Floats:
-    """Return a value for each column: the highest in it, between samples a line, beyond them and in gaps NaN."""
+    """Return a value per column: its highest sample, else interpolated; NaN in gaps and outside the curve."""
     t, value = curve
     columns = len(edges) - 1
     at = np.clip(np.searchsorted(edges, t, "right") - 1, 0, columns - 1)
@@ -168,7 +168,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def ceiling(highest: float, unit: str) -> float:
-    """Return the round number that an axis ends at."""
+    """Return a round number for the end of an axis."""
     if highest <= 0:
         return 1.0
     scale = 10.0 ** math.floor(math.log10(highest))
@@ -177,7 +177,7 @@ def ceiling(highest: float, unit: str) -> float:
 
 
 def draw(charts: Charts, console: Console) -> None:
-    """Draw charts that were prepared for the width of this console, less that of the axis."""
+    """Draw charts that were prepared for `width_for` this console."""
     plain = not console.is_terminal
     named = [one.process for one in charts.uses[:_MOST_NAMED]]
     for chart in charts.charts:
@@ -193,7 +193,7 @@ def width_for(console: Console) -> int:
 
 
 def _look(chart: Chart, layer: Layer, named: list[str], place: int) -> tuple[str, str]:
-    """Return the colour and the letter of a part."""
+    """Return the colour and the letter of a layer."""
     if chart.resource.startswith("gpu") and chart.resource != "gpu_memory_bytes":
         return _COLOURS[place % len(_COLOURS)], _LETTERS[place % len(_LETTERS)].upper()
     if layer.key in named:
@@ -228,9 +228,9 @@ def _chart(chart: Chart, charts: Charts, named: list[str], *, plain: bool) -> li
 
 
 def _tops(chart: Chart, top: float) -> Floats:
-    """Return up to where each part reaches in each column, in eighths of a row."""
+    """Return the height of each layer's top in each column, in eighths of a row."""
     values = np.array([np.nan_to_num(layer.values) for layer in chart.layers])
-    if not chart.stacked:  # lines: the lower before the higher one
+    if not chart.stacked:  # lines: the lower one first
         values = np.diff(np.sort(values, axis=0), axis=0, prepend=0)
     return np.asarray(np.cumsum(values, axis=0) / top * _ROWS * 8)
 
@@ -238,7 +238,7 @@ def _tops(chart: Chart, top: float) -> Floats:
 def _cell(
     tops: Floats, row: int, looks: list[tuple[str, str]], *, bar: bool, plain: bool
 ) -> tuple[str, Style | str | None]:
-    """Return one cell: the part that fills its bottom, up to its eighth, and the one above that."""
+    """Return one cell: the layer at its bottom, up to an eighth, and the layer above as the background."""
     low, high = row * 8, row * 8 + 8
     full = tops[-1] >= low + 1 or (row == 0 and tops[-1] > 0.05)
     if not full:

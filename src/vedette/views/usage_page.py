@@ -1,4 +1,4 @@
-"""What a run used, as one page of HTML that needs nothing else: no network, no other file."""
+"""What a run used, as one HTML page that needs no network and no other file."""
 
 import html
 import json
@@ -13,7 +13,7 @@ from vedette.views.text import clean, duration, moment
 from vedette.views.usage import Floats, prepare
 
 _COLUMNS = 720
-_MANY_COLUMNS = 360  # where there are many processes
+_MANY_COLUMNS = 360  # if there are many processes
 _MANY = 32
 _TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "usage.html")
 
@@ -62,14 +62,14 @@ def page(view: RunView, uses: Sequence[Use], hosts: Sequence[Use], marks: Sequen
     for key, text in (
         ("TITLE", html.escape(clean(view.name, one_line=True) or view.id)),
         ("FACTS", " · ".join(html.escape(clean(fact, one_line=True)) for fact in facts if fact)),
-        ("DATA", _in_script(data)),  # last, so that nothing in it is taken for a place to fill
+        ("DATA", _in_script(data)),  # last, so that its text is not searched for placeholders
     ):
         template = template.replace("{{" + key + "}}", text)
     return template
 
 
 def _in_script(data: object) -> str:
-    """Return JSON that cannot end the element it stands in."""
+    """Return JSON that cannot close the script element around it."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -79,6 +79,6 @@ def _column(values: Floats) -> list[float | None]:
 
 
 def _short(value: float) -> float:
-    """Return a number with as many digits as can be seen."""
+    """Round a number to four digits: more cannot be seen in a chart."""
     rounded = float(f"{value:.4g}")
     return int(rounded) if rounded.is_integer() else rounded

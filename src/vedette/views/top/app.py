@@ -12,16 +12,16 @@ from vedette.errors import VedetteError
 from vedette.query.overview import RunLine
 from vedette.views.text import clean
 from vedette.views.top.dialogs import Choose, Confirm, Help
-from vedette.views.top.feed import Asked, Feed, Look
+from vedette.views.top.feed import Feed, Look, Options
 from vedette.views.top.main import MainScreen
 from vedette.views.top.run import RunScreen
 from vedette.views.top.table import RunTable
 
-ENDED = 200  # of the runs that ended long ago, so many
+ENDED = 200  # the most runs that ended long ago
 
 
 class Looked(Message):
-    """The feed has seen something."""
+    """The feed has looked, and has something to show."""
 
     def __init__(self, look: Look) -> None:
         super().__init__()
@@ -38,29 +38,29 @@ class Top(App[None]):
         Binding("ctrl+c", "leave", "leave", show=False, priority=True),
     ]
 
-    def __init__(self, home: HomeAccess, *, asked: Asked | None = None, interval_s: float = 1.0) -> None:
+    def __init__(self, home: HomeAccess, *, options: Options | None = None, interval_s: float = 1.0) -> None:
         super().__init__()
-        asked = asked or Asked()
+        options = options or Options()
         self._home = home
-        self.main = MainScreen(asked.where)
+        self.main = MainScreen(options.where)
         self.feed = Feed(
             home,
             lambda look: self.post_message(Looked(look)),
-            asked=asked,
+            options=options,
             interval_s=interval_s,
         )
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start the feed."""
         self.push_screen(self.main)
         self.feed.start()
 
     def on_unmount(self) -> None:
-        """Look no more."""
+        """Stop the feed."""
         self.feed.close()
 
     def on_looked(self, message: Looked) -> None:
-        """Show what was seen."""
+        """Show what the feed has read."""
         look = message.look
         for screen in self.screen_stack:
             if isinstance(screen, RunScreen) or screen is self.main:
@@ -76,7 +76,7 @@ class Top(App[None]):
         self._open(message.line, "logs")
 
     def _open(self, line: RunLine, tab: str) -> None:
-        opened = self.feed.asked.opened + 1
+        opened = self.feed.options.opened + 1
         self.push_screen(RunScreen(line, tab, opened), lambda _: self.feed.ask(run=""))
         self.feed.ask(run=line.id, opened=opened)
 
@@ -86,16 +86,16 @@ class Top(App[None]):
         return self.main.query_one(RunTable).chosen
 
     def action_open_logs(self) -> None:
-        """Open the lines of the run that is chosen."""
+        """Open the lines of the selected run."""
         if (line := self._chosen()) is not None:
             self._open(line, "logs")
 
     def action_all(self) -> None:
-        """Show those that ended long ago, or no longer."""
-        self.feed.ask(ended=0 if self.feed.asked.ended else ENDED)
+        """Show or hide the runs that ended long ago."""
+        self.feed.ask(ended=0 if self.feed.options.ended else ENDED)
 
     def action_metric(self) -> None:
-        """Have the metric chosen that is drawn."""
+        """Let the user choose the metric to draw."""
         line = self._chosen()
         if line is None or not line.metrics:
             self.notify("this run has no metric yet", markup=False)
@@ -108,7 +108,7 @@ class Top(App[None]):
         self.push_screen(Choose("metric", line.metrics, line.metric), take)
 
     def action_stop_run(self) -> None:
-        """Stop a run, if that is confirmed."""
+        """Stop a run, if the user confirms."""
         line = self._chosen()
         if line is None:
             return
@@ -132,13 +132,13 @@ class Top(App[None]):
             self.call_from_thread(self.notify, f"{name} was told to stop", markup=False)
 
     def action_light(self) -> None:
-        """Change between light and dark."""
+        """Switch between light and dark."""
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
 
     def action_help(self) -> None:
-        """Say what the keys do."""
+        """Show what the keys do."""
         self.push_screen(Help())
 
     def action_leave(self) -> None:
-        """Leave."""
+        """Quit."""
         self.exit()

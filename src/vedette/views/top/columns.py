@@ -1,4 +1,4 @@
-"""The columns of the table of runs: what stands in them, and which of them a width has room for."""
+"""The columns of the table of runs: what they show, and which of them fit a width."""
 
 from collections.abc import Callable, Sequence
 from math import isfinite
@@ -11,14 +11,14 @@ from vedette.query.overview import RunLine
 from vedette.views.spark import bar, spark
 from vedette.views.text import clean, duration, number
 
-SIGNS = {"running": "●", "done": "✓", "failed": "✗", "cancelled": "■", "lost": "?"}  # told apart without colours
+SIGNS = {"running": "●", "done": "✓", "failed": "✗", "cancelled": "■", "lost": "?"}  # for screens without colours
 WAITING = "○"
 ORDERS = ("newest", "name", "state", "progress", "metric", "cpu", "memory")
-_LINE = 12  # the least that a line of output is worth
+_LINE = 12  # the least width of a line of output
 
 
 class Column(Struct, frozen=True):
-    """A column: how wide it is at least, and at most; `right`: numbers."""
+    """A column, with its least and most width; `right`: it is aligned to the right."""
 
     key: str
     title: str
@@ -28,13 +28,13 @@ class Column(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """What stands in a cell, and how it is painted: the state, dim, warning, error, or nothing."""
+    """The text of a cell, and its style: a state, dim, warning, error, or none."""
 
     text: str
     style: str = ""
 
 
-# By how soon they are dropped when it is narrow: the last one first.
+# By importance: on a narrow screen the last one is dropped first.
 _COLUMNS = (
     Column("sign", "", 1, 1),
     Column("name", "NAME", 8, 32),
@@ -59,7 +59,7 @@ _ORDER = (
 
 
 def layout(width: int, rows: Sequence[dict[str, Cell]]) -> list[tuple[Column, int]]:
-    """Return the columns that fit, in their order, with their widths; those in which nothing stands are left out."""
+    """Return the columns that fit, in order, with their widths; empty columns are left out."""
     needed = {
         column.key: max([cell_len(column.title), *(cell_len(row[column.key].text) for row in rows)])
         for column in _COLUMNS
@@ -79,7 +79,7 @@ def layout(width: int, rows: Sequence[dict[str, Cell]]) -> list[tuple[Column, in
             break
         widths[column.key] = least
         left -= least + 1
-    left += 1  # none behind the last
+    left += 1  # no gap after the last column
     for column in sorted(_COLUMNS, key=lambda column: _ORDER.index(column.key)):
         if column.key in widths and column.key not in ("bar", "trend", "line"):
             left -= _widen(widths, column, min(column.most, needed[column.key]), left)
@@ -99,19 +99,19 @@ def _widen(widths: dict[str, int], column: Column, wanted: int, left: int) -> in
 
 
 def cells(line: RunLine, now: int) -> dict[str, Cell]:
-    """Return what stands in each column for a run; bar and trend are drawn when their width is known."""
+    """Return the cell of each column for a run; bar and trend are drawn later, when their width is known."""
     waits = line.state not in SIGNS
     state = "waiting" if waits else line.state
     share = line.bar.fraction if line.bar else None
     eta_s = line.bar.eta_s(now) if line.bar and line.alive else None
     hosts = [clean(host, one_line=True) for host in line.hosts]
-    said = Cell(
+    last_line = Cell(
         clean(line.line, one_line=True), "error" if line.level >= 40 else "warning" if line.level >= 30 else "dim"
     )
     if line.cause and not line.alive:
-        said = Cell(clean(line.cause, one_line=True), state)
+        last_line = Cell(clean(line.cause, one_line=True), state)
     elif line.state == "lost":
-        said = Cell(f"last heard {duration(line.silent_s)} ago", state)
+        last_line = Cell(f"last heard {duration(line.silent_s)} ago", state)
     return {
         "sign": Cell(SIGNS.get(line.state, WAITING), state),
         "state": Cell(clean(line.state, one_line=True), state),
@@ -127,17 +127,17 @@ def cells(line: RunLine, now: int) -> dict[str, Cell]:
         "cpu": Cell("" if line.cpu_percent is None else f"{line.cpu_percent:.0f}%"),
         "memory": Cell("" if line.memory_bytes is None else short_size(line.memory_bytes)),
         "gpu": Cell(_gpu(line)),
-        "line": said,
+        "line": last_line,
     }
 
 
 def bar_style(line: RunLine) -> str:
-    """Return how the bar of a run is painted: by its own state, since it may have failed where the run goes on."""
+    """Return the style of a run's bar: by the bar's own state, since a bar may fail while the run goes on."""
     return "" if line.bar is None else line.bar.state if line.bar.state in SIGNS else "waiting"
 
 
 def draw(line: RunLine, row: dict[str, Cell], column: Column, width: int) -> Cell:
-    """Return a cell at its width."""
+    """Return a cell, fitted to its width."""
     cell = row[column.key]
     if column.key == "trend":
         return Cell(fit(spark(line.trend, width), width, right=True), cell.style)
@@ -157,7 +157,7 @@ def _gpu(line: RunLine) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent; 100 only when it is whole."""
+    """Return a share in percent; 100 only when it is complete."""
     return f"{min(100 if share >= 1 else 99, int(share * 100))}%"
 
 
@@ -180,7 +180,7 @@ def short_size(count: float) -> str:
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Return a text in just so many cells, with a sign where some of it is cut."""
+    """Return a text that is exactly `width` cells wide; an ellipsis shows that it was cut."""
     size = cell_len(text)
     if size > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""
@@ -188,18 +188,18 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def ordered(lines: Sequence[RunLine], by: str) -> list[RunLine]:
-    """Return runs in one of ORDERS; those that live first, whatever it is, and those without a value last."""
+    """Sort runs by one of ORDERS; living runs always come first, and runs without a value last."""
     keys: dict[str, Callable[[RunLine], Any]] = {
         "newest": lambda line: -(line.start_t or 0),
         "name": lambda line: line.name.lower(),
         "state": lambda line: (line.state != "failed", line.state != "lost", line.state),
-        "progress": lambda line: _falling(line.bar.fraction if line.bar else None),
-        "metric": lambda line: _falling(-line.last if line.last is not None and isfinite(line.last) else None),
-        "cpu": lambda line: _falling(line.cpu_percent),
-        "memory": lambda line: _falling(line.memory_bytes),
+        "progress": lambda line: _descending(line.bar.fraction if line.bar else None),
+        "metric": lambda line: _descending(-line.last if line.last is not None and isfinite(line.last) else None),
+        "cpu": lambda line: _descending(line.cpu_percent),
+        "memory": lambda line: _descending(line.memory_bytes),
     }
     return sorted(lines, key=lambda line: (not line.alive, keys[by](line)))
 
 
-def _falling(value: float | None) -> tuple[bool, float]:
+def _descending(value: float | None) -> tuple[bool, float]:
     return value is None, -(value or 0.0)

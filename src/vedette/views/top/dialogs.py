@@ -1,4 +1,4 @@
-"""What stands in front of a screen for a moment: a question, the help, a choice."""
+"""Dialogs in front of a screen: a confirmation, the help, a choice."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -20,12 +20,12 @@ HELP = (
     ("/", "filter: words of a name, project or id, or an expression such as"),
     ("", "state = failed and config.lr > 0.1"),
     ("s", "sort by the next: newest, name, state, progress, metric, cpu, memory"),
-    ("a", "show runs that ended long ago, too"),
-    ("m", "choose the metric that is drawn"),
-    ("x", "stop the run; it asks before"),
+    ("a", "also show runs that ended long ago"),
+    ("m", "choose the metric to draw"),
+    ("x", "stop the run; it asks first"),
     ("t", "light or dark"),
-    ("esc", "back; the filter goes"),
-    ("q", "leave; the runs go on"),
+    ("esc", "back; clears the filter"),
+    ("q", "quit; the runs go on"),
 )
 _BOX = """
     align: center middle;
@@ -76,7 +76,7 @@ class Help(ModalScreen[None]):
 
 
 class Choose(ModalScreen[str | None]):
-    """Has one of several names chosen."""
+    """Lets the user choose one of several names."""
 
     DEFAULT_CSS = f"""
     Choose {{ {_BOX} }}
@@ -102,7 +102,7 @@ class Choose(ModalScreen[str | None]):
             yield OptionList(*(Option(Content(clean(name, one_line=True))) for name in self._names), markup=False)
 
     def on_mount(self) -> None:
-        """Begin at the one that is chosen."""
+        """Begin at the current choice."""
         options = self.query_one(OptionList)
         options.highlighted = self._names.index(self._chosen) if self._chosen in self._names else 0
         options.focus()

@@ -1,4 +1,4 @@
-"""What feeds the screen: a thread that follows the hub and reads the store, so that the screen never waits."""
+"""The feed of the screen: a thread that follows the hub and reads the store, so that the screen never waits."""
 
 import contextlib
 import math
@@ -16,45 +16,47 @@ from vedette.query.overview import Known, Overview, Trails, forget, overview
 from vedette.store import Reader
 from vedette.wire import Change, Health, Newest
 
-_LEAST_S = 0.2  # between two looks, whatever happens
+_LEAST_S = 0.2  # between two looks, however much changes
 _HEALTH_S = 5.0
-_QUIET_S = 10.0  # between two looks at a home where nothing lives and nothing changes
-_LEAVE_S = 1.0
+_QUIET_S = 10.0  # between two looks at a home where nothing runs and nothing changes
+_JOIN_S = 1.0
 
 
-class Asked(Struct, frozen=True):
-    """What the screen wants to see."""
+class Options(Struct, frozen=True):
+    """What the screen wants to show."""
 
     where: str = ""
     ended: int = 0
     metric: str = ""
-    run: str = ""  # the one that is looked at from nearby
-    opened: int = 0  # how often one was: a new screen wants its lines from the first
+    run: str = ""  # the run that is open
+    opened: int = 0  # how often a run was opened: a new screen needs its lines from the first on
 
 
 class Look(Struct, frozen=True):
-    """What was seen at one look."""
+    """What one look has read."""
 
-    asked: Asked
+    options: Options
     overview: Overview | None  # None: nothing has been logged here yet
     closeup: CloseUp | None = None
-    mistake: str = ""  # in what was asked
+    mistake: str = ""  # in the options, such as in the filter
     trouble: str = ""  # with the hub
 
 
 class Feed:
-    """Looks when something has changed, and hands out what it sees; `close` ends it."""
+    """Looks when something has changed, and passes what it reads to `show`; `close` ends it."""
 
-    def __init__(self, home: HomeAccess, show: Callable[[Look], object], *, asked: Asked, interval_s: float) -> None:
+    def __init__(
+        self, home: HomeAccess, show: Callable[[Look], object], *, options: Options, interval_s: float
+    ) -> None:
         """`show` is called in the thread of the feed."""
         self.looks = 0
         self._home = home
         self._show = show
-        self._asked = asked
+        self._options = options
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._closed = False
-        self._urgent = True  # somebody waits for an answer
+        self._urgent = True  # the user waits for the result
         self._trouble = ""
         self._alive = 0
         self._store: Reader | None = None
@@ -71,35 +73,35 @@ class Feed:
         self._thread = threading.Thread(target=self._keep_looking, name="vedette-top", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def ask(self, **wanted: str | int) -> None:
-        """Want something else to be seen, at once."""
+        """Change the options, and look at once."""
         with self._lock:
-            if wanted.get("opened", self._asked.opened) != self._asked.opened:
+            if wanted.get("opened", self._options.opened) != self._options.opened:
                 self._after = 0
-            self._asked = replace(self._asked, **wanted)
+            self._options = replace(self._options, **wanted)
             self._urgent = True
         self._follower.wake()
 
     @property
-    def asked(self) -> Asked:
-        """What is wanted now."""
-        return self._asked
+    def options(self) -> Options:
+        """The current options."""
+        return self._options
 
     def close(self) -> None:
-        """End; if the thread just waits for the hub, it is left to the end of the program."""
+        """End the thread; if it is waiting for the hub, it ends with the program."""
         self._closed = True
         self._follower.wake()
-        self._thread.join(_LEAVE_S)
+        self._thread.join(_JOIN_S)
 
     def _keep_looking(self) -> None:
         looked_at, changed = -math.inf, True
         while not self._closed:
             full_at = looked_at + (_QUIET_S if self._is_quiet and not changed else self._interval_s)
             change = self._follower.wait(full_at - time.monotonic())
-            asked, urgent = self._take()
+            options, urgent = self._take()
             if change is not None:
                 changed = changed or bool(change.spans or change.events or change.points or change.missed)
                 self._forget(change)
@@ -108,8 +110,8 @@ class Feed:
             full = urgent or time.monotonic() >= full_at
             if full:
                 looked_at, changed = time.monotonic(), False
-            if full or (change is not None and self._concerns(change, asked)):
-                self._look(asked, full=full)
+            if full or (change is not None and self._concerns(change, options)):
+                self._look(options, full=full)
         self._follower.close()
 
     @property
@@ -117,16 +119,16 @@ class Feed:
         last = self._last
         return last is not None and last.overview is not None and not self._alive and not last.trouble
 
-    def _take(self) -> tuple[Asked, bool]:
+    def _take(self) -> tuple[Options, bool]:
         with self._lock:
             urgent, self._urgent = self._urgent, False
-            return self._asked, urgent
+            return self._options, urgent
 
     @staticmethod
-    def _concerns(change: Change, asked: Asked) -> bool:
-        """Tell whether something of the run has changed that is looked at from nearby."""
+    def _concerns(change: Change, options: Options) -> bool:
+        """Tell whether the open run has changed."""
         spans = (*change.spans, *change.events)
-        return bool(asked.run) and (change.missed or any(f"{span}/".startswith(f"{asked.run}/") for span in spans))
+        return bool(options.run) and (change.missed or any(f"{span}/".startswith(f"{options.run}/") for span in spans))
 
     def _forget(self, change: Change) -> None:
         if change.missed:
@@ -134,20 +136,20 @@ class Feed:
         else:
             forget(self._known, change)
 
-    def _look(self, asked: Asked, *, full: bool) -> None:
+    def _look(self, options: Options, *, full: bool) -> None:
         try:
-            look = self._see(asked, full=full)
+            look = self._see(options, full=full)
         except WhereError as error:
-            look = Look(asked, self._last.overview if self._last else None, mistake=str(error), trouble=self._trouble)
+            look = Look(options, self._last.overview if self._last else None, mistake=str(error), trouble=self._trouble)
         except NotFoundError as error:
-            if asked.run and self._store is not None:
-                look = Look(asked, self._last.overview if self._last else None, mistake=str(error))
+            if options.run and self._store is not None:
+                look = Look(options, self._last.overview if self._last else None, mistake=str(error))
             else:
-                look = Look(asked, None, trouble=self._trouble)
-        except Exception as error:  # a store that is being replaced, say: the screen stays, and says so
+                look = Look(options, None, trouble=self._trouble)
+        except Exception as error:  # such as a store that is being replaced: the screen stays, and says so
             self._shut()
             look = Look(
-                asked, self._last.overview if self._last else None, trouble=f"the store cannot be read: {error}"
+                options, self._last.overview if self._last else None, trouble=f"the store cannot be read: {error}"
             )
         self._last = look
         self._alive = look.overview.alive if look.overview is not None else 0
@@ -155,16 +157,16 @@ class Feed:
         if not self._closed:
             self._show(look)
 
-    def _see(self, asked: Asked, *, full: bool) -> Look:
+    def _see(self, options: Options, *, full: bool) -> Look:
         if self._store is None:
             self._store, self._behind = self._home.open() if self.looks == 0 else (self._home.reader(), "")
         if full or self._last is None or self._last.overview is None:
             self._ask_hub()
             seen = overview(
                 self._store,
-                asked.where,
-                ended=asked.ended,
-                metric=asked.metric,
+                options.where,
+                ended=options.ended,
+                metric=options.metric,
                 fresh=self._fresh,
                 trails=self._trails,
                 health=self._health,
@@ -176,17 +178,17 @@ class Feed:
         else:
             seen = self._last.overview
         near = None
-        if asked.run:
+        if options.run:
             near = closeup(
-                self._store, asked.run, after=self._after, fresh=self._fresh, lost_after_s=self._home.lost_after_s
+                self._store, options.run, after=self._after, fresh=self._fresh, lost_after_s=self._home.lost_after_s
             )
             with self._lock:
-                if near.events and self._asked.opened == asked.opened:
+                if near.events and self._options.opened == options.opened:
                     self._after = max(event.id for event in near.events)
-        return Look(asked, seen, near, trouble=self._trouble or self._behind)
+        return Look(options, seen, near, trouble=self._trouble or self._behind)
 
     def _ask_hub(self) -> None:
-        """Get what the store has not; a hub that is not there is not waited for."""
+        """Get what is not in the store yet; do not wait for a hub that is not there."""
         now = time.monotonic()
         if not self._home.has_hub():
             self._fresh, self._health = [], None

@@ -1,4 +1,4 @@
-"""The lines of a run: wrapped to the width, followed as they come, narrowed to those that hold a text."""
+"""The lines of a run: wrapped to the width, followed as they come, filtered by a text."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _LETTERS = {10: "d", 20: " ", 30: "w", 40: "e", 50: "c"}
 
 
 class LogView(ScrollView, can_focus=True):
-    """Shows events, and follows them as long as its end is in sight."""
+    """Shows events, and follows them as long as the end is visible."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{name}" for name in ("dim", "warning", "error", "mark", "found")}
     DEFAULT_CSS = """
@@ -48,33 +48,33 @@ class LogView(ScrollView, can_focus=True):
         self._rows: list[tuple[str, str, str]] = []  # head, text, style
         self._search = ""
         self._width = 0
-        self.passed = 0  # events that are not kept here any more
+        self.passed = 0  # events that were dropped here, as they are too old
 
     @property
     def is_following(self) -> bool:
-        """Whether its end is in sight."""
+        """Whether the end is visible."""
         return self.scroll_offset.y >= self.max_scroll_y
 
     def add(self, events: Iterable[EventRow]) -> None:
-        """Show more."""
+        """Add events."""
         new = list(events)
         if not new:
             return
         self.passed += max(0, len(self._events) + len(new) - _MOST)
         self._events.extend(new)
-        if len(self._rows) > 4 * _MOST:  # what the oldest took is given back now and then
+        if len(self._rows) > 4 * _MOST:  # drop the rows of old events now and then
             self._wrap()
         else:
             self._rows += [row for event in new for row in self._rows_of(event)]
             self._fit(following=self.is_following)
 
     def search(self, text: str) -> None:
-        """Show only events that hold this text, in any case; all when it is empty."""
+        """Show only events that contain this text, ignoring case; all if it is empty."""
         self._search = text.lower()
         self._wrap()
 
     def on_resize(self, _: Resize) -> None:
-        """Wrap anew where the width is another."""
+        """Wrap again if the width has changed."""
         if self.size.width != self._width:
             self._wrap()
 
@@ -92,9 +92,9 @@ class LogView(ScrollView, can_focus=True):
 
     def _rows_of(self, event: EventRow) -> list[tuple[str, str, str]]:
         text = clean(event.text).expandtabs().rstrip("\n")
-        told = event.attrs.get("exception")
-        if isinstance(told, str):
-            text = f"{text}\n{clean(told).expandtabs()}".strip("\n")
+        trace = event.attrs.get("exception")
+        if isinstance(trace, str):
+            text = f"{text}\n{clean(trace).expandtabs()}".strip("\n")
         if self._search and self._search not in text.lower():
             return []
         style = "error" if event.level >= 40 else "warning" if event.level >= 30 else ""
@@ -108,7 +108,7 @@ class LogView(ScrollView, can_focus=True):
             for piece in [line] if cell_len(line) <= room else chop_cells(line, room):
                 rows.append((" " * _HEAD if rows else f"{at} {letter} ", piece, style))
                 if len(rows) >= _MOST_ROWS:
-                    return [*rows, (" " * _HEAD, "(and more: vedette logs shows it whole)", "dim")]
+                    return [*rows, (" " * _HEAD, "(and more: `vedette logs` shows all of it)", "dim")]
         return rows
 
     def render_line(self, y: int) -> Strip:
@@ -117,8 +117,8 @@ class LogView(ScrollView, can_focus=True):
         base, width = self.rich_style, self.size.width
         if not 0 <= place < len(self._rows):
             if place == 0 and y == 0:
-                said = "no line holds this" if self._search else "nothing has been said yet"
-                return Strip([Segment(said, base + self.get_component_rich_style("log--dim"))]).adjust_cell_length(
+                message = "no line contains this" if self._search else "no lines yet"
+                return Strip([Segment(message, base + self.get_component_rich_style("log--dim"))]).adjust_cell_length(
                     width, base
                 )
             return Strip.blank(width, base)

@@ -1,4 +1,4 @@
-"""The first screen: hosts above, runs below, and a line that says what is filtered, sorted or wrong."""
+"""The first screen: hosts above, runs below, and a status line with filter, order and errors."""
 
 from typing import ClassVar
 
@@ -51,7 +51,7 @@ class MainScreen(Screen[None]):
         self._look: Look | None = None
 
     def compose(self) -> ComposeResult:
-        """Lay it out."""
+        """Create the widgets."""
         yield Static(id="hosts", markup=False)
         yield RunTable()
         yield Static(Content("reading ..."), id="empty", markup=False)
@@ -60,15 +60,15 @@ class MainScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Give the keys to the table."""
+        """Focus the table."""
         self.query_one(RunTable).focus()
         if self._look is not None:
             self.show(self._look)
 
     def show(self, look: Look) -> None:
-        """Show what was seen."""
+        """Show what the feed has read."""
         self._look = look
-        if not self.query("#status"):  # it is not laid out yet, or not any more
+        if not self.query("#status"):  # it has no widgets yet, or no longer
             return
         seen = look.overview
         table, empty = self.query_one(RunTable), self.query_one("#empty", Static)
@@ -76,9 +76,9 @@ class MainScreen(Screen[None]):
             self.query_one("#hosts", Static).update(paint.hosts(seen.hosts, self.size.width or 80))
             table.show(ordered(seen.runs, self._sort))
         if not look.mistake:
-            said = self._why_empty(look, seen)
-            empty.display, table.display = bool(said), not said
-            empty.update(Content(said))
+            reason = self._why_empty(look, seen)
+            empty.display, table.display = bool(reason), not reason
+            empty.update(Content(reason))
             self.query_one("#hosts", Static).display = seen is not None and bool(seen.hosts)
         self.query_one("#status", Static).update(self._status(look, seen))
 
@@ -88,11 +88,11 @@ class MainScreen(Screen[None]):
             return _NOTHING
         if seen.runs:
             return ""
-        if look.asked.where:
-            return "No run fits the filter: / changes it, esc takes it away" + (
-                "." if look.asked.ended else ", a looks among those that ended long ago, too."
+        if look.options.where:
+            return "No run matches the filter: / changes it, esc clears it" + (
+                "." if look.options.ended else ", a includes runs that ended long ago."
             )
-        return "Nothing is running, and nothing has ended just now: a shows what ended before."
+        return "Nothing is running, and nothing has ended just now: a shows earlier runs."
 
     def _status(self, look: Look, seen: Overview | None) -> Content:
         parts: list[tuple[str, str] | str] = []
@@ -102,8 +102,8 @@ class MainScreen(Screen[None]):
             parts.append((clean(look.trouble, one_line=True) + "  ", "bold $text-warning"))
         if seen is not None:
             parts.append(f"{seen.alive} alive, {seen.ended} ended  by {self._sort}")
-        if look.asked.where:
-            parts.append(f"  / {clean(look.asked.where, one_line=True)}")
+        if look.options.where:
+            parts.append(f"  / {clean(look.options.where, one_line=True)}")
         return Content.assemble(*parts).truncate(max(10, self.size.width), ellipsis=True)
 
     def on_resize(self) -> None:
@@ -112,25 +112,25 @@ class MainScreen(Screen[None]):
             self.show(self._look)
 
     def action_sort(self) -> None:
-        """Sort by the next."""
+        """Sort by the next order."""
         self._sort = ORDERS[(ORDERS.index(self._sort) + 1) % len(ORDERS)]
         if self._look is not None:
             self.show(self._look)
 
     def action_filter(self) -> None:
-        """Have a filter typed."""
+        """Show the input for the filter."""
         box = self.query_one("#filter", Input)
         box.display = True
-        self.set_focus(box)  # at once: what is typed next is for it
+        self.set_focus(box)  # at once, so that the next key goes there
 
     def on_input_submitted(self) -> None:
-        """Keep it, and go back to the table."""
+        """Keep the filter, and go back to the table."""
         box = self.query_one("#filter", Input)
         box.display = False
         self._back_to_table()
 
     def action_clear(self) -> None:
-        """Take the filter away."""
+        """Clear the filter."""
         box = self.query_one("#filter", Input)
         box.value = ""
         box.display = False

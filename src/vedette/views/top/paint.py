@@ -1,4 +1,4 @@
-"""Words and numbers of hosts, bars and processes, as pieces of painted text; never markup."""
+"""Hosts, bars and processes of a run as coloured text; never as markup, which a run's text could abuse."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ COLOURS = {
     "lost": "bold $text-accent",
 }  # fmt: skip
 _DIM = "$foreground 60%"
-_SKEWED_S = 0.5  # what is worth a word
+_SKEWED_S = 0.5  # a clock that is off by more is mentioned
 _SILENT_S = 15.0
-_MOST_HOSTS = 4  # a screen has other things to show
+_MOST_HOSTS = 4  # to leave room for the runs
 
 
 def hosts(lines: Sequence[HostLine], width: int) -> Content:
-    """Return the hosts, a line each; of many, those with the most to do."""
+    """Return the hosts, one per line; if there are many, those with the most processes."""
     shown = sorted(lines, key=lambda line: (line.link != "here", -line.processes, line.name))
     wide = min(20, max(8, width // 5), max((len(line.name) for line in shown[:_MOST_HOSTS]), default=0))
     rows = [_host(line, width, wide) for line in shown[:_MOST_HOSTS]]
@@ -54,12 +54,12 @@ def _host(line: HostLine, width: int, wide: int) -> Content:
         drawn = f" {draw_bar(share, 6)}" if share is not None and width >= 100 else ""
         of = f" of {short_size(total)}" if total and width >= 70 else ""
         parts += [("  memory", _DIM), (drawn, "$text-primary"), f" {short_size(line.memory_bytes)}{of}"]
-    for gpu, told in line.gpus.items():
-        parts += [(f"  GPU {clean(gpu, one_line=True)}", _DIM), f" {told.get('gpu_percent', 0):.0f}%"]
-        if "gpu_memory_bytes" in told:
-            parts.append(f" {short_size(told['gpu_memory_bytes'])}")
-        if width >= 100 and "gpu_temperature_c" in told:
-            parts.append(f" {told['gpu_temperature_c']:.0f}°C")
+    for gpu, used in line.gpus.items():
+        parts += [(f"  GPU {clean(gpu, one_line=True)}", _DIM), f" {used.get('gpu_percent', 0):.0f}%"]
+        if "gpu_memory_bytes" in used:
+            parts.append(f" {short_size(used['gpu_memory_bytes'])}")
+        if width >= 100 and "gpu_temperature_c" in used:
+            parts.append(f" {used['gpu_temperature_c']:.0f}°C")
     if line.skew_s is not None and abs(line.skew_s) >= _SKEWED_S:
         ahead = "ahead" if line.skew_s > 0 else "behind"
         parts.append((f"  clock {duration(abs(line.skew_s))} {ahead}", "$text-warning"))
@@ -74,7 +74,7 @@ def _count(number_of: int, what: str) -> str:
 
 
 def headline(near: CloseUp, width: int) -> Content:
-    """Return what a run is, and how it is."""
+    """Return the state and the name of a run, and why it ended."""
     run = near.run
     state = clean(run.state, one_line=True)
     why = run.cause or (f"last heard {duration(run.silent_s)} ago" if run.state == "lost" else "")
@@ -91,7 +91,7 @@ def headline(near: CloseUp, width: int) -> Content:
 
 
 def bars(found: Sequence[Bar], now: int, width: int) -> Content:
-    """Return bars, a line each, the oldest first."""
+    """Return bars, one per line, the oldest first."""
     if not found:
         return Content.styled("no progress yet: vedette.track(iterable) and vedette.Progress show theirs here", _DIM)
     wide = max(8, min(40, width // 3))
@@ -101,9 +101,9 @@ def bars(found: Sequence[Bar], now: int, width: int) -> Content:
         name = fit(clean(bar.name, one_line=True) or "progress", max(8, min(30, width // 4)))
         eta_s = bar.eta_s(now)
         rate = bar.rate
-        said = f"{amount(bar.done)}/{amount(bar.total)}" if bar.total is not None else amount(bar.done)
+        count = f"{amount(bar.done)}/{amount(bar.total)}" if bar.total is not None else amount(bar.done)
         took_s = ((bar.end_t or now) - bar.start_t) / 1e9 if bar.start_t is not None else None
-        more = [said, duration(took_s), f"{rate:.3g}/s" if rate else "", f"{duration(eta_s)} left" if eta_s else ""]
+        more = [count, duration(took_s), f"{rate:.3g}/s" if rate else "", f"{duration(eta_s)} left" if eta_s else ""]
         if bar.state != "running":
             more.append(bar.state + (f": {clean(bar.cause, one_line=True)}" if bar.cause else ""))
         rows.append(
@@ -126,7 +126,7 @@ _RESOURCES = (
 
 
 def processes(near: CloseUp, width: int) -> Content:
-    """Return what each process uses, a line each."""
+    """Return what each process uses, one per line."""
     if not near.processes:
         return Content.styled("no process yet", _DIM)
     used = [item for item in _RESOURCES if any(item[0] in line.values for line in near.processes)]
@@ -173,7 +173,7 @@ def _process(line: ProcessLine, used: Sequence[tuple[str, str, int]], widths: tu
 
 
 def facts(near: CloseUp) -> Content:
-    """Return all that a run was told, and its newest values."""
+    """Return the description and config of a run, and its newest values."""
     run = near.run
     notes = run.attrs.get("notes")
     about = {
@@ -195,7 +195,7 @@ def facts(near: CloseUp) -> Content:
         names = {key: clean(str(key), one_line=True)[:60] for key in shown}
         wide = max(len(name) for name in names.values())
         for key, value in shown.items():
-            told = number(value) if isinstance(value, float) else clean(str(value), one_line=True)
-            parts += [(f"  {names[key]:<{wide}}  ", _DIM), f"{told[:2000]}\n"]
+            text = number(value) if isinstance(value, float) else clean(str(value), one_line=True)
+            parts += [(f"  {names[key]:<{wide}}  ", _DIM), f"{text[:2000]}\n"]
         parts.append("\n")
     return Content.assemble(*parts)

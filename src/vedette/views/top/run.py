@@ -20,7 +20,7 @@ TABS = ("logs", "progress", "usage", "config")
 
 
 class RunScreen(Screen[None]):
-    """Shows one run, as long as it is open."""
+    """Shows one run."""
 
     DEFAULT_CSS = """
     RunScreen #head { height: auto; max-height: 3; background: $panel; }
@@ -47,11 +47,11 @@ class RunScreen(Screen[None]):
         self._tab = tab
         self._opened = opened
         self._look: Look | None = None
-        self._early: list[Look] = []  # seen before there was anything to show it on
+        self._early: list[Look] = []  # what came before there were widgets to show it
         self._is_laid_out = False
 
     def compose(self) -> ComposeResult:
-        """Lay it out."""
+        """Create the widgets."""
         yield Static(Content(clean(self.line.name, one_line=True)), id="head")
         with TabbedContent(initial=self._tab):
             with TabPane("logs", id="logs"):
@@ -60,11 +60,11 @@ class RunScreen(Screen[None]):
                 with TabPane(name, id=name), VerticalScroll():
                     yield Static(id=f"{name}-text", markup=False)
         yield Static(id="note", markup=False)
-        yield Input(placeholder="lines that hold ...", id="search")
+        yield Input(placeholder="lines that contain ...", id="search")
         yield Footer()
 
     def on_mount(self) -> None:
-        """Give the keys to what is shown, and show what has come before."""
+        """Focus the open tab, and show what has come before."""
         self._focus()
         self._is_laid_out = True
         early, self._early = self._early, []
@@ -72,16 +72,16 @@ class RunScreen(Screen[None]):
             self.show(look)
 
     def show(self, look: Look) -> None:
-        """Show what was seen."""
-        if look.asked.opened != self._opened or not self.is_attached:
+        """Show what the feed has read."""
+        if look.options.opened != self._opened or not self.is_attached:
             return
         if not self._is_laid_out:
             self._early.append(look)
             return
         note = self.query_one("#note", Static)
-        said = look.mistake or look.trouble
-        note.display = bool(said)
-        note.update(Content(clean(said, one_line=True)))
+        problem = look.mistake or look.trouble
+        note.display = bool(problem)
+        note.update(Content(clean(problem, one_line=True)))
         if look.closeup is None:
             return
         self._look = look
@@ -101,7 +101,7 @@ class RunScreen(Screen[None]):
             "usage": lambda: paint.processes(near, width),
             "config": lambda: paint.facts(near),
         }
-        if (active := self.query_one(TabbedContent).active) in drawn:  # what is not in sight costs nothing
+        if (active := self.query_one(TabbedContent).active) in drawn:  # hidden tabs are not drawn
             self.query_one(f"#{active}-text", Static).update(drawn[active]())
 
     def on_resize(self) -> None:
@@ -109,37 +109,37 @@ class RunScreen(Screen[None]):
         self._draw()
 
     def on_tabbed_content_tab_activated(self) -> None:
-        """Draw what has come into sight."""
+        """Draw the tab that is visible now."""
         self._draw()
 
     def action_tab(self, name: str) -> None:
-        """Show another part."""
+        """Show another tab."""
         self.query_one(TabbedContent).active = name
         self._focus()
 
     def _focus(self) -> None:
         active = self.query_one(TabbedContent).active or self._tab
         pane = self.query_one(f"#{active}", TabPane)
-        # At once: a focus that comes later would take the keys from who has them by then.
+        # At once: a later focus would take the keys from the widget that has them by then.
         self.set_focus(pane.query_one(LogView if active == "logs" else VerticalScroll))
 
     def action_search(self) -> None:
-        """Narrow the lines."""
+        """Show the input for the search."""
         self.query_one(TabbedContent).active = "logs"
         box = self.query_one("#search", Input)
         box.display = True
-        self.set_focus(box)  # at once: what is typed next is for it
+        self.set_focus(box)  # at once, so that the next key goes there
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Narrow them as it is typed."""
+        """Search as it is typed."""
         self.query_one(LogView).search(event.value)
 
     def on_input_submitted(self) -> None:
-        """Keep it, and go back to the lines."""
+        """Keep the search, and go back to the lines."""
         self.set_focus(self.query_one(LogView))
 
     def action_back(self) -> None:
-        """Leave the search, or else the run."""
+        """Close the search, or else the run."""
         box = self.query_one("#search", Input)
         if box.display:
             box.value = ""

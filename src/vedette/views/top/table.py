@@ -1,4 +1,4 @@
-"""The table of runs: only what is in sight is drawn, so that a thousand runs cost no more than thirty."""
+"""The table of runs: it draws only the visible rows, so that a thousand runs cost no more than thirty."""
 
 import time
 from typing import ClassVar
@@ -19,7 +19,7 @@ _STYLES = ("running", "done", "failed", "cancelled", "lost", "waiting", "dim", "
 
 
 class RunTable(ScrollView, can_focus=True):
-    """Runs, one of them chosen."""
+    """A table of runs, one of which is selected."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"runs--{name}" for name in (*_STYLES, "head", "chosen")}
     DEFAULT_CSS = """
@@ -49,7 +49,7 @@ class RunTable(ScrollView, can_focus=True):
     ]
 
     class Opened(Message):
-        """A run is to be opened."""
+        """The user wants to open a run."""
 
         def __init__(self, line: RunLine) -> None:
             super().__init__()
@@ -64,11 +64,11 @@ class RunTable(ScrollView, can_focus=True):
 
     @property
     def chosen(self) -> RunLine | None:
-        """The run that is chosen."""
+        """The selected run."""
         return self._lines[self._at] if self._lines else None
 
     def show(self, lines: list[RunLine]) -> None:
-        """Show these runs; the one that was chosen stays so, wherever it is now."""
+        """Show these runs; the selected one stays selected, wherever it is now."""
         kept = self.chosen.id if self.chosen else ""
         now = time.time_ns()
         self._lines = lines
@@ -89,7 +89,7 @@ class RunTable(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw the headings, or a run."""
+        """Draw the header, or a run."""
         width = self.size.width
         if y == 0:
             style = self.get_component_rich_style("runs--head")
@@ -125,31 +125,31 @@ class RunTable(ScrollView, can_focus=True):
             self.scroll_to(y=self._at - seen + 1, animate=False)
 
     def choose(self, place: int) -> None:
-        """Choose a run by its place, or the one that is nearest to it."""
+        """Select a run by its row, or the nearest one."""
         if self._lines:
             self._at = max(0, min(place, len(self._lines) - 1))
             self._reveal()
             self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Choose the one above or below."""
+        """Select the next run up or down."""
         self.choose(self._at + by)
 
     def action_page(self, by: int) -> None:
-        """Choose the one a screen further."""
+        """Select the run one screen further."""
         self.choose(self._at + by * max(1, self.size.height - 2))
 
     def action_edge(self, side: int) -> None:
-        """Choose the first one, or the last."""
+        """Select the first run, or the last."""
         self.choose(0 if side < 0 else len(self._lines))
 
     def action_open(self) -> None:
-        """Open the one that is chosen."""
+        """Open the selected run."""
         if self.chosen is not None:
             self.post_message(self.Opened(self.chosen))
 
     def on_click(self, event: Click) -> None:
-        """Choose the one under the pointer; a second click opens it."""
+        """Select the run under the pointer; a second click opens it."""
         place = event.y - 1 + self.scroll_offset.y
         if event.y > 0 and place < len(self._lines):
             again = place == self._at and event.chain > 1
