@@ -19,7 +19,7 @@ from vedette.views.text import number
 
 _MOST_RUNS = 50
 _MOST_METRICS = 10
-_PIPE_COLUMNS = 6  # in a pipe, up to so many runs are columns
+_PIPE_COLUMNS = 6  # in a pipe, more runs than this are rows, not columns
 _RUN_WIDTH = 14  # the least characters of a run's column
 _KEY_WIDTH = 24  # the characters of the column of keys
 

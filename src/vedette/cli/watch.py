@@ -45,7 +45,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all runs of the home, until Ctrl-C")
     parser.add_argument("--level", default="0", help="only this level and above: debug, info, warning, error, critical")
     parser.add_argument("--grep", default="", help="only lines that match this regular expression")
-    parser.add_argument("-n", "--last", type=count, default=20, help="begin with so many old lines (default 20)")
+    parser.add_argument(
+        "-n", "--last", type=count, default=20, help="how many earlier lines to show first (default 20)"
+    )
     parser.add_argument("--plain", action="store_true", help="plain lines, as in a pipe: no colours, no bars")
     parser.add_argument("--json", action="store_true", help="one JSON object per line: events, bars, ends")
 

@@ -76,7 +76,7 @@ def code(state: AppState, store: Reader, request: Request) -> Code:
 
 
 def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:
-    """Return the first bytes of a digest, up to so many; none when they are not here."""
+    """Return at most `most` bytes of a blob; b"" when it is not here."""
     path = home.blob(digest) if _DIGEST.fullmatch(digest) else None
     if path is None:
         return b""
