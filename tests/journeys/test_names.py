@@ -45,8 +45,9 @@ def test_a_hub_by_its_name(home, other, finish, tmp_path, with_path):
         code, _, err = finish(JOB, environ={"VEDETTE_HUB": name})
 
         assert (code, err) == (0, "")
-        [run] = eventually(lambda: [r for r in read_runs(other) if r.end_t is not None and len(r.history("x")) == 100])
+        [run] = eventually(lambda: [r for r in read_runs(other) if r.end_t and [s.count for s in r.series()] == [100]])
         assert run.name == "elsewhere"
+        assert run.history("x").value.tolist() == list(range(100))
         assert read_runs(home) == []
     finally:
         process.send_signal(signal.SIGINT)
