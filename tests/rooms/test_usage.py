@@ -245,7 +245,7 @@ def test_a_large_run_makes_a_page_of_a_sane_size(store, make):
     assert len(data["charts"][0]["layers"]) == 64
 
 
-def test_the_command(home, hub):
+def test_the_command(home):
     """JSON, page and text of a real run; a run without usage, and a file that cannot be written, are said in a line."""
     begin = "import vedette, time\nvedette.init(name='on').mark('half')\ntime.sleep(1.2)\n"
     python(begin + "vedette.init(name='off', usage=False)")

@@ -1,0 +1,121 @@
+"""The classifier's command line inside this process: what it understands, what it refuses, how it runs a script."""
+
+import os
+import sys
+
+import pytest
+
+import vedette
+from tests.journeys.conftest import read_runs
+from vedette.compat.classifier import __main__ as program
+from vedette.compat.classifier.monitor import progress, usage
+from vedette.compat.classifier.setting import Chosen
+from vedette.errors import SettingError
+
+
+@pytest.fixture
+def as_program(monkeypatch, tmp_path):
+    """Call it as `python -m` does, in a folder of its own; what it leaves in the process is undone."""
+    environ = dict(os.environ)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["classifier"])
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    yield lambda *words: program.main(list(words))()
+    vedette.finish()
+    os.environ.clear()
+    os.environ.update(environ)
+
+
+@pytest.fixture
+def script(tmp_path):
+    """A script that logs, and tells what it was handed."""
+    path = tmp_path / "job.py"
+    path.write_text("import sys, vedette\nvedette.log({'x': 1.0})\nprint(sys.argv[1:], __name__)\n")
+    return str(path)
+
+
+def test_help(as_program, capsys):
+    """--help prints the two forms, with examples."""
+    assert as_program("--help") == 0
+    assert "monitor -setting Monitor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "what is to be run"),
+        (["-setting"], "ends in the middle of -setting NAME"),
+        (["-setting", "Monitor"], "ends in the middle"),
+        (["-setting", "Moniter", "a: 1"], "did you mean 'Monitor'"),
+        (["-setting", "Monitor", "adress: x"], "did you mean 'address'"),
+        (["-setting", "Monitor", "[a"], "is not YAML"),
+        (["-setting", "Monitor", "word"], "takes KEY: VALUE"),
+        (["-setting", "Monitor", "enable: maybe"], "is true or false"),
+        (["-analysis", "monitor.Usages"], "did you mean 'monitor.Usage'"),
+        (["-loud"], "no option '-loud'"),
+        (["monitor", "more"], "takes no 'more'"),
+        (["no-such-script.py"], "no script"),
+    ],
+)
+def test_mistakes(as_program, words, said):
+    """Whatever is wrong is said in a sentence that names what is meant, before anything is begun."""
+    with pytest.raises(SettingError, match=said):
+        as_program(*words)
+
+
+def test_a_folder_that_cannot_be_named(as_program, script):
+    """A pattern for the output that takes something unknown is refused."""
+    with pytest.raises(SettingError, match=r"takes \{main\} and \{timestamp\}"):
+        as_program("-setting", "IO", "output: ./{nobody}/", script)
+
+
+def test_a_script_under_its_settings(home, hub, as_program, script, capsys):
+    """The script has its own arguments and is __main__, its run is named after it, and settings are ours by then."""
+    assert as_program("-setting", "monitor.Log", "level: 30", "-flag", "quick", script, "a", "b") == 0
+    vedette.finish()
+
+    assert capsys.readouterr().out == "['a', 'b'] __main__\n"
+    assert os.environ["VEDETTE_LOGS_LEVEL"] == "30"
+    [run] = read_runs(home)
+    assert (run.name, run.state) == ("job", "done")
+    assert run.history("x").value.tolist() == [1.0]
+
+
+def test_a_report_on_its_usage(home, hub, as_program, script, tmp_path, capsys):
+    """-analysis ends the run with the script, and asks for its usage to be drawn below the output's folder."""
+    as_program("-setting", "IO", "output: ./out/", "-analysis", "monitor.Usage", script)
+
+    assert [run.state for run in read_runs(home)] == ["done"]
+    assert (tmp_path / "out" / "report" / "usage").is_dir()
+
+
+def test_switched_off(home, as_program, script, capsys):
+    """With the monitor switched off the script runs all the same, and leaves nothing."""
+    assert as_program("-setting", "Monitor", "{enable: false, warnings_ignore: true}", "-setting", "monitor.Console",
+                      "enable: false", script) == 0  # fmt: skip
+    assert os.environ["VEDETTE_MODE"] == "off"
+    assert os.listdir(home.root) == []
+
+
+def test_what_has_no_effect_is_said(as_program, script, capsys):
+    """A setting of the original that means nothing here is named."""
+    as_program("-setting", "monitor.Web", "enable: true", "-setting", "Monitor", "enable: false", script)
+    assert "monitor.Web enable has no effect here" in capsys.readouterr().err
+
+
+def test_a_server_whose_token_is_unknown(home, as_program, script):
+    """To connect to another machine takes the whole connect string; a path goes without."""
+    with pytest.raises(SettingError, match="token"):
+        as_program("-setting", "Monitor", "{address: 'far.example:10200', connect: true}", script)
+
+
+def test_a_server_by_its_path(home, hub, as_program, script):
+    """A path is the hub that the run is sent to."""
+    as_program("-setting", "Monitor", f"{{address: {home.root}/x.sock, connect: true}}", script)
+    assert os.environ["VEDETTE_HUB"] == f"{home.root}/x.sock"
+
+
+def test_names():
+    """What the classifier imports is ours."""
+    assert (progress.Progress, usage.Usage) == (vedette.Progress, vedette.Usage)
+    assert Chosen().environ()["VEDETTE_USAGE_ENABLE"] == "False"

@@ -1,0 +1,64 @@
+"""The talking half of a relay, inside this process: it connects, ships, and ends when it is told to."""
+
+import asyncio
+
+import pytest
+
+from vedette import wire
+from vedette.hub.peers import address
+from vedette.hub.peers.relay import Connected, Relay
+
+
+async def _other_hub(reader, writer):
+    """Greet, and read what comes."""
+    writer.write(wire.pack_message(wire.Hello(name="other", home="elsewhere")))
+    while await reader.read(1 << 16):
+        pass
+    writer.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_it_ends_although_something_was_sent_just_then(tmp_path, turns):
+    """A cancellation that comes at the same moment as the end of a write is not forgotten: the hub would not end."""
+
+    async def act():
+        path = str(tmp_path / "sock")
+        server = await asyncio.start_unix_server(_other_hub, path)
+        relay = Relay(address.parse(path), "here", "host")
+        task = asyncio.ensure_future(relay.run(lambda: None))
+        session = None
+        async with asyncio.timeout(60):
+            while session is None:
+                await asyncio.sleep(0.005)
+                session = next((news.session for news in relay.news() if isinstance(news, Connected)), None)
+        session.send(wire.Alive(1, {}, None, {}, []))
+        for _ in range(turns):  # of the loop, until the write is under way
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=2)
+        server.close()
+        return bool(done)
+
+    assert asyncio.run(act())
+
+
+def test_a_hub_that_is_not_there_is_tried_again(tmp_path):
+    """Why there is no connection is said, and it is made once the hub is there."""
+
+    async def act():
+        path = str(tmp_path / "sock")
+        relay = Relay(address.parse(path), "here", "host")
+        task = asyncio.ensure_future(relay.run(lambda: None))
+        async with asyncio.timeout(60):
+            while relay.trouble == "not connected yet":  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+            why = relay.trouble
+            server = await asyncio.start_unix_server(_other_hub, path)
+            while relay.trouble:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        server.close()
+        return why
+
+    assert "No such file" in asyncio.run(act())
