@@ -6,7 +6,7 @@ import pytest
 
 import vedette
 from vedette.errors import VedetteError
-from vedette.monitor.around import monitored
+from vedette.monitor.decorator import monitored
 
 
 def test_a_block():
