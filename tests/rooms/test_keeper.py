@@ -7,7 +7,10 @@ import sys
 import pytest
 
 from vedette import segment
+from vedette.client.run import About, Run
+from vedette.home import Home
 from vedette.hub.turn.keeper import Keeper
+from vedette.query.progress import bars
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
 
@@ -81,3 +84,15 @@ def test_strange_things_in_the_spool_hurt_nobody(keeper):
     assert {row[0] for row in keeper.store.connection.execute("SELECT name FROM runs")} == {"one"}
     assert os.path.exists(os.path.join(root, "a file"))
     assert not os.path.exists(os.path.join(root, "empty"))
+
+
+def test_a_seal_brings_a_bar_that_no_turn_has_seen_yet(keeper):
+    """A reader who asks right after a bar has moved sees how far it is, however new the bar is."""
+    run = Run._begin(Home(keeper.home.asked), Settings(), About("p", name="n", config={}))
+    keeper.turn()  # the spool is known, and has no bar
+    bar = run.progress(10)
+    bar.advance(2)
+
+    keeper.turn(seal={""})
+    assert [found.done for found in bars(keeper.store, run.id)] == [2.0]
+    run.finish()

@@ -247,7 +247,7 @@ def test_a_large_run_makes_a_page_of_a_sane_size(store, make):
 
 def test_the_command(home):
     """JSON, page and text of a real run; a run without usage, and a file that cannot be written, are said in a line."""
-    begin = "import vedette, time\nvedette.init(name='on').mark('half')\ntime.sleep(1.2)\n"
+    begin = "import vedette, time\nvedette.init(name='on', usage=True).mark('half')\ntime.sleep(1.2)\n"
     python(begin + "vedette.init(name='off', usage=False)")
     told = json.loads(call("usage", "on", "--json").stdout)
     assert told["processes"][0]["peak"]["memory_bytes"] > 1 << 20

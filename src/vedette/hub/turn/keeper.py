@@ -87,6 +87,8 @@ class Keeper:
         self._poll_upstreams()
         self._discover()
         more = self.watcher.look(self.readers)
+        if seal:  # the first facts of a spool tell whose it is, and whether it has bars
+            more = self._read(now, change) or more
         self.gauges.look(self.readers, now, everything=bool(seal))
         if self.own.names - self.readers.keys():  # the hub's own spool is new: read it in this turn
             self._discover()
