@@ -191,6 +191,6 @@ def test_sys_exit_in_a_thread_ends_the_thread_alone(home, hub, finish):
     """)
 
     assert code == 0, err
-    [run] = read_runs(home)
+    run = ended(home)
     assert run.state == "done"
     assert "exit_code" not in run.processes()[0].attrs

@@ -80,7 +80,7 @@ def test_a_double_counts_once(keeper, begin):
 def test_open_runs_go_on(keeper, begin):
     """The next process finds the runs that the last one had open."""
     for n in range(3):
-        begin().hear(f"identifier=a&message=Bytes+Sent:+{n},+".encode(), "")
+        begin().receive(f"identifier=a&message=Bytes+Sent:+{n},+".encode(), "")
     [run] = runs(keeper)
 
     assert run.history("network_bytes_sent").value.tolist() == [0, 1, 2]
