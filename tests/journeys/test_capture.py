@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.journeys.conftest import eventually, read_runs
+from tests.rooms.capture.test_capture import call_git, write
 from tests.rooms.conftest import QUICK, call
-from tests.rooms.test_capture import call_git, write
 from vedette.blobs import Blobs
 from vedette.store.sqlite_file import open_reader
 

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import begin_hub, end_hub
 from tests.law.telling import told
 from tests.rooms.conftest import call
-from tests.rooms.test_archive import HARMS
+from tests.rooms.store.test_archive import HARMS
 from vedette.home import Home
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Columns

@@ -12,7 +12,7 @@ import pytest
 
 from tests.journeys.conftest import eventually
 from tests.rooms.conftest import QUICK, call
-from tests.rooms.test_web_live import Listener
+from tests.rooms.views.test_web_live import Listener
 from tests.rooms.web import Site
 
 _JOB = """

@@ -9,7 +9,7 @@ import pytest
 from vedette.deaths import last_words
 from vedette.deaths.evidence import Raised, Stacks
 
-CASES = sorted((Path(__file__).parent / "cases" / "tracebacks").glob("*.txt"))
+CASES = sorted((Path(__file__).parents[1] / "cases" / "tracebacks").glob("*.txt"))
 STACKS = """Fatal Python error: Segmentation fault
 
 Thread 0x00007f (most recent call first):

@@ -23,7 +23,7 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.rooms.conftest import Maker, call, python
-from tests.rooms.test_text import SEQUENCES, assert_harmless
+from tests.rooms.views.test_text import SEQUENCES, assert_harmless
 from vedette.cli import COMMANDS, main
 from vedette.home import Home
 from vedette.model import Event

@@ -8,7 +8,7 @@ import pytest
 from vedette import masks
 from vedette.capture.cleaning import clean, clean_diff, is_secret_file
 
-CASES = Path(__file__).parent / "cases" / "masks"
+CASES = Path(__file__).parents[1] / "cases" / "masks"
 
 
 def lines(name):

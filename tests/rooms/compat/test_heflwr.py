@@ -10,7 +10,7 @@ from tests.soak import times
 from vedette.compat.heflwr import wire as heflwr
 from vedette.errors import FormatError
 
-CASES = Path(__file__).parent.parent / "journeys" / "heflwr_wire"
+CASES = Path(__file__).parents[2] / "journeys" / "heflwr_wire"
 NOW = 1_794_810_000 * 10**9
 
 

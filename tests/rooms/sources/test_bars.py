@@ -11,7 +11,9 @@ from vedette.sources.colours import split
 from vedette.sources.output import Lines
 
 CASES = [
-    line for line in (Path(__file__).parent / "cases" / "bars.txt").read_text().splitlines() if not line.startswith("#")
+    line
+    for line in (Path(__file__).parents[1] / "cases" / "bars.txt").read_text().splitlines()
+    if not line.startswith("#")
 ]
 
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from tests.journeys.conftest import eventually
-from tests.rooms.test_form_sink import Receiver
+from tests.rooms.compat.test_form_sink import Receiver
 from vedette.compat.heflwr import log
 from vedette.compat.heflwr.monitor import process_monitor, thread_monitor
 

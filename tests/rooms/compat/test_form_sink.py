@@ -17,7 +17,7 @@ from vedette.compat.heflwr.form import Config
 from vedette.model import Sample
 from vedette.monitor import Monitor
 
-CASES = Path(__file__).parent.parent / "journeys" / "heflwr_wire"
+CASES = Path(__file__).parents[2] / "journeys" / "heflwr_wire"
 
 
 class Receiver:

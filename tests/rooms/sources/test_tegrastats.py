@@ -17,7 +17,7 @@ from vedette.sources import power
 from vedette.sources.power import tegrastats
 from vedette.sources.power.board import groups
 
-CASES = sorted((Path(__file__).parent / "cases" / "tegrastats").iterdir())
+CASES = sorted((Path(__file__).parents[1] / "cases" / "tegrastats").iterdir())
 LINE = "RAM 1/2MB VDD_IN 6000mW/1mW VDD_CPU_GPU_CV 2000mW/1mW VDD_SOC 1000mW/1mW"
 STUBBORN = f"trap '' PIPE\nwhile :; do echo '{LINE}'; sleep 0.05; done"  # a reader that has gone does not end it
 

@@ -13,7 +13,7 @@ from tests.rooms.proc_tree import ProcTree
 from vedette.sensing.sensor import Target
 from vedette.sources.gpu import descendants
 
-SOURCE = Path(__file__).parent / "cases" / "nvml" / "driver.c"
+SOURCE = Path(__file__).parents[1] / "cases" / "nvml" / "driver.c"
 
 LOOK = """
 import json

@@ -366,7 +366,7 @@ def test_what_answers_carry_is_what_the_description_says(odd):
 
 def test_the_types_of_the_page_are_current(monkeypatch):
     """web/src/lib/api.gen.ts is made from the description as it is now; `npm run types` in web/ makes it anew."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "web"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "web"))
     import api_types
 
     assert api_types.PLACE.read_text() == api_types.text(openapi.describe(ROUTES)), "run `npm run types` in web/"
@@ -377,7 +377,7 @@ def test_the_types_of_the_page_are_current(monkeypatch):
 
 def test_every_route_is_in_the_documents():
     """The page on the API names each route of the table, and no other; what can be asked for is named beside it."""
-    text = (Path(__file__).parents[2] / "docs" / "ui.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "ui.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+ /api/[^`]*)` \| (.*) \|$", text, re.MULTILINE))
     assert set(rows) == {f"{route.method} {route.path}" for route in ROUTES}
 

@@ -2,12 +2,11 @@
 
 import pytest
 
+from tests.rooms.conftest import BORN
 from vedette.errors import NotFoundError, WhereError
 from vedette.model import Event, Span
 from vedette.query.live import Feed
 from vedette.query.questions import waiting
-
-from .conftest import BORN
 
 
 def texts(news):

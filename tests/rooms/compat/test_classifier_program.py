@@ -43,7 +43,7 @@ def test_help(as_program, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "what is to be run"),
+        ([], "nothing to run"),
         (["-setting"], "ends in the middle of -setting NAME"),
         (["-setting", "Monitor"], "ends in the middle"),
         (["-setting", "Moniter", "a: 1"], "did you mean 'Monitor'"),

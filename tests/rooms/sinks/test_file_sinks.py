@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -233,7 +234,7 @@ WRITER = """
 def writer(path, count, who):
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WRITER), str(path), str(count), str(who)],
-        stdout=subprocess.PIPE, text=True, cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+        stdout=subprocess.PIPE, text=True, cwd=str(Path(__file__).parents[3]),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from tests.rooms.conftest import Maker
 from vedette.errors import NotFoundError, VedetteError, VersionError
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.takein import SCRATCH, TakeIn
@@ -17,8 +18,6 @@ from vedette.store import EventQuery, SpanQuery, archive, chunks
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
 from vedette.store.sqlite_file import open_reader
-
-from .conftest import Maker
 
 
 @pytest.fixture

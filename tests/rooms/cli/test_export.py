@@ -9,11 +9,10 @@ import os
 import numpy as np
 import pytest
 
+from tests.rooms.conftest import Maker, call, python
 from vedette.query import table
 from vedette.query.runs import view
 from vedette.store.sqlite import SqliteStore
-
-from .conftest import Maker, call, python
 
 
 @pytest.fixture
