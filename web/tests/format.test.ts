@@ -85,11 +85,13 @@ describe("sizes and shares", () => {
   it("groups thousands, and says shares in percent", () => {
     expect(format.count(1234567)).toBe("1\u202f234\u202f567");
     expect(format.count(999)).toBe("999");
-    expect([null, 0, 0.055, 0.5, 1, 1.2].map((one) => format.percent(one))).toEqual([
+    expect([null, 0, 0.055, 0.29, 0.5, 0.996, 1, 1.2].map((one) => format.percent(one))).toEqual([
       "",
       "0.0%",
       "5.5%",
+      "29%",
       "50%",
+      "99%",
       "100%",
       "100%",
     ]);

@@ -12,7 +12,7 @@ from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.store import EventRow
 from vedette.views.ansi import RESET, one_line, painted, plain
-from vedette.views.text import duration
+from vedette.views.text import duration, percent
 
 _LEVELS = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 _LEVEL_WIDTH = 8
@@ -100,11 +100,6 @@ def amount(bar: Bar) -> str:
     return done if bar.total is None else f"{done}/{bar.total:.6g}"
 
 
-def percent(bar: Bar) -> str:
-    """Return how far a bar is; 100 % only when all is done."""
-    return "" if bar.fraction is None else f"{int(bar.fraction * 100)}%"
-
-
 def _elapsed_s(bar: Bar, now_t: int) -> float:
     return max(0, (bar.end_t or now_t) - (bar.start_t or now_t)) / 1e9
 
@@ -127,7 +122,7 @@ def bar_plain(bar: Bar, label: str, now_t: int, look: Look) -> str:
     left_s = bar.eta_s(now_t)
     left = "" if left_s is None else f" +{duration(left_s)}"
     name = f"{label} {bar.name}".strip() or "progress"
-    numbers = f"{amount(bar)} {percent(bar)}".strip()
+    numbers = f"{amount(bar)} {percent(bar.fraction)}".strip()
     return say(now_t, "progress", f"{name}: {numbers} {duration(_elapsed_s(bar, now_t))}{left}", look)
 
 
@@ -136,9 +131,9 @@ def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Look) -> str:
     spin = _SPINNER[now_t // 10**8 % len(_SPINNER)] if look.unicode else "|/-\\"[now_t // 10**8 % 4]
     left_s = bar.eta_s(now_t)
     times = duration(_elapsed_s(bar, now_t)) + ("" if left_s is None else f" +{duration(left_s)}")
-    tail = [part for part in (amount(bar), percent(bar), times) if part]
+    tail = [part for part in (amount(bar), percent(bar.fraction), times) if part]
     room = width - 3
-    if room < 70 and percent(bar) and len(tail) == 3:
+    if room < 70 and percent(bar.fraction) and len(tail) == 3:
         del tail[0]
     words = "  ".join(tail)[: max(0, room - 2)]
     room -= cell_len(words) + 2

@@ -42,7 +42,7 @@ def duration(seconds: float | None) -> str:
 
 def percent(fraction: float | None) -> str:
     """Return a fraction in percent; 100% only if it is complete."""
-    return "" if fraction is None else f"{math.floor(fraction * 100 + 1e-9)}%"
+    return "" if fraction is None else f"{min(100, math.floor(fraction * 100 + 1e-9))}%"
 
 
 def moment(t: int | None, *, exact: bool = False) -> str:

@@ -6,7 +6,8 @@ from rich.cells import cell_len
 from vedette.query.overview import RunLine
 from vedette.query.progress import Bar
 from vedette.views.spark import bar, spark
-from vedette.views.top.columns import ORDERS, SIGNS, amount, cells, draw, fit, layout, ordered, percent, short_size
+from vedette.views.text import percent
+from vedette.views.top.columns import ORDERS, SIGNS, amount, cells, draw, fit, layout, ordered, short_size
 
 # Every control character of C0 and C1, and what they introduce: CSI, OSC, DCS, a link, a title, a clear screen.
 ATTACKS = [
@@ -126,7 +127,7 @@ def test_bars_and_shares():
     assert bar(0.999999, 4) == "━━━╸"
     assert bar(0.5, 4) == "━━──"
     assert (bar(None, 3), bar(float("nan"), 3), bar(0.5, 0)) == ("───", "───", "")
-    assert (percent(0.999999), percent(1.0), percent(0.0)) == ("99%", "100%", "0%")
+    assert (percent(0.999999), percent(1.0), percent(0.0), percent(29 / 100)) == ("99%", "100%", "0%", "29%")
 
 
 def test_curves():

@@ -96,9 +96,13 @@ export function moment(t: number | null | undefined): string {
   return t === null || t === undefined ? "" : `${date(t)} ${clock(t)}`;
 }
 
+/** A share in percent, rounded down: 100% only if it is complete. */
 export function percent(fraction: number | null | undefined): string {
   if (fraction === null || fraction === undefined) return "";
-  return fraction >= 1 ? "100%" : `${(fraction * 100).toFixed(fraction < 0.1 ? 1 : 0)}%`;
+  if (fraction >= 1) return "100%";
+  const digits = fraction < 0.1 ? 1 : 0;
+  const step = 10 ** digits;
+  return `${(Math.floor(fraction * 100 * step + 1e-9) / step).toFixed(digits)}%`;
 }
 
 /** A number as it was given, so that it can be copied: whole numbers whole, others with all digits that matter. */

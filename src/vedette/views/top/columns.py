@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from vedette.query.overview import RunLine
 from vedette.views.spark import bar, spark
-from vedette.views.text import clean, duration, number
+from vedette.views.text import clean, duration, number, percent
 
 SIGNS = {"running": "●", "done": "✓", "failed": "✗", "cancelled": "■", "lost": "?"}  # for screens without colours
 WAITING = "○"
@@ -154,11 +154,6 @@ def _gpu(line: RunLine) -> str:
     parts = ["" if line.gpu_percent is None else f"{line.gpu_percent:.0f}%"]
     parts.append("" if line.gpu_memory_bytes is None else short_size(line.gpu_memory_bytes))
     return " ".join(filter(None, parts))
-
-
-def percent(share: float) -> str:
-    """Return a share in percent; 100 only when it is complete."""
-    return f"{min(100 if share >= 1 else 99, int(share * 100))}%"
 
 
 def amount(count: float) -> str:

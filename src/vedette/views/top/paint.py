@@ -9,8 +9,8 @@ from vedette.query.overview import HostLine
 from vedette.query.progress import Bar
 from vedette.views.spark import bar as draw_bar
 from vedette.views.spark import spark
-from vedette.views.text import clean, duration, moment, number
-from vedette.views.top.columns import SIGNS, WAITING, amount, fit, percent, short_size
+from vedette.views.text import clean, duration, moment, number, percent
+from vedette.views.top.columns import SIGNS, WAITING, amount, fit, short_size
 
 COLOURS = {
     "running": "$text-primary", "done": "$text-success", "failed": "bold $text-error", "cancelled": "$text-warning",
