@@ -1,5 +1,6 @@
 """A web server on a real port, in a thread, over a store of the test's own; and how to ask it."""
 
+import asyncio
 import contextlib
 import hashlib
 import http.client
@@ -99,11 +100,21 @@ class Site:
         return head, cut  # type: ignore[return-value]
 
 
+class _Prompt(uvicorn.Server):
+    """Sees at once that it is to end; uvicorn looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        tick = 0
+        while not await self.on_tick(tick):
+            tick += 1
+            await asyncio.sleep(0.005)
+
+
 @contextlib.contextmanager
 def served(app: Any) -> Iterator[int]:
     """Serve an app on a port of its own; hand out which."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    running = uvicorn.Server(config_of(app))
+    running = _Prompt(config_of(app))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
