@@ -10,9 +10,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests import warm
+from tests.soak import times
 from vedette.home import Home
 
 # `nohup` and `&` start pytest with some signals ignored. Processes of tests would inherit that, and Ctrl-C could not
@@ -24,6 +26,10 @@ for _number, _handler in (
 ):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+# For tests of hypothesis that do not say how many examples they take.
+hypothesis.settings.register_profile("suite", max_examples=times(50), deadline=None)
+hypothesis.settings.load_profile("suite")
 
 # Otherwise each of thousands of processes would compile vedette again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

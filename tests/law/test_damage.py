@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.soak import times
+from tests.soak import SOAK, times
 from vedette import segment, wire
 from vedette.errors import FormatError, VersionError
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Sample, Span
@@ -18,6 +18,7 @@ from vedette.tail import Tail
 RECORDS = 400  # in a segment
 MUTATED = times(50_000)  # in all of them, of both lanes
 PARTS = 4
+LARGE = 4 << 20 if SOAK else 2 << 20  # a segment
 END = wire.END.to_bytes(4, "little")
 ORIGIN = Origin("o", "host", "boot", 1, 2, "run", "run/1/o")
 
@@ -249,7 +250,7 @@ JUNK = {"zeros": bytes, "noise": random.Random(13).randbytes, "small integers": 
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("junk", "size"), [("zeros", 4 << 20), ("noise", 4 << 20), ("small integers", 1 << 20)])
+@pytest.mark.parametrize(("junk", "size"), [("zeros", LARGE), ("noise", LARGE), ("small integers", 1 << 20)])
 def test_a_segment_full_of_junk_is_passed_over_in_bounded_time(junk: str, size: int, tmp_path):
     """A segment of which nearly all is gone costs seconds at most, and what is left of it is read."""
     written = payloads_of(LANE_FACTS, random.Random(14))[:100]

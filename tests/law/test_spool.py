@@ -438,7 +438,7 @@ def write_in_both_lanes(made: spool.Spool, count: int) -> None:
 def test_what_both_lanes_give_up_at_once_is_counted(tmp_path):
     """When both lanes roll at the cap at the same time, the count of what was given up is still exact."""
     count = 30_000
-    for _ in range(8):
+    for _ in range(times(4)):
         made = new_spool(tmp_path, cap=1_000_000)
         write_in_both_lanes(made, count)
         missing = 3 * count - sum(len(read_all(made.directory, lane)[0]) for lane in (LANE_FACTS, LANE_SAMPLES))
@@ -448,7 +448,7 @@ def test_what_both_lanes_give_up_at_once_is_counted(tmp_path):
 
 def test_what_threads_write_to_a_segment_that_is_given_up_is_counted(tmp_path):
     """When the cap is so small that the segment in use must go, its late records are counted with the others."""
-    for _ in range(6):
+    for _ in range(times(4)):
         made = new_spool(tmp_path, cap=20_000)
         said = write_from_threads(made.samples, 6000)
         got, _ = read_all(made.directory)

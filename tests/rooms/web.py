@@ -101,13 +101,26 @@ class Site:
 
 
 class _Prompt(uvicorn.Server):
-    """Sees at once that it is to end; uvicorn looks ten times a second."""
+    """Sees at once that it is to end, and that all connections are closed; uvicorn looks ten times a second."""
 
     async def main_loop(self) -> None:
         tick = 0
         while not await self.on_tick(tick):
             tick += 1
             await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in [*self.servers, *(sockets or [])]:
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while self.server_state.connections or self.server_state.tasks:
+                    await asyncio.sleep(0.002)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
 
 
 @contextlib.contextmanager

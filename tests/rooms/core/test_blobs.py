@@ -229,7 +229,7 @@ def contend(blobs, remove, save, rounds):
 
 def test_saving_and_removing_at_once_never_lose_what_was_saved(blobs):
     """Whoever has saved bytes finds them afterwards, though another removes what is old; a careless one is caught."""
-    assert contend(blobs, lambda blobs, digest: blobs.remove(digest), lambda blobs: blobs.keep(DATA), 300) == 0
+    assert contend(blobs, lambda blobs, digest: blobs.remove(digest), lambda blobs: blobs.keep(DATA), 100) == 0
     careless = Careless()
     assert contend(blobs, careless, careless.between, 1) == 1
 

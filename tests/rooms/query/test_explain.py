@@ -389,7 +389,7 @@ def test_as_tables(stage):
 
 def test_one_metric_at_a_time(stage, make):
     """Of many long metrics no more than one pair is held at once; speed is that of the one with most points."""
-    count, metrics = 20_000, 20
+    count, metrics = 10_000, 20
     for run in "ab":
         stage.run(run)
         for n in range(metrics):
