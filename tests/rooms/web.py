@@ -116,7 +116,7 @@ class _Prompt(uvicorn.Server):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                while self.server_state.connections or self.server_state.tasks:
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event
                     await asyncio.sleep(0.002)
         for task in self.server_state.tasks:
             task.cancel()
