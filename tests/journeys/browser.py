@@ -1,7 +1,8 @@
 """A real browser on a real `vedette ui`. Console errors, foreign requests and dialogs are noted; there must be none.
 
 A load of the page costs a third of a second of CPU, a browser or a server one or two loads. So one browser serves a
-file of tests, and one server all tests that only look; each window is closed at the end of its test.
+file of tests, and one server all tests that only look. All windows share one renderer; each window is closed at the end
+of its test, and what the page has stored in the browser is removed.
 """
 
 import contextlib
@@ -68,10 +69,11 @@ class Site:
 
     def open(self, path: str = "/", *, width: int = 1280, height: int = 800, scheme: str = "light") -> Any:
         """Open a path in a new window, signed in."""
-        context = self._browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        context.on("request", self._asked)
-        page = context.new_page()
+        page = self._browser.contexts[0].new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.set_default_timeout(PATIENCE_MS)
+        page.on("request", self._asked)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.wrong.append(f"exception: {error}"))
         page.goto(self.url if path == "/" else f"{self.base}{path}{'&' if '?' in path else '?'}token={self._token}")
@@ -93,7 +95,13 @@ class Site:
         try:
             yield self
         finally:
-            for context in list(self._browser.contexts):
+            shared, *others = self._browser.contexts
+            for page in shared.pages[1:]:
+                if page.url.startswith(self.base):
+                    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+                page.close()
+            shared.clear_cookies()
+            for context in others:
                 context.close()
 
 
@@ -104,6 +112,7 @@ def launched() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser.new_context().new_page()  # stays empty, and keeps the renderer alive between tests
         try:
             yield browser
         finally:

@@ -172,7 +172,7 @@ def _take(site: Any, name: str, path: str) -> None:
             page.wait_for_selector("main")
             page.wait_for_timeout(2000)
             page.screenshot(path=os.path.join(_OUT, f"{name}-{scheme}-{size}.png"))
-            page.context.close()
+            page.close()
 
 
 if __name__ == "__main__":

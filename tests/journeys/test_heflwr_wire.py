@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 from pathlib import Path
@@ -20,9 +21,21 @@ from tests.journeys.conftest import eventually, read_runs
 from tests.moments import METRICS, moment
 from tests.rooms.conftest import call
 from vedette.compat.heflwr import form
+from vedette.home import Home
 
 CASES = Path(__file__).parent / "heflwr_wire"
 TYPE = "application/x-www-form-urlencoded"
+
+
+def listening(home, port=0, *more, **environ):
+    """Start a hub that listens for clients; return it and the port."""
+    argv = [sys.executable, "-m", "vedette", "hub", "--listen", f"heflwr=:{port}", *more]
+    surroundings = {**os.environ, "VEDETTE_HOME": home.asked, "PYTHONUNBUFFERED": "1", **environ}
+    hub = subprocess.Popen(argv, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in hub.stdout:
+        if found := re.search(r"send to 127\.0\.0\.1:(\d+)", line):
+            return hub, int(found[1])
+    raise AssertionError(hub.communicate()[1])
 
 
 @pytest.fixture
@@ -31,17 +44,22 @@ def begin(home):
     running = []
 
     def start(port=0, *more, **environ):
-        argv = [sys.executable, "-m", "vedette", "hub", "--listen", f"heflwr=:{port}", *more]
-        surroundings = {**os.environ, "VEDETTE_HOME": home.asked, "PYTHONUNBUFFERED": "1", **environ}
-        hub = subprocess.Popen(argv, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        hub, port = listening(home, port, *more, **environ)
         running.append(hub)
-        for line in hub.stdout:
-            if found := re.search(r"send to 127\.0\.0\.1:(\d+)", line):
-                return hub, int(found[1])
-        raise AssertionError(hub.communicate()[1])
+        return hub, port
 
     yield start
     for hub in running:
+        hub.kill()
+        hub.communicate()
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """The port of one hub that listens, for tests that need no runs of their own."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        hub, port = listening(Home(root))
+        yield port
         hub.kill()
         hub.communicate()
 
@@ -206,18 +224,16 @@ def test_a_run_that_goes_quiet(home, begin, tmp_path):
         ({"identifier": "x" * 300}, 400), ({"identifier": "a\nb"}, 400),
     ],
 )  # fmt: skip
-def test_who_is_heard(begin, asked, status):
-    """Browsers, other names, other methods, and what is too large or no form are turned away in one sentence."""
-    _, port = begin()
-    found, text = post(port, **{"identifier": "a", "message": "b", **asked})
+def test_who_is_heard(shared, asked, status):
+    """Browsers, other names, other methods, and what is too large or no form are refused in one sentence."""
+    found, text = post(shared, **{"identifier": "a", "message": "b", **asked})
 
     assert (found, text.count("\n")) == (status, 1)
 
 
-def test_without_end(begin):
+def test_without_end(shared):
     """A body without a length that does not end is cut off, not gathered."""
-    _, port = begin()
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
+    with socket.create_connection(("127.0.0.1", shared), timeout=60) as peer:
         peer.sendall(b"POST /log HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         piece = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
         with pytest.raises(OSError):

@@ -68,12 +68,14 @@ def begin(home, monkeypatch):
     monkeypatch.setenv("VEDETTE_LOGS_ENABLE", "false")
     monkeypatch.setenv("VEDETTE_LOGS_OUTPUT", "false")
 
+    init = vedette.init  # its first use hands the real console in, which the test replaces
+
     def start():
         stream = Pipe()
         monkeypatch.setattr(sys, "stderr", stream)
         made = Noting(stream)
         monkeypatch.setattr(screen, "open_console", lambda _run, _settings: made)
-        vedette.init(name="shown")
+        init(name="shown")
         return made
 
     with ToldHub(home):
