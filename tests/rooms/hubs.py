@@ -17,15 +17,15 @@ PATIENCE_S = 60.0
 
 
 @contextlib.asynccontextmanager
-async def serving(home, settings=None):
-    """Run the hub of a home; end it as a signal would."""
+async def serving(home, settings=None, *, quiet=True):
+    """Run the hub of a home; end it as a signal would. Not quiet: as if a user waited for it."""
     settings = settings or Settings(hub=Hub(idle_s=PATIENCE_S, turn_s=0.01, sync_s=0.1))
     home.prepare()
     lock = home.take_lock()
     store = SqliteStore(home.store)
     sweeper = Sweeper(home, store, settings.keep)
     service = Service(home, store, settings, lock, sweeper, Log(home.log), listening(home, settings))
-    task = asyncio.ensure_future(service.serve(quiet=True))
+    task = asyncio.ensure_future(service.serve(quiet=quiet))
     try:
         await until(lambda: os.path.exists(home.socket) or task.done())
         yield service

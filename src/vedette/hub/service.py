@@ -117,13 +117,9 @@ class Service:
         if not told.path:
             told = Address("", told.host, told.port or number, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""
-        text = told.connect_string()
-        write_private(self._home.connect, text.encode() + b"\n")
+        write_private(self._home.connect, told.connect_string().encode() + b"\n")
         if not quiet:
-            who = "jobs of other homes on this machine" if told.path else "other machines"
-            print(f"{who} connect by\n\n  export VEDETTE_HUB={text}\n")  # noqa: T201 - the user asked
-        if not quiet and not told.path:
-            print(f"(also in {self._home.connect}; whoever has it can send and ask: keep it to yourself)", flush=True)  # noqa: T201
+            print(_invitation(told, self._home.connect), flush=True)  # noqa: T201 - the user asked
 
     async def _open_listeners(self) -> None:
         """Start the listeners for a user who waits, and say where their clients send to."""
@@ -223,3 +219,16 @@ class Service:
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
             await self._server.order(message, upstream, below=upstream == self.keeper.inboxes.onward)
+
+
+def _invitation(told: Address, path: str) -> str:
+    """Say who can connect, and how; `path` is the file that has it, too."""
+    who = "jobs of other homes on this machine connect by"
+    if not told.path:
+        who = "only jobs on this machine can connect, by" if told.is_local else "other machines connect by"
+    lines = [f"{who}\n\n  export VEDETTE_HUB={told.connect_string()}\n"]
+    if not told.path:
+        lines.append(f"(also in {path}; whoever has it can send and ask: keep it to yourself)")
+        if told.is_local:
+            lines.append(f"(for other machines, too: vedette hub --address :{told.port})")
+    return "\n".join(lines)

@@ -169,6 +169,28 @@ def test_other_hubs_are_told_where_to_connect(home):
     assert not os.path.exists(home.connect)
 
 
+def test_a_hub_on_loopback_says_that_only_this_machine_can_connect(home, capsys):
+    """On loopback the user reads that other machines cannot connect, and how they could; elsewhere that they can."""
+
+    def said(**options):
+        settings = Settings(hub=Hub(idle_s=0.0, turn_s=0.01, **options))
+
+        async def act():
+            async with serving(home, settings, quiet=False) as service:
+                return service.health().listens.rpartition(":")[2]
+
+        return asyncio.run(act()), capsys.readouterr().out
+
+    port, text = said(address="127.0.0.1:0")
+    assert text.startswith("only jobs on this machine can connect, by\n\n  export VEDETTE_HUB=vedette://")
+    assert f"(for other machines, too: vedette hub --address :{port})" in text
+    for options in ({"address": ":0"}, {"address": "127.0.0.1:0", "advertise": "login1.example.org"}):  # a tunnel's end
+        _, text = said(**options)
+        assert text.startswith("other machines connect by\n\n  export VEDETTE_HUB=vedette://")
+        assert "only" not in text
+        assert "--address" not in text
+
+
 def test_an_address_that_is_taken_is_said_and_tried_again(home, monkeypatch, capsys):
     """A hub that no user waits for runs without its port, says so, and listens once the port is free."""
     monkeypatch.setattr("vedette.hub.service._LISTEN_AGAIN_S", 0.05)
