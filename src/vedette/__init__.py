@@ -40,7 +40,10 @@ Modules of the core:
 - `manifest`: the list of files of a code package; no I/O
 - `media`: what kind of file bytes are, judged by the bytes
 - `masks`: finds secrets by name or form, and masks them
-- `guard`: the one check before every HTTP listener; no I/O
+- `guard`: the one check before every HTTP server; no I/O
+- `address`: where a hub can be reached, and its connect string
+- `certificate`: the certificate of a home, for TLS
+- `tokens`: the secrets and the id of a home
 - `home`: the paths of a home, its lock, and how its hub is started
 - `detached`: starts programs that are nobody's child
 - `settings`: settings and where they come from

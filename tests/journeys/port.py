@@ -16,10 +16,9 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from tests.journeys.fuzz import Connect
 from tests.journeys.test_relay import JOB, VEDETTE, is_whole
-from vedette import wire
+from vedette import address, certificate, wire
 from vedette.access.hub_socket import ask
 from vedette.home import Home
-from vedette.hub.peers import address
 
 # The messages that a client may send after its Hello, and those of a hub after Introduce.
 FROM_OTHERS = (
@@ -84,7 +83,7 @@ class Port:
 
         def connect() -> socket.socket:
             near, inner = socket.socketpair()
-            outer = address.calling().wrap_socket(self.stranger())
+            outer = certificate.calling().wrap_socket(self.stranger())
             outer.sendall(say)
             threading.Thread(target=_pump, args=(inner, outer), daemon=True).start()
             return near

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
+from vedette import address
 from vedette.home import Home
-from vedette.hub.peers import address
 
 JOB = "import vedette\nrun = vedette.init(name='elsewhere')\nfor step in range(100): run.log({'x': step}, step=step)"
 

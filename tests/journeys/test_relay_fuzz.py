@@ -175,7 +175,7 @@ def test_comings_and_goings_leave_nothing(port, unharmed):
 _LOSSY = """
 import itertools, msgspec
 from vedette.cli import main
-from vedette.hub.peers import parcels
+from vedette.store import parcels
 count, unpack = itertools.count(1), parcels.unpack
 def lossy(parcel):
     return unpack(msgspec.structs.replace(parcel, blocks=[]) if parcel.blocks and next(count) % 2 else parcel)

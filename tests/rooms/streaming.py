@@ -7,12 +7,12 @@ import numpy as np
 
 from vedette import wire
 from vedette.home import Home
-from vedette.hub.peers.parcels import unpack
 from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
 from vedette.model import Sample, Span
 from vedette.query.unsealed import UnsealedPoints
 from vedette.settings import Hub, Settings
+from vedette.store.parcels import unpack
 from vedette.store.sqlite import SqliteStore
 from vedette.voice import Voice, origin_here
 

@@ -46,8 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from vedette import guard
-    from vedette.hub.peers import address
+    from vedette import address, certificate, guard, tokens
     from vedette.views.web.serve import check_bind, listen, serve
     from vedette.views.web.server import build
 
@@ -56,14 +55,14 @@ def run(args: argparse.Namespace) -> int:
         raise VedetteError("--port takes a number from 0 to 65535")
     path = _path(args)
     home.prepare()
-    token = address.ui_token_of(home)
+    token = tokens.page_token(home)
     wide = not guard.is_loopback(args.host)
     check_bind(args.host, token=token, tls=args.tls)
-    certificate = ""
+    pem = ""
     names = list(args.name)
     if args.tls:
-        _, fingerprint = address.serving(home)
-        certificate = address.certificate_of(home)
+        _, fingerprint = certificate.serving(home)
+        pem = certificate.path_of(home)
         sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
     if wide:
         names += address.own_names()
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve(app, listener, certificate, ready)
+    serve(app, listener, pem, ready)
     return 0
 
 

@@ -8,11 +8,11 @@ import sqlite3
 import sys
 from collections.abc import Callable
 
+from vedette import address as addresses
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.hub import listeners
 from vedette.hub.log import Log
-from vedette.hub.peers import address as addresses
 from vedette.hub.service import Service
 from vedette.hub.sockets.port import Listening, listening
 from vedette.hub.turn.sweeper import Sweeper

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from vedette import kernel, wire
+from vedette import address as addresses
+from vedette import kernel, tokens, wire
+from vedette.address import Address
 from vedette.errors import HubError, SettingError
 from vedette.fileio import write_private
 from vedette.home import Home
@@ -17,8 +19,6 @@ from vedette.hub import health
 from vedette.hub.keeper_thread import KeeperThread
 from vedette.hub.listeners import Listeners
 from vedette.hub.log import Log
-from vedette.hub.peers import address as addresses
-from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
 from vedette.hub.sockets.port import Listening, Port
@@ -56,7 +56,7 @@ class Service:
         self._log = log
         self._listen = listen
         self._listens = self._not_listening = ""
-        self._home_id = addresses.home_id(home)
+        self._home_id = tokens.home_id(home)
         self.keeper = Keeper(home, store, settings, handed, self._dial, measure=True)
         self._thread = KeeperThread(home, lock, self.keeper, sweeper, settings.hub, log)
         self._born = time.monotonic()

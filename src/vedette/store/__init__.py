@@ -2,6 +2,7 @@
 
 The store keeps records and hands them back. What they mean is worked out in `query/`, never here (law 6).
 `queries` are the questions to it, `rows` are its answers, `points` are columns of numbers on their way in and out.
+`parcels` are batches of records in the form in which one process sends them to another.
 
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.gauges import FILE, Gauges, Reading, _Mapped, read
-from vedette.hub.peers.parcels import read_fact
 from vedette.hub.processes import progress as hub_gauges
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Origin, Span
 from vedette.spool import Spool
 from vedette.store import Mark
+from vedette.store.parcels import read_fact
 from vedette.wire import encode, frame
 
 

@@ -9,8 +9,8 @@ import resource
 import pytest
 
 from vedette import wire
+from vedette.address import Address
 from vedette.blobs import Blobs
-from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.blob_receiver import BlobReceiver
 from vedette.hub.peers.blob_sender import BlobSender

@@ -10,13 +10,12 @@ import pytest
 from tests.rooms.conftest import small_disk
 from vedette import wire
 from vedette.hub.peers import inbox as inboxes
-from vedette.hub.peers import parcels
 from vedette.hub.peers.inbox import Inbox, InboxReader
 from vedette.model import LANE_SAMPLES, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings
 from vedette.spool import Spool
-from vedette.store import Batch, Block, Mark
+from vedette.store import Batch, Block, Mark, parcels
 
 ROOMY = 1 << 30
 

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from vedette import wire
-from vedette.hub.peers import address
+from vedette import address, wire
 from vedette.hub.peers.relay import Connected, Relay
 
 

@@ -6,12 +6,12 @@ import os
 import pytest
 
 from tests.rooms.hubs import ask, connect, serving, until
+from vedette import address as addresses
 from vedette import wire
 from vedette.errors import HubError, SettingError
 from vedette.hub import log as hub_log
 from vedette.hub import program
 from vedette.hub.log import Log
-from vedette.hub.peers import address as addresses
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn.own import Own
 from vedette.model import Event, Span

@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
 from vedette import sinks
+from vedette.certificate import _make_certificate
 from vedette.errors import SettingError
-from vedette.hub.peers.address import _make_certificate
 from vedette.model import Sample
 from vedette.sinks import prometheus
 from vedette.sinks.prometheus import Config

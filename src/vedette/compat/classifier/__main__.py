@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Callable
 
 import vedette
+from vedette import address as addresses
 from vedette import cli, kernel, settings
 from vedette.access.home_access import HomeAccess
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
 from vedette.guard import is_loopback
 from vedette.home import Home
-from vedette.hub.peers import address as addresses
 
 USAGE = """usage:
   python -m vedette.compat.classifier monitor -setting Monitor "address: :PORT"

@@ -1,10 +1,8 @@
 """Other hubs: those that relay to this one (downstreams), and those that this one relays to (upstreams).
 
-- `address`: addresses and connect strings, tokens and certificates
 - `downstreams`: the connections of hubs that relay to this one
 - `inbox`: what they ship: written by a connection, read by the keeper
 - `remote_origin`: one origin of another host, until it is committed
-- `parcels`: batches <-> parcels of a shipment
 - `upstreams`: the hubs that this one relays to, as the keeper sees them
 - `relay`: the connection to one of them
 - `blob_queue`: the blobs that are to be sent

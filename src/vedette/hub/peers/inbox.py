@@ -15,14 +15,13 @@ import msgspec
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.fileio import file_size, unlink
-from vedette.hub.peers import parcels
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.turn.quota import Quota
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import list_segments, segment_name
 from vedette.settings import Settings
 from vedette.spool import Spool
-from vedette.store import Mark
+from vedette.store import Mark, parcels
 from vedette.tail import SHIPMENT, Tail
 
 _LANE = LANE_SAMPLES

@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from vedette import wire
+from vedette import address as addresses
+from vedette import certificate, wire
+from vedette.address import Address
 from vedette.errors import FormatError, HubError, VedetteError
-from vedette.hub.peers import address as addresses
-from vedette.hub.peers import parcels
-from vedette.hub.peers.address import Address
 from vedette.hub.peers.blob_sender import BlobSender
-from vedette.store import Batch
+from vedette.store import Batch, parcels
 
 _WINDOW_BYTES = 16 << 20  # that may be sent and not acknowledged
 _SHIPMENT_BYTES = 1 << 20
@@ -244,7 +243,7 @@ class Relay:
             reader, writer = await asyncio.open_unix_connection(address.path)
             addresses.check_peer(writer.get_extra_info("socket"))
         elif address.fingerprint:
-            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=addresses.calling())
+            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=certificate.calling())
         elif not (address.is_local or self._trusted):
             raise HubError(
                 "it is on another machine, and the address has no fingerprint: copy the whole connect string"
@@ -255,7 +254,7 @@ class Relay:
         stack.callback(writer.close)
         if address.fingerprint:
             handshake = writer.get_extra_info("ssl_object")
-            if not addresses.is_the_one(handshake.getpeercert(binary_form=True), address):
+            if not certificate.is_the_one(handshake.getpeercert(binary_form=True), address.fingerprint):
                 raise HubError(
                     "its certificate is not the one of the connect string: it is another hub, or an impostor"
                 )

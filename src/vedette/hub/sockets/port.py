@@ -8,10 +8,11 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
+from vedette import address as addresses
+from vedette import certificate, tokens
+from vedette.address import Address
 from vedette.errors import SettingError
 from vedette.home import Home
-from vedette.hub.peers import address as addresses
-from vedette.hub.peers.address import Address
 from vedette.settings import Settings
 
 _HANDSHAKE_S = 5.0
@@ -42,14 +43,14 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
             f"{bind} can be reached from other machines, and without TLS others on the network could read the token:"
             " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
         )
-    context, fingerprint = addresses.serving(home) if wide and tls else (None, "")
+    context, fingerprint = certificate.serving(home) if wide and tls else (None, "")
     host = bind.host if bind.host not in ("", "0.0.0.0", "::") else addresses.guess_host()  # noqa: S104 - not bound to
     port = bind.port
     if settings.hub.advertise:
         text = settings.hub.advertise
         advertised = addresses.parse(text if ":" in text else f"{text}:{port}")
         host, port = advertised.host, advertised.port or port
-    return Listening(bind, Address("", host, port, addresses.token_of(home), fingerprint), context)
+    return Listening(bind, Address("", host, port, tokens.hub_token(home), fingerprint), context)
 
 
 class Port:

@@ -10,11 +10,11 @@ import contextlib
 import time
 from typing import Any
 
+from vedette import address as addresses
 from vedette import wire
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.guard import same_token
 from vedette.hub.handle import HubHandle
-from vedette.hub.peers import address as addresses
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests

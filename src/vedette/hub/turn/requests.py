@@ -4,9 +4,9 @@ import itertools
 import time
 
 from vedette import wire
-from vedette.hub.peers.parcels import pack, packed_bytes
 from vedette.hub.turn.keeper import Keeper
 from vedette.model import Command
+from vedette.store.parcels import pack, packed_bytes
 
 _MOST_NEWEST = 50_000
 _MOST_UNSEALED_BYTES = 4 << 20  # in one answer; one parcel is sent however large it is

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from vedette import wire
 from vedette.fileio import unlink
 from vedette.gauges import FILE
-from vedette.hub.peers.parcels import read_fact
 from vedette.hub.turn.quota import Quota
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
 from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
+from vedette.store.parcels import read_fact
 from vedette.store.points import FULL
 from vedette.tail import Tail
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 
 from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
-from vedette.hub.peers.parcels import unpack
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
 from vedette.store import Batch
+from vedette.store.parcels import unpack
 from vedette.wire import Change
 
 _LEAST_S = 0.05  # between two changes that are passed on

@@ -1,4 +1,4 @@
-"""Batches <-> parcels: the form in which one hub sends batches to another, with wide columns of numbers.
+"""Batches <-> parcels: the form in which a hub sends batches to another hub or to a reader, in wide columns of numbers.
 
 A parcel comes from another machine: everything in it is checked.
 """
@@ -48,7 +48,7 @@ def _pack_facts(batch: Batch) -> list[wire.Parcel]:
 def _pack_samples(batch: Batch) -> list[wire.Parcel]:
     if not batch.columns:
         return [_parcel(batch, batch.start, batch.end, [], [])]
-    import numpy as np  # noqa: PLC0415 - it comes with the first points
+    import numpy as np
 
     blocks = [columns.block() for columns in batch.columns]
     offsets = np.unique(np.concatenate([block.n for block in blocks]))
@@ -70,9 +70,9 @@ def _most_bytes(block: Block) -> int:
 
 
 def _pack_block(block: Block) -> wire.Packed:
-    import numpy as np  # noqa: PLC0415 - as above
+    import numpy as np
 
-    from vedette.store.chunks import pack as packed  # noqa: PLC0415
+    from vedette.store.chunks import pack as packed
 
     n, t, step, *values = (
         packed(np.ascontiguousarray(column)) for column in (block.n, block.t, block.step, *block.values)
@@ -152,7 +152,7 @@ def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
         raise FormatError(f"a block claims {count} rows of {len(names)} names and {len(packed.values)} columns")
     if not names or len(set(names)) != len(names) or not 0 < len(packed.span) <= 128:
         raise FormatError("a block has no names, one twice, or no span")
-    from vedette.store.chunks import unpack_exactly  # noqa: PLC0415 - as above
+    from vedette.store.chunks import unpack_exactly
 
     n, t, step = (unpack_exactly(data, count) for data in (packed.n, packed.t, packed.step))
     if any(column.dtype != "int64" for column in (n, t, step)):

@@ -1,15 +1,13 @@
-"""Addresses of hubs: what can be said, what is refused, and whose certificate is believed."""
+"""Addresses of hubs: what can be said, what is refused, and which names are free."""
 
 import os
 import socket
-import ssl
 
 import pytest
 
+from vedette import address
+from vedette.address import Address, parse
 from vedette.errors import SettingError
-from vedette.home import Home
-from vedette.hub.peers import address
-from vedette.hub.peers.address import Address, parse
 
 FINGERPRINT = "ab" * 32
 
@@ -73,34 +71,6 @@ def test_people_do_not_see_the_token():
 def test_a_directory_is_a_home(home):
     """A directory stands for the socket of the home that it is."""
     assert parse(home.root).path == home.socket
-
-
-def test_token_and_certificate_are_made_once_and_private(tmp_path):
-    """Token and certificate are made when first asked for, stay the same, and are their owner's alone."""
-    home = Home(str(tmp_path))
-    token = address.token_of(home)
-    context, fingerprint = address.serving(home)
-
-    assert len(token) >= 32
-    assert (address.token_of(home), address.serving(home)[1]) == (token, fingerprint)
-    assert isinstance(context, ssl.SSLContext)
-    assert {os.stat(tmp_path / name).st_mode & 0o777 for name in ("hub.token", "hub.pem")} == {0o600}
-
-
-def test_a_damaged_certificate_is_named(tmp_path):
-    """A certificate that cannot be read is named, with what to do."""
-    (tmp_path / "hub.pem").write_text("nonsense")
-
-    with pytest.raises(SettingError, match="remove it"):
-        address.serving(Home(str(tmp_path)))
-
-
-def test_only_the_right_certificate_is_believed():
-    """Another certificate, or none, is not the one of the connect string."""
-    there = Address("", "x", 1, "t", FINGERPRINT)
-
-    assert not address.is_the_one(b"another", there)
-    assert not address.is_the_one(None, there)
 
 
 def test_a_name_is_taken_from_nobody(tmp_path):

@@ -3,31 +3,22 @@
 A connect string carries all of it, `vedette://TOKEN@HOST:PORT/FINGERPRINT`, so that one copy and paste connects safely.
 """
 
-import hashlib
-import hmac
 import os
 import re
-import secrets
 import socket
-import ssl
 import stat
 import struct
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
 from vedette import kernel
 from vedette.errors import FormatError, SettingError
-from vedette.fileio import write_private
 from vedette.guard import is_loopback
 from vedette.home import Home
-from vedette.model import new_id
 
 _SCHEME = "vedette://"
 _CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
-_CERTIFICATE_DAYS = 3650
 
 
 class Address(Struct, frozen=True):
@@ -151,99 +142,6 @@ def guess_host() -> str:
         return next(iter(kernel.addresses()), socket.gethostname())
 
 
-def token_of(home: Home) -> str:
-    """Return the home's token."""
-    return _made_once(os.path.join(home.root, "hub.token"), lambda: secrets.token_urlsafe(24))
-
-
-def ui_token_of(home: Home) -> str:
-    """Return the token of the home's page in the browser. It is not the hub's: that one may write."""
-    return _made_once(os.path.join(home.root, "ui.token"), lambda: secrets.token_urlsafe(24))
-
-
 def own_names() -> list[str]:
     """Return the names and addresses by which others know this machine, the likeliest first."""
     return list(dict.fromkeys([guess_host(), socket.gethostname(), *kernel.addresses()]))
-
-
-def home_id(home: Home) -> str:
-    """Return the lasting id of a home, by which other hubs know it."""
-    return _made_once(os.path.join(home.root, "hub.id"), lambda: new_id(16))
-
-
-def _made_once(path: str, make: Callable[[], str]) -> str:
-    """Return the content of a file; if it does not exist, make it, readable by its owner only."""
-    try:
-        with open(path) as file:
-            if text := file.read().strip():
-                return text
-    except FileNotFoundError:
-        pass
-    made = make()
-    write_private(path, made.encode() + b"\n")
-    return made
-
-
-def certificate_of(home: Home) -> str:
-    """Return the path of the home's key and certificate; `serving` makes them."""
-    return os.path.join(home.root, "hub.pem")
-
-
-def serving(home: Home) -> tuple[ssl.SSLContext, str]:
-    """Return the TLS context of a hub that listens, and its fingerprint; make the certificate if there is none."""
-    path = certificate_of(home)
-    if not os.path.exists(path):
-        write_private(path, _make_certificate())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    try:
-        context.load_cert_chain(path)
-        with open(path) as file:
-            text = file.read()
-        start, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-        der = ssl.PEM_cert_to_DER_cert(text[text.index(start) : text.index(end) + len(end)])
-    except (OSError, ValueError) as error:
-        raise SettingError(
-            f"the certificate {path} cannot be read ({error}): remove it, and a new one is made"
-        ) from None
-    return context, hashlib.sha256(der).hexdigest()
-
-
-def _make_certificate() -> bytes:
-    """Return a key and a self-signed certificate: other hubs trust it by its fingerprint."""
-    from cryptography import x509  # noqa: PLC0415 - only when a hub first listens beyond its machine
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "vedette hub")])
-    begin = datetime.now(UTC) - timedelta(days=1)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(days=_CERTIFICATE_DAYS))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return private + certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def calling() -> ssl.SSLContext:
-    """Return the TLS context of a client. `is_the_one` checks the fingerprint after the handshake."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def is_the_one(certificate: bytes | None, address: Address) -> bool:
-    """Tell whether a certificate is the one that the connect string names."""
-    found = hashlib.sha256(certificate or b"").hexdigest()
-    return hmac.compare_digest(found, address.fingerprint)

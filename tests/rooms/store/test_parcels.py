@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.soak import times
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.hub.peers import parcels
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
-from vedette.store import Batch, Block, Columns, chunks
+from vedette.store import Batch, Block, Columns, chunks, parcels
 
 US = Origin("o", "camp", "b", 7, 9, "r", "r/1/o", "vedette://secret@x:1")
 

@@ -1,0 +1,40 @@
+"""The certificate and the token of a home: made once, private, and whose certificate is believed."""
+
+import hashlib
+import os
+import ssl
+
+import pytest
+
+from vedette import certificate, tokens
+from vedette.errors import SettingError
+from vedette.home import Home
+
+
+def test_token_and_certificate_are_made_once_and_private(tmp_path):
+    """Token and certificate are made when first asked for, stay the same, and are their owner's alone."""
+    home = Home(str(tmp_path))
+    token = tokens.hub_token(home)
+    context, fingerprint = certificate.serving(home)
+
+    assert len(token) >= 32
+    assert (tokens.hub_token(home), certificate.serving(home)[1]) == (token, fingerprint)
+    assert isinstance(context, ssl.SSLContext)
+    assert {os.stat(tmp_path / name).st_mode & 0o777 for name in ("hub.token", "hub.pem")} == {0o600}
+
+
+def test_a_damaged_certificate_is_named(tmp_path):
+    """A certificate that cannot be read is named, with what to do."""
+    (tmp_path / "hub.pem").write_text("nonsense")
+
+    with pytest.raises(SettingError, match="remove it"):
+        certificate.serving(Home(str(tmp_path)))
+
+
+def test_only_the_right_certificate_is_believed():
+    """Another certificate, or none, is not the one of the connect string."""
+    fingerprint = hashlib.sha256(b"the one").hexdigest()
+
+    assert certificate.is_the_one(b"the one", fingerprint)
+    assert not certificate.is_the_one(b"another", fingerprint)
+    assert not certificate.is_the_one(None, fingerprint)
