@@ -18,7 +18,7 @@ from vedette.query.runs import select
 from vedette.store.sqlite_file import open_reader
 
 _GOAL_MS = 50.0
-_IMPORTED = "import vedette.client.capturing, vedette.client.listening, vedette.client.current, vedette.settings\n"
+_IMPORTED = "import vedette.client.capturing, vedette.client.hooks, vedette.client.current, vedette.settings\n"
 _INIT = """\
 import os, vedette
 from time import perf_counter as wall, process_time as cpu

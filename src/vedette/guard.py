@@ -1,4 +1,4 @@
-"""The one check that stands before every HTTP listener: Host, Origin, the token, the method (law 5). No I/O.
+"""The one check that stands before every HTTP server of ours: Host, Origin, the token, the method (law 5). No I/O.
 
 A page in a browser can send requests to any port of its user's machine. It cannot choose their Host and Origin, and it
 does not know the token: so these three tell it from a program that was meant to come here.
@@ -42,7 +42,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def base(self) -> str:
-        """The beginning of every URL of this listener, as the one who asks sees it."""
+        """The beginning of every URL of this server, as the one who asks sees it."""
         return f"{self.scheme}://{self.host}"
 
     @property
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """Whom a listener lets in."""
+    """Whom a server lets in."""
 
     names: frozenset[str] = frozenset()  # in lower case, beside those of loopback
     who: Callable[[str], str] | None = None  # who has this token, '' for nobody; None: clients have no token

@@ -8,7 +8,7 @@ from vedette import wire
 from vedette.hub.log import Log
 from vedette.hub.service import Service
 from vedette.hub.sockets.connection import Connection
-from vedette.hub.sockets.port import listening
+from vedette.hub.sockets.port import endpoint_of
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
@@ -24,7 +24,7 @@ async def serving(home, settings=None, *, quiet=True):
     lock = home.take_lock()
     store = SqliteStore(home.store)
     sweeper = Sweeper(home, store, settings.keep)
-    service = Service(home, store, settings, lock, sweeper, Log(home.log), listening(home, settings))
+    service = Service(home, store, settings, lock, sweeper, Log(home.log), endpoint_of(home, settings))
     task = asyncio.ensure_future(service.serve(quiet=quiet))
     try:
         await until(lambda: os.path.exists(home.socket) or task.done())

@@ -106,8 +106,8 @@ class Follower:
 
     def _files(self, also: Sequence[int]) -> list[Any]:
         # Once we know that something has changed, further changes may wait in the socket until the next look.
-        listens = self._peer is not None and (self._changed is None or not self.connected)
-        return [*also, self._wake_reader, *([self._peer] if listens else [])]
+        reads = self._peer is not None and (self._changed is None or not self.connected)
+        return [*also, self._wake_reader, *([self._peer] if reads else [])]
 
     def _act_at(self, now: float) -> float:
         """Return when to act even if nothing arrives: connect again, or report a hub that does not answer."""

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     handed = _handed(args.born_of) if args.quiet else {}
     from vedette.hub import listeners
     from vedette.hub.program import run as serve
-    from vedette.hub.sockets.port import listening
+    from vedette.hub.sockets.port import endpoint_of
 
     listen = [*args.listen, *([f"heflwr={args.heflwr}"] if args.heflwr is not None else [])]
     settings = _with(args.settings, address=args.address, advertise=args.advertise)
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         if (settings.hub.address or wanted) and not args.quiet and home.hub_pid():
             home.prepare()
             listeners.check(wanted)
-            listening(home, settings, tls=not args.no_tls)  # it raises before the running hub is stopped
+            endpoint_of(home, settings, tls=not args.no_tls)  # it raises before the running hub is stopped
             _stop(home, quiet=False)
         return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=handed, reload=args.reload)
     except OSError as error:

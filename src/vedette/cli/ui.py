@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from vedette import address, certificate, guard, tokens
-    from vedette.views.web.serve import check_bind, listen, serve
+    from vedette.views.web.serve import check_bind, open_port, serve
     from vedette.views.web.server import build
 
     home = Home.of(args.settings)
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
     if wide:
         names += address.own_names()
-    listener = listen(args.host, _PORT if args.port is None else args.port)
-    port = listener.getsockname()[1]
+    bound = open_port(args.host, _PORT if args.port is None else args.port)
+    port = bound.getsockname()[1]
     shown = (names[0] if wide and names else args.host) or "127.0.0.1"
     url = f"{'https' if args.tls else 'http'}://{f'[{shown}]' if ':' in shown else shown}:{port}{path}?token={token}"
     if args.project and path == "/":
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-    serve(app, listener, pem, ready)
+    serve(app, bound, pem, ready)
     return 0
 
 

@@ -16,7 +16,7 @@ What the user calls:
 - `faults`: the one place where our own errors stop
 
 What it records by itself:
-- `listening`: switches all of it on and off
+- `hooks`: switches all of it on and off
 - `logs`: records of the module `logging`
 - `messages`: what a log record says, as text
 - `rendering`: objects of rich, as text

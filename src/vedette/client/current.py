@@ -71,7 +71,7 @@ def _init(about: About, overrides: dict[str, Any], resume: bool | str | None) ->
         is_valid = 0 < len(attempt) <= _MAX_ATTEMPT and "/" not in attempt
         run = Run._join(Home.of(loaded), loaded, parent_run, attempt if is_valid else FIRST_TRY, about.config)
         exits.watch(run)
-        _listen(run, loaded)
+        _install_hooks(run, loaded)
         if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
             run._describe(about)
         return run
@@ -81,16 +81,16 @@ def _init(about: About, overrides: dict[str, Any], resume: bool | str | None) ->
     run = begin_owned(loaded, about, resume=resume_id, parent=parent_run)
     if not parent_run:  # else the terminal belongs to the process that began the parent run
         screen.begin(run, loaded)
-    _listen(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
+    _install_hooks(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
     return run
 
 
-def _listen(run: Run, loaded: settings.Settings) -> None:
+def _install_hooks(run: Run, loaded: settings.Settings) -> None:
     """Record the program's logs and output; an error here does not affect the run."""
-    from vedette.client.listening import listen  # noqa: PLC0415 - it loads `logging`; mode=off need not
+    from vedette.client import hooks  # noqa: PLC0415 - it loads `logging`; mode=off need not
 
     try:
-        listen(run, loaded)
+        hooks.install(run, loaded)
     except Exception as error:
         faults.let_through(error)
         faults.swallow(error, "recording logs and output")

@@ -62,7 +62,7 @@ class Run:
         """Use `_begin` for a new run, `_resume` for a new try of one, `_join` for a run that another process began."""
         self.id = journal.run
         self.name = name
-        self.url: str | None = None  # None: no page shows the run
+        self.url: str | None = None  # always: a run does not know where its page is served
         self.config = Attrs(journal, "config", config)
         self.summary = Attrs(journal, "summary", {})
         self.finished = False

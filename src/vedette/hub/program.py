@@ -14,7 +14,7 @@ from vedette.home import Home
 from vedette.hub import listeners
 from vedette.hub.log import Log
 from vedette.hub.service import Service
-from vedette.hub.sockets.port import Listening, listening
+from vedette.hub.sockets.port import Endpoint, endpoint_of
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
@@ -39,7 +39,7 @@ def run(
     os.umask(0o077)
     home.prepare()
     # A wrong setting is an error before anything is locked or opened.
-    listen = listening(home, settings, tls=tls)
+    endpoint = endpoint_of(home, settings, tls=tls)
     wanted = settings.hub.listeners()
     if wanted and not quiet:  # a hub that no user waits for goes on without, and `doctor` says why
         listeners.check(wanted)
@@ -52,7 +52,7 @@ def run(
             print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")  # noqa: T201 - the user asked
         return 0
     try:
-        return _keep(home, settings, lock, listen, handed, reload, quiet=quiet)
+        return _keep(home, settings, lock, endpoint, handed, reload, quiet=quiet)
     finally:
         os.close(lock)
 
@@ -61,7 +61,7 @@ def _keep(
     home: Home,
     settings: Settings,
     lock: int,
-    listen: Listening | None,
+    endpoint: Endpoint | None,
     handed: dict[tuple[int, int], int] | None,
     reload: Callable[[], Settings] | None,
     *,
@@ -76,7 +76,7 @@ def _keep(
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
     sweeper = Sweeper(home, store, settings.keep, reload)
-    service = Service(home, store, settings, lock, sweeper, log, listen, handed)
+    service = Service(home, store, settings, lock, sweeper, log, endpoint, handed)
     asyncio.run(service.serve(quiet=quiet))
     return 0
 

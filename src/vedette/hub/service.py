@@ -21,7 +21,7 @@ from vedette.hub.listeners import Listeners
 from vedette.hub.log import Log
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
-from vedette.hub.sockets.port import Listening, Port
+from vedette.hub.sockets.port import Endpoint, Port
 from vedette.hub.sockets.server import Server, most_unauthenticated
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.sweeper import Sweeper
@@ -45,16 +45,16 @@ class Service:
         lock: int,
         sweeper: Sweeper,
         log: Log,
-        listen: Listening | None = None,
+        endpoint: Endpoint | None = None,
         handed: dict[tuple[int, int], int] | None = None,
     ) -> None:
-        """Serve this home, of which `lock` is held; `listen` says where other hubs may connect."""
+        """Serve this home, of which `lock` is held; `endpoint` says where other hubs may connect."""
         self._home = home
         self._lock = lock
         self._settings = settings
         self._sweeper = sweeper
         self._log = log
-        self._listen = listen
+        self._endpoint = endpoint
         self._listens = self._not_listening = ""
         self._home_id = tokens.home_id(home)
         self.keeper = Keeper(home, store, settings, handed, self._dial, measure=True)
@@ -63,7 +63,7 @@ class Service:
         self._relaying: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server = Server(
-            self, settings.limits, listen.advertised.token if listen is not None else "", self._home_id
+            self, settings.limits, endpoint.advertised.token if endpoint is not None else "", self._home_id
         )
         self.keeper.on_safe = self._acknowledge
         self._listeners = Listeners(home, settings.hub.listeners(), self._read_own_spools, log)
@@ -81,17 +81,17 @@ class Service:
         server = await asyncio.start_unix_server(self._server.unix, self._home.socket)
         os.chmod(self._home.socket, 0o600)
         port = None
-        if self._listen is not None:
+        if self._endpoint is not None:
             most = most_unauthenticated(self._settings.limits)
-            port = Port(self._listen, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
-            await self._open(port, self._listen, quiet=quiet)
+            port = Port(self._endpoint, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
+            await self._open(port, self._endpoint, quiet=quiet)
         if not quiet:
             await self._open_listeners()
         self._spawn(self._listeners.tend())
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
             print(text, flush=True)  # noqa: T201 - the user asked
-        self._thread.start(self._server.publish, ended.set, stays=self._listen is not None or bool(self._listeners))
+        self._thread.start(self._server.publish, ended.set, stays=self._endpoint is not None or bool(self._listeners))
         await ended.wait()
         server.close()
         self._listeners.close()
@@ -100,20 +100,20 @@ class Service:
         for task in self._relaying:
             task.cancel()
         if self._home.holds(self._lock):  # otherwise the files there are another hub's
-            for name in (self._home.socket, *([self._home.connect] if self._listen is not None else [])):
+            for name in (self._home.socket, *([self._home.connect] if self._endpoint is not None else [])):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name)
         self._thread.join()
 
-    async def _open(self, port: Port, listen: Listening, *, quiet: bool) -> None:
+    async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""
         try:
             number = port.open()
         except (OSError, SettingError) as error:
-            self._cannot_listen(f"{listen.bind}", error, quiet=quiet)
-            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(port, listen, quiet=quiet)))
+            self._cannot_listen(f"{endpoint.bind}", error, quiet=quiet)
+            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(port, endpoint, quiet=quiet)))
             return
-        told = listen.advertised
+        told = endpoint.advertised
         if not told.path:
             told = Address("", told.host, told.port or number, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""

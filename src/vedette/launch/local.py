@@ -172,9 +172,9 @@ class Launch:
             self._pump.keys = self._filter_keys
         if self._terminal.take():
             self._resize()
-            self._pump.listen(0, self._plumbing.master)
+            self._pump.read_keyboard(0, self._plumbing.master)
         else:
-            self._pump.stop_listening()
+            self._pump.leave_keyboard()
 
     def _filter_keys(self, data: bytes) -> bytes:
         """Handle Ctrl-Z ourselves: no shell controls the command's own terminal. Return the keys to pass on."""

@@ -115,11 +115,11 @@ class Pump:
         """Call `act` whenever a descriptor is readable."""
         self._others[fd] = act
 
-    def listen(self, keyboard: int, master: int) -> None:
+    def read_keyboard(self, keyboard: int, master: int) -> None:
         """Pass on what is typed at a keyboard to the command's terminal."""
         self._keyboard = keyboard, master
 
-    def stop_listening(self) -> None:
+    def leave_keyboard(self) -> None:
         """Stop reading the keyboard."""
         self._keyboard = None
 
@@ -190,11 +190,11 @@ class Pump:
                 data = b""
             self._typed += self.keys(data)  # at the end of input it returns the terminal's end-of-file character
             if not data:
-                self.stop_listening()
+                self.leave_keyboard()
         if self._typed:
             try:
                 self._typed = self._typed[os.write(master, self._typed) :]
             except BlockingIOError:
                 pass
             except OSError:  # the command's terminal is gone
-                self.stop_listening()
+                self.leave_keyboard()

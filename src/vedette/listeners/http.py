@@ -34,24 +34,24 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
 def take(host: str, port: int) -> socket.socket:
     """Listen on a port; clients wait until it is served. Raise OSError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=128)
+    bound = socket.create_server((host, port), family=family, backlog=128)
     # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
-def where(listener: socket.socket) -> str:
+def where(bound: socket.socket) -> str:
     """Return HOST:PORT of a listening socket."""
-    host, port = listener.getsockname()[:2]
+    host, port = bound.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class HttpServer:
     """Serves an ASGI app at a port, behind the guard."""
 
-    def __init__(self, listener: socket.socket, app: App, rules: guard.Rules) -> None:
+    def __init__(self, bound: socket.socket, app: App, rules: guard.Rules) -> None:
         """Answer nothing before `serve`."""
-        self._listener = listener
+        self._bound = bound
         self._app = guarded(app, rules)
         self._server: uvicorn.Server | None = None
         self._ended = asyncio.Event()
@@ -67,7 +67,7 @@ class HttpServer:
         )  # fmt: skip
         self._server = _server(config)
         try:
-            await self._server.serve(sockets=[self._listener])
+            await self._server.serve(sockets=[self._bound])
         finally:
             self._ended.set()
 
@@ -77,7 +77,7 @@ class HttpServer:
             self._server.should_exit = True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 2 * _GRACE_S)
-        self._listener.close()
+        self._bound.close()
 
 
 def guarded(app: App, rules: guard.Rules) -> App:

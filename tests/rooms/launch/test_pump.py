@@ -138,7 +138,7 @@ def test_keys_are_passed_to_the_command(line, terminals):
     keyboard, typing = os.pipe()
     terminal.pass_through(slave)
     line.pump.keys = bytes.upper
-    line.pump.listen(keyboard, master)
+    line.pump.read_keyboard(keyboard, master)
     os.write(typing, b"abc\n")
     line.pump.turn(0, with_keys=False)
     line.pump.turn(0)

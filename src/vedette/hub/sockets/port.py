@@ -22,7 +22,7 @@ _PAUSE_S = 0.1
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Listening(NamedTuple):
+class Endpoint(NamedTuple):
     """Where a hub listens for other hubs, and the address that these are given."""
 
     bind: Address
@@ -30,13 +30,13 @@ class Listening(NamedTuple):
     context: ssl.SSLContext | None
 
 
-def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening | None:
+def endpoint_of(home: Home, settings: Settings, *, tls: bool = True) -> Endpoint | None:
     """Work out where to listen; raise SettingError when that would not be safe."""
     if not settings.hub.address:
         return None
     bind = addresses.parse(settings.hub.address, listening=True)
     if bind.path:  # another path for its own socket
-        return Listening(bind, bind, None)
+        return Endpoint(bind, bind, None)
     wide = not bind.is_local
     if wide and not tls and not settings.hub.trusted_network:
         raise SettingError(
@@ -50,15 +50,15 @@ def listening(home: Home, settings: Settings, *, tls: bool = True) -> Listening 
         text = settings.hub.advertise
         advertised = addresses.parse(text if ":" in text else f"{text}:{port}")
         host, port = advertised.host, advertised.port or port
-    return Listening(bind, Address("", host, port, tokens.hub_token(home), fingerprint), context)
+    return Endpoint(bind, Address("", host, port, tokens.hub_token(home), fingerprint), context)
 
 
 class Port:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, listening: Listening, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
+    def __init__(self, endpoint: Endpoint, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
         """`most`: how many handshakes may go on at once; more are closed at once. `own`: the hub's Unix socket."""
-        self._listening = listening
+        self._endpoint = endpoint
         self._own = own
         self._refused = refused
         self._talk = talk
@@ -69,7 +69,7 @@ class Port:
 
     def open(self) -> int:
         """Begin to listen; return the port, 0 for a Unix socket. Raise OSError when that fails."""
-        bind = self._listening.bind
+        bind = self._endpoint.bind
         if bind.path:
             addresses.name_socket(bind.path, self._own)
             return 0
@@ -107,7 +107,7 @@ class Port:
 
     async def _handshake(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        context = self._listening.context
+        context = self._endpoint.context
         patience = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _SHUTDOWN_S} if context else {}
         reader = asyncio.StreamReader(limit=1 << 18)
         try:
@@ -125,7 +125,7 @@ class Port:
             task.cancel()
         if self._socket is not None:
             self._socket.close()
-        path = self._listening.bind.path
+        path = self._endpoint.bind.path
         with contextlib.suppress(OSError):
             if path and os.readlink(path) == self._own:
                 os.unlink(path)

@@ -1,6 +1,6 @@
 """An HTTP server of one page, in a thread of its own, that ends at once when it is closed.
 
-The guard of all listeners checks each request before anything else.
+The guard of all HTTP servers checks each request before anything else.
 """
 
 import contextlib

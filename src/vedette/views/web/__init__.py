@@ -7,7 +7,7 @@ How it serves:
 - `guard`: checks every request, and turns a token in a URL into a cookie
 - `state`: what all routes share
 - `read_pool`: threads that read the store
-- `listener`: the thread that listens to the hub for all viewers
+- `updater`: the thread that follows the hub for all viewers
 - `live`: the viewers, what each watches, and the changes that are sent to them
 - `pages`: the files of the built page
 - `openapi`: the description of the API

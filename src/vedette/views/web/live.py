@@ -15,8 +15,8 @@ from msgspec import Struct
 from vedette.access.home_access import HomeAccess
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
-from vedette.views.web.listener import HubListener
 from vedette.views.web.replies import Refusal
+from vedette.views.web.updater import Updater
 from vedette.wire import Change
 
 _LEAST_S = 0.2  # between two messages to a viewer
@@ -38,7 +38,7 @@ class News(Struct):
 
 
 class Viewer:
-    """One browser that listens."""
+    """One browser that watches."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
@@ -56,7 +56,7 @@ class Live:
     """Passes the hub's changes on to viewers, while the server runs."""
 
     def __init__(self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints) -> None:
-        self._listener = HubListener(home, listing, unsealed, self._send_later)
+        self._updater = Updater(home, listing, unsealed, self._send_later)
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scopes: dict[str, set[Viewer]] = {}
@@ -72,14 +72,14 @@ class Live:
         return sum(len(viewers) for viewers in self._scopes.values())
 
     def start(self) -> None:
-        """Start listening to the hub; call it in the event loop that serves."""
+        """Start following the hub; call it in the event loop that serves."""
         self._loop = asyncio.get_running_loop()
-        self._listener.start()
+        self._updater.start()
 
     def close(self) -> None:
-        """Stop listening, and end the streams of all viewers."""
+        """Stop following the hub, and end the streams of all viewers."""
         self._closed = True
-        self._listener.close()
+        self._updater.close()
         for viewers in self._scopes.values():
             for viewer in viewers:
                 viewer.send(b"", b"")
@@ -92,9 +92,9 @@ class Live:
             raise Refusal(503, f"{_MOST_VIEWERS} viewers are connected already")
         viewer = Viewer()
         self._scopes.setdefault(run, set()).add(viewer)
-        self._listener.watch(self._scopes)
+        self._updater.watch(self._scopes)
         try:
-            yield b"retry: 2000\n" + self._encode(News(hub=self._listener.connected), "hello")
+            yield b"retry: 2000\n" + self._encode(News(hub=self._updater.connected), "hello")
             while not self._closed:
                 try:
                     message = await asyncio.wait_for(viewer.queue.get(), _HEARTBEAT_S)
@@ -109,10 +109,10 @@ class Live:
             if not viewers:
                 self._scopes.pop(run, None)
                 self._pending.pop(run, None)
-            self._listener.watch(self._scopes)
+            self._updater.watch(self._scopes)
 
     def _send_later(self, change: Change) -> None:
-        """Send a change to viewers soon; the thread that listens to the hub calls this."""
+        """Send a change to viewers soon; the thread of the updater calls this."""
         with contextlib.suppress(RuntimeError):  # the loop is over
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._take, change)
@@ -151,7 +151,7 @@ class Live:
             message, missed = self._encode(news), b""
             for viewer in self._scopes.get(scope, ()):
                 if viewer.queue.full() and not missed:
-                    missed = self._encode(News(missed=True, hub=self._listener.connected))
+                    missed = self._encode(News(missed=True, hub=self._updater.connected))
                 viewer.send(message, missed)
 
     def _encode(self, news: News, event: str = "change") -> bytes:

@@ -22,19 +22,19 @@ def check_bind(host: str, *, token: str, tls: bool) -> None:
     guard.check_bind(host, token=bool(token), tls=tls, advice=advice)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_port(host: str, port: int) -> socket.socket:
     """Open the port; raise SettingError when that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=256)
+        bound = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         why = (
             "another program listens there already: give another with --port" if taken else error.strerror or str(error)
         )
         raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
 def config_of(app: App, certificate: str = "") -> uvicorn.Config:
@@ -51,11 +51,11 @@ def config_of(app: App, certificate: str = "") -> uvicorn.Config:
     return config
 
 
-def serve(app: App, listener: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
+def serve(app: App, bound: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
     """Answer until SIGINT or SIGTERM."""
     server = _Server(config_of(app, certificate), ready)
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
+        server.run(sockets=[bound])
 
 
 class _Server(uvicorn.Server):

@@ -31,11 +31,11 @@ class AppState:
         self.described: Any = None  # the OpenAPI document
 
     def start(self) -> None:
-        """Start listening to the hub."""
+        """Start following the hub."""
         self.live.start()
 
     def close(self) -> None:
-        """Stop listening, and end the threads."""
+        """Stop following it, and end the threads."""
         self.live.close()
         self.pool.close()
 

@@ -1,4 +1,4 @@
-"""Switches on what a run records by itself: log records, warnings, printed lines, and the workers of the process."""
+"""The hooks by which a run records things by itself: log records, warnings, printed lines, and workers that join."""
 
 import os
 
@@ -8,7 +8,7 @@ from vedette.client.run import Run
 from vedette.settings import Settings
 
 
-def listen(run: Run, settings: Settings) -> None:
+def install(run: Run, settings: Settings) -> None:
     """Record logs, warnings and output for this run, until it ends."""
     chosen = settings.logs
     if chosen.enable:
@@ -16,11 +16,11 @@ def listen(run: Run, settings: Settings) -> None:
         warned.install(run._journal)
     if chosen.output and os.environ.get("VEDETTE_CAPTURED") != run.id:  # else `vedette run` records the output
         streams.install(run._journal)
-    run._on_end.append(_stop)
+    run._on_end.append(_remove)
     children.invite(run, settings.upstream)
 
 
-def _stop() -> None:
+def _remove() -> None:
     for part in (streams.remove, warned.remove, logs.remove):
         try:
             part()

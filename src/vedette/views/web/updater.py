@@ -1,4 +1,4 @@
-"""The thread that listens to the hub for all viewers: it gets changes, and points that are not sealed yet.
+"""The thread that follows the hub for all viewers: it gets changes, and points that are not sealed yet.
 
 While somebody watches a run, it asks the hub each second for the points that are not in the store yet. Routes read
 these together with the store's (query/unsealed.py); nothing is sealed for a viewer (decisions/019).
@@ -26,13 +26,13 @@ _MOST_TRAILS = 5000  # series whose unsealed points are collected
 _HOSTS = "host-"  # the ids of hosts begin so; their usage is shown with their runs
 
 
-class HubListener:
-    """Listens to the hub, updates the listing and the unsealed points, and reports what has changed."""
+class Updater:
+    """Updates the listing and the unsealed points as the hub reports changes, and passes these on."""
 
     def __init__(
         self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints, tell: Callable[[Change], None]
     ) -> None:
-        """`tell` is called in the thread of the listener."""
+        """`tell` is called in the thread of the updater."""
         self.connected = False  # there is a hub, and it reports changes
         self._home = home
         self._listing = listing
@@ -46,10 +46,10 @@ class HubListener:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._listen, name="vedette-live", daemon=True).start()
+        threading.Thread(target=self._follow, name="vedette-live", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening; a thread that is waiting for an answer ends with the program."""
+        """Stop; a thread that is waiting for an answer ends with the program."""
         self._closed = True
         self._follower.wake()
 
@@ -60,7 +60,7 @@ class HubListener:
         if more:
             self._follower.wake()
 
-    def _listen(self) -> None:
+    def _follow(self) -> None:
         asked_at = newest_at = -math.inf
         while not self._closed:
             change = self._follower.wait()
