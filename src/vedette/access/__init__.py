@@ -1,6 +1,6 @@
 """How other processes read a home: commands, views, `vedette.runs` and notebooks all use this room.
 
-`home_access` opens the store and asks the hub (`HomeAccess`); `hub_socket` talks to the hub over its socket;
-`follower` waits for changes from a hub that may come and go.
+`home_access` opens the store and the bytes of files, and asks the hub (`HomeAccess`); `hub_socket` talks to the hub
+over its socket; `follower` waits for changes from a hub that may come and go.
 Nothing here imports numpy, rich, asyncio or hashlib before it is needed, so that `vedette ls` starts fast.
 """

@@ -1,4 +1,4 @@
-"""One home as a reader uses it: its store, opened read-only, and its hub, asked over its socket.
+"""One home as a reader uses it: its store, opened read-only, its blobs, and its hub, asked over its socket.
 
 A reader asks the hub to seal first, so that it sees all that was logged until now. If no hub answers, it reads what
 the store has, and says so.
@@ -7,13 +7,13 @@ the store has, and says so.
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from vedette import kernel, wire
 from vedette.access import hub_socket
 from vedette.access.follower import Follower
-from vedette.blobs import Blobs
-from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.blobs import Blobs, is_digest
+from vedette.errors import FormatError, HubError, NotFoundError, VedetteError
 from vedette.home import Home
 from vedette.model import Command, Value, new_id
 from vedette.settings import Settings
@@ -63,21 +63,37 @@ class HomeAccess:
             warning = f"{error}; what you see may be behind"
         return self.reader(), warning
 
-    def blob(self, digest: str) -> str | None:
-        """Return the path of a blob; None when its bytes are not here."""
-        blobs = Blobs(self.home)
-        return blobs.path(digest) if blobs.size(digest) is not None else None
+    # The bytes of files.
+
+    @property
+    def blobs(self) -> Blobs:
+        """All blobs, for whoever copies many of them."""
+        return Blobs(self.home)
+
+    def has_blob(self, digest: str, size: int) -> bool:
+        """Tell whether a blob of this size is here; one with a malformed digest never is."""
+        return is_digest(digest) and self.blobs.size(digest) == size
+
+    def open_blob(self, digest: str) -> BinaryIO:
+        """Open a blob for reading; raise NotFoundError when it is not here, BlobError when the digest is malformed."""
+        return self.blobs.open(digest)
+
+    def blob_bytes(self, digest: str) -> bytes:
+        """Return the bytes of a blob; raise as `open_blob` does, and FormatError when they do not match the digest."""
+        import hashlib  # noqa: PLC0415 - OpenSSL, which few readers need
+
+        with self.open_blob(digest) as file:
+            data = file.read(_MOST_READ + 1)
+        if len(data) > _MOST_READ or hashlib.sha256(data).hexdigest() != digest:
+            raise FormatError(f"the bytes of {digest[:12]} do not match its digest: the home is damaged")
+        return data
 
     def read_blob(self, digest: str) -> bytes | None:
         """Return the bytes of a blob; None when they are not here, or do not match the digest."""
-        import hashlib  # noqa: PLC0415 - OpenSSL, which few readers need
-
         try:
-            with Blobs(self.home).open(digest) as file:
-                data = file.read(_MOST_READ)
+            return self.blob_bytes(digest)
         except (OSError, VedetteError):
             return None
-        return data if hashlib.sha256(data).hexdigest() == digest else None
 
     # The hub.
 

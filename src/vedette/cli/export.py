@@ -12,11 +12,10 @@ import re
 import sys
 from typing import Any
 
-from vedette.blobs import Blobs
+from vedette.access.home_access import HomeAccess
 from vedette.cli.ls import as_dict
 from vedette.cli.output import PointCount, complete_runs, json_line, open_home, print_json
 from vedette.errors import VedetteError
-from vedette.home import Home
 from vedette.query.runs import RunView, select, view
 from vedette.store.sqlite_read import SqliteReader
 from vedette.views.text import clean, size
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     _check_free(path, force=args.force)
     part = f"{path}.{os.getpid()}.part"
     try:
-        _write(args.format, store, Blobs(Home.of(args.settings)), list(views.values()), part)
+        _write(args.format, store, HomeAccess.of(args.settings), list(views.values()), part)
         _check_free(path, force=args.force)
         os.replace(part, path)
     except OSError as error:
@@ -87,13 +86,13 @@ def _check_free(path: str, *, force: bool) -> None:
         raise VedetteError(f"{path} exists already: give another name, or --force")
 
 
-def _write(form: str, store: SqliteReader, blobs: Blobs, views: list[RunView], path: str) -> None:
+def _write(form: str, store: SqliteReader, home: HomeAccess, views: list[RunView], path: str) -> None:
     runs = [found.id for found in views]
     if form == "archive":
         from vedette.store.sqlite_export import write_archive
 
         counted = PointCount()
-        missing = write_archive(store, runs, path, counted.show, blobs)
+        missing = write_archive(store, runs, path, counted.show, home.blobs)
         counted.close()
         if missing:
             sys.stderr.write(f"vedette: the bytes of {len(missing)} files are not in this home: they are left out\n")

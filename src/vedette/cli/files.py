@@ -11,10 +11,9 @@ import os
 import shutil
 import sys
 
-from vedette.blobs import Blobs
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.errors import VedetteError
-from vedette.home import Home
 from vedette.media import TEXTS, media_of
 from vedette.query.files import File, file, files
 from vedette.query.runs import find
@@ -33,16 +32,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List files, or write one out."""
     store = open_home(args.settings)
-    blobs = Blobs(Home.of(args.settings))
+    home = HomeAccess.of(args.settings)
     span = find(store, args.RUN).id
     found = [file(store, span, args.NAME)] if args.NAME else files(store, span)
     if args.json:
-        print_json([_as_dict(one, blobs) for one in found])
+        print_json([_as_dict(one, home) for one in found])
     elif args.NAME:
-        _write(found[0], blobs, args.output, force=args.force)
+        _write(found[0], home, args.output, force=args.force)
     elif found:
         rows = [
-            [one.name, size(one.size), one.media, moment(one.t), one.digest[:12], _where(one, blobs)] for one in found
+            [one.name, size(one.size), one.media, moment(one.t), one.digest[:12], _where(one, home)] for one in found
         ]
         table(["NAME", "SIZE", "MEDIA", "SAVED", "DIGEST", "BYTES"], rows, right=["SIZE"])
     else:
@@ -50,21 +49,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _as_dict(one: File, blobs: Blobs) -> dict[str, object]:
-    return {name: getattr(one, name) for name in one.__struct_fields__} | {"here": _where(one, blobs) == "here"}
+def _as_dict(one: File, home: HomeAccess) -> dict[str, object]:
+    return {name: getattr(one, name) for name in one.__struct_fields__} | {"here": home.has_blob(one.digest, one.size)}
 
 
-def _where(one: File, blobs: Blobs) -> str:
-    """Say whether the bytes are here; an invalid digest, which only a foreign client can send, has none."""
-    try:
-        return "here" if blobs.size(one.digest) == one.size else "not here"
-    except VedetteError:
-        return "not here"
+def _where(one: File, home: HomeAccess) -> str:
+    return "here" if home.has_blob(one.digest, one.size) else "not here"
 
 
-def _write(one: File, blobs: Blobs, path: str, *, force: bool) -> None:
+def _write(one: File, home: HomeAccess, path: str, *, force: bool) -> None:
     """Write a file to `path`; the name that the run gave it is never used as a path."""
-    with blobs.open(one.digest) as source:
+    with home.open_blob(one.digest) as source:
         if os.fstat(source.fileno()).st_size != one.size:
             raise VedetteError(f"the bytes of {one.name} are incomplete in this home")
         if path == "-":

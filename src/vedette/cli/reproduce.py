@@ -10,7 +10,6 @@ run, by the Python that runs vedette. What is missing is printed, and listed in 
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import subprocess
@@ -18,17 +17,15 @@ import sys
 from typing import Any
 
 from vedette import manifest
-from vedette.blobs import Blobs
+from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import FormatError, NotFoundError, VedetteError
 from vedette.fold import flatten
-from vedette.home import Home
 from vedette.manifest import Entry
 from vedette.query.recipe import recipe
 from vedette.query.runs import view as find_view
 from vedette.views.text import clean, counted
 
-_MOST_BYTES = 64 << 20  # of a file that is read whole
 _MOST_SAID = 20
 
 
@@ -47,18 +44,18 @@ def run(args: argparse.Namespace) -> int:
     view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
     target = os.path.abspath(args.dir)
     _check(target, force=args.force)
-    blobs = Blobs(Home.of(args.settings))
+    home = HomeAccess.of(args.settings)
     kept = {file.name: file.digest for file in view.files()}
-    entries = manifest.read(_bytes(blobs, kept[manifest.NAME])) if manifest.NAME in kept else []
-    packages, direct = (_names(blobs, kept.get(name)) for name in ("packages.json", "packages.direct.json"))
+    entries = manifest.read(home.blob_bytes(kept[manifest.NAME])) if manifest.NAME in kept else []
+    packages, direct = (_names(home, kept.get(name)) for name in ("packages.json", "packages.direct.json"))
     made = recipe(
         view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
     )
-    gone = _write_code(blobs, entries, target)
+    gone = _write_code(home, entries, target)
     _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
     if "git.diff" in kept:
         with contextlib.suppress(VedetteError):
-            _place(target, "git.diff", _bytes(blobs, kept["git.diff"]), 0o644)
+            _place(target, "git.diff", home.blob_bytes(kept["git.diff"]), 0o644)
     missing = made.missing + [f"the bytes of {path} are not in this home" for path in gone]
     store.close()
     if args.json:
@@ -85,31 +82,22 @@ def _check(target: str, *, force: bool) -> None:
         raise VedetteError(f"{target} cannot be written to: {error.strerror}") from None
 
 
-def _bytes(blobs: Blobs, digest: str) -> bytes:
-    """Return the bytes of a blob; raise FormatError if they do not match its digest."""
-    with blobs.open(digest) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES or hashlib.sha256(data).hexdigest() != digest:
-        raise FormatError(f"the bytes of {digest[:12]} do not match its digest: the home is damaged")
-    return data
-
-
-def _names(blobs: Blobs, digest: str | None) -> dict[str, str]:
+def _names(home: HomeAccess, digest: str | None) -> dict[str, str]:
     if digest is None:
         return {}
     try:
-        found: Any = json.loads(_bytes(blobs, digest))
+        found: Any = json.loads(home.blob_bytes(digest))
     except (ValueError, VedetteError):
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _write_code(blobs: Blobs, entries: list[Entry], target: str) -> list[str]:
+def _write_code(home: HomeAccess, entries: list[Entry], target: str) -> list[str]:
     """Write the files; return the paths of those whose bytes are missing or damaged."""
     gone = []
     for entry in entries:
         try:
-            data = _bytes(blobs, entry.digest)
+            data = home.blob_bytes(entry.digest)
         except (NotFoundError, FormatError):
             gone.append(entry.path)
             continue

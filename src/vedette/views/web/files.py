@@ -7,7 +7,7 @@ browser shows; they are sandboxed, so that nothing in them runs. All other files
 import os
 import re
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
 from vedette.access.home_access import HomeAccess
+from vedette.errors import VedetteError
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
@@ -26,7 +27,6 @@ from vedette.views.web.routes import Request
 from vedette.views.web.shapes import FileShape
 from vedette.views.web.state import AppState
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _BLOCK_BYTES = 1 << 18
 _SANDBOX = "sandbox; default-src 'none'"
 _MOST_DIFF = 4 << 20
@@ -77,29 +77,22 @@ def code(state: AppState, store: Reader, request: Request) -> Code:
 
 def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:
     """Return at most `most` bytes of a blob; b"" when it is not here."""
-    path = home.blob(digest) if _DIGEST.fullmatch(digest) else None
-    if path is None:
-        return b""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
+        with home.open_blob(digest) as file:
+            return file.read(most)
+    except (OSError, VedetteError):
         return b""
-    with open(fd, "rb") as file:
-        return file.read(most)
 
 
 def blob(state: AppState, request: Request) -> Response:
     """Send the bytes of a file, by its digest."""
     digest, name = request.path["digest"], request.query["name"]
-    path = state.home.blob(digest) if _DIGEST.fullmatch(digest) else None
-    if path is None:
-        raise Refusal(404, "there is no file with this digest here; a digest has 64 hexadecimal digits")
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        raise Refusal(404, "the file with this digest is not here any more") from None
-    size = os.fstat(fd).st_size
-    media = media_of(os.pread(fd, HEAD_BYTES, 0), whole=size <= HEAD_BYTES)
+        file = state.home.open_blob(digest)
+    except (OSError, VedetteError):
+        raise Refusal(404, "there is no file with this digest here; a digest has 64 hexadecimal digits") from None
+    size = os.fstat(file.fileno()).st_size
+    media = media_of(os.pread(file.fileno(), HEAD_BYTES, 0), whole=size <= HEAD_BYTES)
     shown = media in (*IMAGES, *TEXTS) and not request.query["download"]
     kind = media if media in IMAGES and shown else "text/plain; charset=utf-8" if shown else "application/octet-stream"
     headers = {
@@ -108,7 +101,7 @@ def blob(state: AppState, request: Request) -> Response:
         "Content-Length": str(size),
         "Cache-Control": "private, max-age=31536000, immutable",
     }
-    return StreamingResponse(_blocks(fd, state, size), 200, headers, kind)
+    return StreamingResponse(_blocks(file, state, size), 200, headers, kind)
 
 
 def _file_name(name: str, digest: str) -> str:
@@ -117,14 +110,12 @@ def _file_name(name: str, digest: str) -> str:
     return quote(clean or digest[:12], safe="")
 
 
-async def _blocks(fd: int, state: AppState, size: int) -> AsyncIterator[bytes]:
-    try:
-        at = 0
+async def _blocks(file: BinaryIO, state: AppState, size: int) -> AsyncIterator[bytes]:
+    with file:
+        at, fd = 0, file.fileno()
         while at < size:
             block = await state.pool.call(lambda at=at: os.pread(fd, min(_BLOCK_BYTES, size - at), at))  # type: ignore[misc]
             if not block:
                 return
             at += len(block)
             yield block
-    finally:
-        os.close(fd)
