@@ -22,7 +22,7 @@ class Claim(NamedTuple):
     cause: str
 
 
-class Outcome(NamedTuple):
+class SpanState(NamedTuple):
     """What the claims on a span add up to."""
 
     state: str = ""
@@ -40,7 +40,7 @@ class Write(NamedTuple):
     attrs: dict[str, Value]
 
 
-class Progress(NamedTuple):
+class OriginProgress(NamedTuple):
     """The progress of one origin: the highest value of each number so far, since neither may decrease."""
 
     n: int
@@ -48,12 +48,12 @@ class Progress(NamedTuple):
     at: float | None
     add: float | None
 
-    def join(self, other: "Progress | None") -> "Progress":
+    def join(self, other: "OriginProgress | None") -> "OriginProgress":
         """Combine two reports of one origin's progress; their order does not matter."""
         if other is None:
             return self
         n, t, at, add = other
-        return Progress(max(self.n, n), max(self.t, t), _most(self.at, at), _most(self.add, add))
+        return OriginProgress(max(self.n, n), max(self.t, t), _most(self.at, at), _most(self.add, add))
 
 
 class Folded:
@@ -65,7 +65,7 @@ class Folded:
         self,
         claims: Iterable[Claim] = (),
         writes: Iterable[Write] = (),
-        progress: Mapping[str, Progress] | None = None,
+        progress: Mapping[str, OriginProgress] | None = None,
     ) -> None:
         """Start from stored claims, writes and progress."""
         self.claims = set(claims)
@@ -84,7 +84,7 @@ class Folded:
             self.writes[origin, n] = Write(span.t, origin, n, attrs)
         if span.at is not None or span.add is not None:
             whose = span.of or origin  # a hub may report for an origin that has ended
-            reported = Progress(n, span.t, _number(span.at), _number(span.add))
+            reported = OriginProgress(n, span.t, _number(span.at), _number(span.add))
             self.progress[whose] = reported.join(self.progress.get(whose))
 
     def unite(self, other: "Folded") -> None:
@@ -113,7 +113,7 @@ class Folded:
         self.writes = {(write.origin, write.n): write for write in last.values()}
         return {key: last[key].attrs[key] for key in sorted(_standing(last))}
 
-    def outcome(self, kind: str) -> Outcome:
+    def span_state(self, kind: str) -> SpanState:
         """Return state, cause, start and end from this span's own claims, without its tries."""
         return judge(KINDS.get(kind, UNKNOWN_KIND), self.claims)
 
@@ -153,28 +153,28 @@ def _standing(last: Mapping[str, Write]) -> set[str]:
     }
 
 
-def judge(kind: Kind, claims: Iterable[Claim]) -> Outcome:
-    """Compute the outcome of a span from its claims.
+def judge(kind: Kind, claims: Iterable[Claim]) -> SpanState:
+    """Compute the state of a span from its claims.
 
     The end is the latest claim of the most trusted `by`. Before any end, the highest state holds, whatever the clocks
     say. `purged` overrides everything.
     """
     claims = list(claims)
     if not claims:
-        return Outcome()
+        return SpanState()
     start_t = min(claim.t for claim in claims)
     ends = [claim for claim in claims if claim.state == PURGED]
     ends = ends or [claim for claim in claims if claim.state in kind.ends]
     if not ends:
         highest = max(claims, key=lambda claim: (_rank(kind, claim.state), claim.state))
-        return Outcome(highest.state, "", start_t, None)
+        return SpanState(highest.state, "", start_t, None)
     best = max(ends, key=_weight)
     if not best.cause:  # another claim may know the cause
         causes = [claim for claim in ends if claim.cause]
         cause = max(causes, key=_weight).cause if causes else ""
     else:
         cause = best.cause
-    return Outcome(best.state, cause, start_t, best.t)
+    return SpanState(best.state, cause, start_t, best.t)
 
 
 def _rank(kind: Kind, state: str) -> int:
@@ -186,14 +186,14 @@ def _weight(claim: Claim) -> tuple[int, int, str, str, str]:
     return trust, claim.t, claim.origin, claim.state, claim.cause
 
 
-def settle(own: Outcome, tries: Iterable[tuple[int, str, Outcome]]) -> Outcome:
-    """Return the outcome of a span: that of its highest try by (n, id), or its own if it has no tries."""
+def settle(own: SpanState, tries: Iterable[tuple[int, str, SpanState]]) -> SpanState:
+    """Return the state of a span: that of its highest try by (n, id), or its own if it has no tries."""
     best = max(tries, default=None, key=lambda item: item[:2])
     if best is None or own.state == PURGED:
         return own
     last = best[2]
     starts = [t for t in (own.start_t, last.start_t) if t is not None]
-    return Outcome(last.state, last.cause, min(starts, default=None), last.end_t)
+    return SpanState(last.state, last.cause, min(starts, default=None), last.end_t)
 
 
 def flatten(attrs: Mapping[str, Value], prefix: str = "") -> dict[str, Value]:

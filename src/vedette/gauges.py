@@ -137,14 +137,14 @@ class _Plain:
         os.close(self._fd)
 
 
-class Reading(NamedTuple):
+class GaugesFile(NamedTuple):
     """The content of a gauges file: its bytes, to detect changes, and (at, add) by id."""
 
     data: bytes = b""
     gauges: Mapping[str, tuple[float | None, float | None]] = MappingProxyType({})
 
 
-def read(directory: str, before: Reading) -> Reading:
+def read(directory: str, before: GaugesFile) -> GaugesFile:
     """Return the gauges of a spool, or `before` itself when nothing has changed; a damaged file never raises.
 
     The process may be writing at the same time, so we read twice and take the lower numbers. When a slot passes to
@@ -168,7 +168,7 @@ def read(directory: str, before: Reading) -> Reading:
     first, second = _slots(data), _slots(again)
     both = first.keys() & second.keys()
     unchanged = data if data == again else b""  # if it changed while we read, the next call must read it again
-    return Reading(unchanged, {id_: (_less(first, second, id_, 0), _less(first, second, id_, 1)) for id_ in both})
+    return GaugesFile(unchanged, {id_: (_less(first, second, id_, 0), _less(first, second, id_, 1)) for id_ in both})
 
 
 def _slots(data: bytes) -> dict[str, tuple[float, float]]:

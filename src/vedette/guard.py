@@ -61,7 +61,7 @@ class Rules(Struct, frozen=True):
     way_in: str = "send `Authorization: Bearer TOKEN`"
 
 
-class Verdict(Struct, frozen=True):
+class Decision(Struct, frozen=True):
     """Status 200 lets in; any other one is the answer, with a sentence that says why."""
 
     status: int = 200
@@ -70,26 +70,26 @@ class Verdict(Struct, frozen=True):
     who: str = ""  # whose token it was
 
 
-def judge(asked: Asked, rules: Rules) -> Verdict:
+def judge(asked: Asked, rules: Rules) -> Decision:
     """Tell whether a request is let in."""
     if not _is_known(host_name(asked.host), rules.names):
-        return Verdict(421, f"this host name is not known here: {rules.name_hint}")
+        return Decision(421, f"this host name is not known here: {rules.name_hint}")
     origins = asked.all("origin")
     if origins and (rules.who is None or origins != [asked.base]):
-        return Verdict(403, _OTHER_PAGE)
+        return Decision(403, _OTHER_PAGE)
     follows_link = asked.page and asked.method in ("GET", "HEAD") and asked.all("sec-fetch-mode") == ["navigate"]
     if asked.is_crossing and not follows_link:
-        return Verdict(403, _OTHER_PAGE)
+        return Decision(403, _OTHER_PAGE)
     who = ""
     if rules.who is not None:
         who = rules.who(_token(asked))
         if not who:
             what = "wrong, or has expired" if asked.url_token is not None else "missing or wrong"
-            return Verdict(401, f"the token is {what}: {rules.way_in}", {"WWW-Authenticate": "Bearer"})
+            return Decision(401, f"the token is {what}: {rules.way_in}", {"WWW-Authenticate": "Bearer"})
     if asked.method not in rules.methods:
         allowed = ", ".join(rules.methods)
-        return Verdict(405, f"the methods here are {allowed}", {"Allow": allowed})
-    return Verdict(who=who)
+        return Decision(405, f"the methods here are {allowed}", {"Allow": allowed})
+    return Decision(who=who)
 
 
 def in_scope(scope: Mapping[str, Any]) -> Asked:

@@ -31,7 +31,7 @@ def origin_here(
     return Origin(name, kernel.host(), kernel.boot(), pid, started, span, process, upstream, main, voice)
 
 
-class Clock:
+class SteadyClock:
     """The time that is written: it never falls, though the system's may."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Voice:
         home: Home,
         make_origin: Callable[[], Origin],
         cap: settings.Spool = _DEFAULT_CAP,
-        clock: Clock | None = None,
+        clock: SteadyClock | None = None,
     ) -> None:
         """Touch nothing yet: the origin is made with the first record. Voices of one speaker may share a clock."""
         self.home = home
         self.spool = Spool(home.spool, make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
-        self.clock = clock or Clock()
+        self.clock = clock or SteadyClock()
         self.wake_at = 0  # when to look after the hub again; compared in hot paths
 
     @property

@@ -89,7 +89,7 @@ def test_no_attack_is_answered(name, home):
 @pytest.mark.parametrize("name", GUARDED)
 def test_the_corpus_finds_a_listener_without_a_guard(name, home, monkeypatch):
     """The corpus is not blind: where the guard lets everybody in, attacks of each of its kinds are answered."""
-    monkeypatch.setattr(guard, "judge", lambda *_: guard.Verdict(who="owner"))
+    monkeypatch.setattr(guard, "judge", lambda *_: guard.Decision(who="owner"))
     listener = GUARDED[name]
     with listener.opened(home) as port:
         found = {kind for kind, _, status in hostile_requests.answered(port, listener.good) if status < 400}

@@ -15,7 +15,7 @@ from vedette import wire
 from vedette.access.follower import Follower
 from vedette.access.hub_socket import ask
 from vedette.home import Home
-from vedette.hub.processes.progress import Gauges
+from vedette.hub.processes.progress import ProgressRecorder
 from vedette.hub.turn.keeper import Keeper
 from vedette.settings import Settings
 from vedette.store.sqlite import SqliteStore
@@ -90,7 +90,7 @@ def _bury(home, start, tmp_path, monkeypatch):
     order = []
     say, flush = keeper.own.say, keeper.flush
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.gauges, "_say", lambda *told: (order.append("say"), say(*told)))
+        patch.setattr(keeper.progress, "_say", lambda *told: (order.append("say"), say(*told)))
         patch.setattr(keeper, "flush", lambda: (order.append(f"flush {spool in os.listdir(home.spool)}"), flush()))
         eventually(lambda: keeper.turn() and spool not in os.listdir(home.spool))
     keeper.let_go()  # as killed: its own spool alone knows
@@ -113,7 +113,7 @@ def test_a_hub_that_does_not_look_before_it_buries_is_caught(home, start, tmp_pa
         for reader in readers.values():
             reader.progress_recorded = True
 
-    monkeypatch.setattr(Gauges, "look", blind)
+    monkeypatch.setattr(ProgressRecorder, "look", blind)
     _, lost = _bury(home, start, tmp_path, monkeypatch)
 
     assert lost > 1000

@@ -125,7 +125,7 @@ def add_up(fold: Any, delivery: Delivery, chance: random.Random) -> dict[str, Ro
         attrs = kept.attrs()
         kind, name, parent = (attrs.pop(key, "") for key in ("kind", "name", "parent"))
         if chance.random() < 0.5:
-            own[id_] = kept.outcome(kind)
+            own[id_] = kept.span_state(kind)
         else:  # a set's own order hides ties within a process
             own[id_] = fold.judge(fold.KINDS.get(kind, fold.UNKNOWN_KIND), _shuffled(sorted(kept.claims), chance))
         rows[id_] = Row(kind, name, parent, *own[id_], kept.done(), attrs)

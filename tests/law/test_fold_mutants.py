@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from vedette import fold
-from vedette.fold import Claim, Folded, Outcome, Progress, Write
+from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write
 from vedette.model import Kind
 
 from .oracle import violations
@@ -111,29 +111,29 @@ def start_of_the_climbing_alone(kind: Kind, claims: Any):
 
 
 @mutant(fold, "settle")
-def tries_by_id_alone(own: Outcome, tries: Any):
-    return _settle(own, [(0, id_, outcome) for _, id_, outcome in tries])
+def tries_by_id_alone(own: SpanState, tries: Any):
+    return _settle(own, [(0, id_, state) for _, id_, state in tries])
 
 
 @mutant(fold, "settle")
-def tries_by_number_alone(own: Outcome, tries: Any):
+def tries_by_number_alone(own: SpanState, tries: Any):
     tries = list(tries)
     best = max(tries, default=None, key=lambda item: item[0])
     return _settle(own, [] if best is None else [best])
 
 
 @mutant(fold, "settle")
-def tries_do_not_count(own: Outcome, tries: Any):
+def tries_do_not_count(own: SpanState, tries: Any):
     return own
 
 
 @mutant(fold, "settle")
-def a_try_undoes_a_purge(own: Outcome, tries: Any):
+def a_try_undoes_a_purge(own: SpanState, tries: Any):
     return _settle(own._replace(state="" if own.state == "purged" else own.state), tries)
 
 
 @mutant(fold, "settle")
-def start_of_the_last_try(own: Outcome, tries: Any):
+def start_of_the_last_try(own: SpanState, tries: Any):
     tries = list(tries)
     return _settle(own._replace(start_t=None) if tries and own.state != "purged" else own, tries)
 
@@ -173,18 +173,18 @@ def progress_of_the_speaker(self: Folded, span: Any, origin: str, n: int):
     _fold(self, msgspec.structs.replace(span, of=""), origin, n)
 
 
-@mutant(Progress, "join")
-def progress_by_the_newest_n(self: Progress, other: Progress | None):
+@mutant(OriginProgress, "join")
+def progress_by_the_newest_n(self: OriginProgress, other: OriginProgress | None):
     return self if other is None or self.n >= other.n else other
 
 
-@mutant(Progress, "join")
-def progress_by_the_clock(self: Progress, other: Progress | None):
+@mutant(OriginProgress, "join")
+def progress_by_the_clock(self: OriginProgress, other: OriginProgress | None):
     return self if other is None or self.t >= other.t else other
 
 
-@mutant(Progress, "join")
-def progress_as_a_pair(self: Progress, other: Progress | None):
+@mutant(OriginProgress, "join")
+def progress_as_a_pair(self: OriginProgress, other: OriginProgress | None):
     return self if other is None else max(self, other, key=lambda p: (p.add or 0.0, p.at or 0.0, p.n, p.t))
 
 

@@ -90,7 +90,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.run import DEFAULT_PROJECT, About
     from vedette.deaths.evidence import Evidence
     from vedette.deaths.tree import marked
-    from vedette.deaths.verdict import Kind, verdict
+    from vedette.deaths.verdict import EndKind, verdict
     from vedette.launch.ending import evidence
     from vedette.launch.local import Launch
     from vedette.launch.record import Recorder
@@ -146,7 +146,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     end = verdict(found)
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
-    if end.kind != Kind.DONE and not args.quiet and found.signal != signal.SIGPIPE:
+    if end.kind != EndKind.DONE and not args.quiet and found.signal != signal.SIGPIPE:
         _say(f"{called} {end.state}: {end.cause}")
     return _exit_code(ended.status)
 

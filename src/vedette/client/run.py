@@ -21,7 +21,7 @@ from vedette.client.raised import evidence_of, last_line
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
 from vedette.deaths.evidence import Evidence
-from vedette.deaths.verdict import Kind, verdict
+from vedette.deaths.verdict import EndKind, verdict
 from vedette.home import Home
 from vedette.model import Value, new_id
 from vedette.settings import Settings
@@ -248,7 +248,7 @@ class Run:
         if self.finished:
             return
         end = verdict(evidence_of(error))
-        if end.kind in (Kind.EXCEPTION, Kind.DISK):
+        if end.kind in (EndKind.EXCEPTION, EndKind.DISK):
             text, attrs = describe_exception(error)
             self._journal.event("exception", text, 50, attrs)
         self._end(end.state, end.cause)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vedette.deaths.evidence import Evidence, Shortage
 
 
-class Kind(StrEnum):
+class EndKind(StrEnum):
     """What ended it."""
 
     DONE = "done"
@@ -43,7 +43,7 @@ class Sure(StrEnum):
 class Verdict(NamedTuple):
     """The judgement on one end."""
 
-    kind: Kind
+    kind: EndKind
     state: str  # the end state of its span
     cause: str  # in words
     sure: Sure = Sure.SEEN
@@ -74,25 +74,25 @@ def verdict(evidence: Evidence) -> Verdict:
 
 
 def _never_started(of: Evidence) -> Verdict | None:
-    return Verdict(Kind.START, "failed", f"it could not be started: {of.start_error}") if of.start_error else None
+    return Verdict(EndKind.START, "failed", f"it could not be started: {of.start_error}") if of.start_error else None
 
 
 def _time_limit(of: Evidence) -> Verdict | None:
     if not of.time_limit:
         return None
     late = ", and killed by SIGKILL as it did not stop" if of.killed_late else ""
-    return Verdict(Kind.TIME, "failed", f"time limit of {of.time_limit}{late}")
+    return Verdict(EndKind.TIME, "failed", f"time limit of {of.time_limit}{late}")
 
 
 def _success(of: Evidence) -> Verdict | None:
-    return Verdict(Kind.DONE, "done", "", _sure(of)) if of.code == 0 else None
+    return Verdict(EndKind.DONE, "done", "", _sure(of)) if of.code == 0 else None
 
 
 def _batch_limit(of: Evidence) -> Verdict | None:
     if not of.batch_job or _name(of.signal) not in _STOPPING:
         return None
     cause = f"killed by {_name(of.signal)}: the time limit of {of.batch_job}"
-    return Verdict(Kind.TIME, "failed", cause, Sure.LIKELY)
+    return Verdict(EndKind.TIME, "failed", cause, Sure.LIKELY)
 
 
 def _told_to_stop(of: Evidence) -> Verdict | None:
@@ -101,25 +101,25 @@ def _told_to_stop(of: Evidence) -> Verdict | None:
     told = f"told to stop by {of.stopped_by}" if of.stopped_by else "told to stop"
     late = _name(of.signal) == "SIGKILL"
     cause = f"{told}, and killed by SIGKILL as it did not" if late else f"killed by SIGTERM: {told}"
-    return Verdict(Kind.STOPPED, "cancelled", cause, _sure(of))
+    return Verdict(EndKind.STOPPED, "cancelled", cause, _sure(of))
 
 
 def _no_room_for_output(of: Evidence) -> Verdict | None:
     if of.refused not in _FULL or not _ended_by(of, "SIGPIPE"):
         return None
     before = "" if of.code is None else f"exit code {of.code}: "
-    return Verdict(Kind.DISK, "failed", f"{before}disk full: its output could not be written any more")
+    return Verdict(EndKind.DISK, "failed", f"{before}disk full: its output could not be written any more")
 
 
 def _signal_passed_on(of: Evidence) -> Verdict | None:
-    return _by_signal(of, Kind.SIGNAL, f"sent by {of.sent[of.signal]}") if of.signal in of.sent else None
+    return _by_signal(of, EndKind.SIGNAL, f"sent by {of.sent[of.signal]}") if of.signal in of.sent else None
 
 
 def _out_of_memory(of: Evidence) -> Verdict | None:
     if of.shortage is None or not _ended_by(of, "SIGKILL"):
         return None
     how = "killed by SIGKILL" if of.code is None else f"exit code {of.code}"
-    return Verdict(Kind.MEMORY, "failed", f"{how}: {_short(of.shortage)}", Sure.LIKELY)
+    return Verdict(EndKind.MEMORY, "failed", f"{how}: {_short(of.shortage)}", Sure.LIKELY)
 
 
 def _killed(of: Evidence) -> Verdict | None:
@@ -129,24 +129,24 @@ def _killed(of: Evidence) -> Verdict | None:
         who = "kill -9 or a scheduler; there is no sign that memory ran out"
     else:
         who = "kill -9, a scheduler, or the kernel because memory ran out"
-    return _by_signal(of, Kind.KILLED, who, sure=Sure.LIKELY)
+    return _by_signal(of, EndKind.KILLED, who, sure=Sure.LIKELY)
 
 
 def _crash(of: Evidence) -> Verdict | None:
     if _name(of.signal) not in _CRASHES:
         return None
-    return _by_signal(of, Kind.CRASH, frame=of.stacks.frame if of.stacks and of.stacks.signal == of.signal else "")
+    return _by_signal(of, EndKind.CRASH, frame=of.stacks.frame if of.stacks and of.stacks.signal == of.signal else "")
 
 
 def _signal(of: Evidence) -> Verdict | None:
-    return _by_signal(of, Kind.SIGNAL, _MEANINGS.get(_name(of.signal), "")) if of.signal else None
+    return _by_signal(of, EndKind.SIGNAL, _MEANINGS.get(_name(of.signal), "")) if of.signal else None
 
 
 def _exit_after_signal(of: Evidence) -> Verdict | None:
     number = next((number for number in (signal.SIGTERM, signal.SIGINT) if number in of.sent), None)
     if of.code is None or number is None:
         return None
-    return Verdict(Kind.SIGNAL, "cancelled", f"exit code {of.code} after {_name(number)}, sent by {of.sent[number]}")
+    return Verdict(EndKind.SIGNAL, "cancelled", f"exit code {of.code} after {_name(number)}, sent by {of.sent[number]}")
 
 
 def _crash_below(of: Evidence) -> Verdict | None:
@@ -155,48 +155,48 @@ def _crash_below(of: Evidence) -> Verdict | None:
     if _name(of.stacks.signal) not in _CRASHES:
         return None
     state, cause = _exit_code(of.code)
-    return Verdict(Kind.CRASH, state, cause + (f" in {of.stacks.frame}" if of.stacks.frame else ""), Sure.LIKELY)
+    return Verdict(EndKind.CRASH, state, cause + (f" in {of.stacks.frame}" if of.stacks.frame else ""), Sure.LIKELY)
 
 
 def _exception(of: Evidence) -> Verdict | None:
     if of.raised is None:
         return None
     if of.raised.interrupt:
-        return Verdict(Kind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)")
+        return Verdict(EndKind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)")
     state = "failed" if of.code is None else _exit_code(of.code)[0]
     if of.raised.errno not in _FULL:
-        return Verdict(Kind.EXCEPTION, state, of.raised.text)
+        return Verdict(EndKind.EXCEPTION, state, of.raised.text)
     where = f" ({of.raised.path})" if of.raised.path else ""
-    return Verdict(Kind.DISK, state, f"disk full{where}: {of.raised.text}")
+    return Verdict(EndKind.DISK, state, f"disk full{where}: {of.raised.text}")
 
 
 def _disk_full(of: Evidence) -> Verdict | None:
     if of.code is None or not of.full_disk:
         return None
     cause = f"exit code {of.code}: disk full: {of.full_disk}"
-    return Verdict(Kind.DISK, _exit_code(of.code)[0], cause, Sure.LIKELY)
+    return Verdict(EndKind.DISK, _exit_code(of.code)[0], cause, Sure.LIKELY)
 
 
 def _exit(of: Evidence) -> Verdict | None:
     if of.code is None:
         return None
     guessed = _name(of.code - _PASSED_ON) in _TELLING
-    return Verdict(Kind.EXIT, *_exit_code(of.code), Sure.LIKELY if guessed else _sure(of))
+    return Verdict(EndKind.EXIT, *_exit_code(of.code), Sure.LIKELY if guessed else _sure(of))
 
 
 def _reboot(of: Evidence) -> Verdict | None:
     if not of.rebooted:
         return None
-    return Verdict(Kind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)
+    return Verdict(EndKind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)
 
 
 def _unseen(of: Evidence) -> Verdict | None:
     if of.watched:
         return None
-    return Verdict(Kind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)
+    return Verdict(EndKind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)
 
 
-_UNKNOWN = Verdict(Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
+_UNKNOWN = Verdict(EndKind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
 RULES: tuple[Rule, ...] = (
     _never_started, _time_limit, _success,
     _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory, _killed, _crash, _signal,
@@ -215,7 +215,7 @@ def _sure(of: Evidence) -> Sure:
     return Sure.LIKELY if of.status is None else Sure.SEEN
 
 
-def _by_signal(of: Evidence, kind: Kind, why: str = "", frame: str = "", sure: Sure | None = None) -> Verdict:
+def _by_signal(of: Evidence, kind: EndKind, why: str = "", frame: str = "", sure: Sure | None = None) -> Verdict:
     state = "cancelled" if _name(of.signal) in _ASKED else "failed"
     where = f" in {frame}" if frame else ""
     cause = f"killed by {_name(of.signal)}{where}" + (f": {why}" if why else "")

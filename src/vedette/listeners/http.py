@@ -86,14 +86,14 @@ def guarded(app: App, rules: guard.Rules) -> App:
     async def check(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        verdict = guard.judge(guard.in_scope(scope), rules)
-        if verdict.status == 200:
+        decision = guard.judge(guard.in_scope(scope), rules)
+        if decision.status == 200:
             await app(scope, receive, send)
             return
-        headers = [(name.lower().encode(), value.encode()) for name, value in verdict.headers.items()]
+        headers = [(name.lower().encode(), value.encode()) for name, value in decision.headers.items()]
         headers.append((b"content-type", b"text/plain; charset=utf-8"))
-        await send({"type": "http.response.start", "status": verdict.status, "headers": headers})
-        await send({"type": "http.response.body", "body": verdict.sentence.encode() + b"\n"})
+        await send({"type": "http.response.start", "status": decision.status, "headers": headers})
+        await send({"type": "http.response.body", "body": decision.sentence.encode() + b"\n"})
 
     return check
 

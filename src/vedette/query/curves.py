@@ -42,7 +42,7 @@ class Curve(Struct, frozen=True, eq=False):
     last_step: float = -math.inf  # the greatest step of the whole series
 
 
-class Seen(Struct, frozen=True):
+class DrawnSoFar(Struct, frozen=True):
     """What a reader has drawn already: the time of the newest point, the number of points, and the greatest step."""
 
     t: int
@@ -69,7 +69,7 @@ class Curves:
         self._coarse: OrderedDict[ChunkRow, Points] = OrderedDict()  # the cache
         self._lock = threading.Lock()
 
-    def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: Seen | None = None) -> Curve:
+    def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: DrawnSoFar | None = None) -> Curve:
         """Draw a series over `x`: step, time, or the name of another metric of the same span.
 
         `seen`: what the reader has already; if all new points come after that, only these are returned.
@@ -88,7 +88,9 @@ class Curves:
         totals = _Totals(count, last_t, _greatest([points]))
         return _curve(along, points.value, wanted, totals, exact=True, since=False)
 
-    def _draw(self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, seen: Seen | None) -> Curve:
+    def _draw(
+        self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, seen: DrawnSoFar | None
+    ) -> Curve:
         count = sum(piece.count for piece in outline)
         last_t = max((piece.last_t for piece in outline), default=0)
         new = None if seen is None else self._since(store, outline, seen.t)

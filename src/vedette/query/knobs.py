@@ -83,7 +83,7 @@ _DETERMINISM = re.compile(
 _THREADS = re.compile(r"^(?:OMP|MKL|OPENBLAS|NUMEXPR|BLIS|VECLIB|NUMBA)_\w+$")
 
 
-class Verdict(Struct, frozen=True):
+class Rating(Struct, frozen=True):
     """What sort of key it is, and how likely a change of it alone changes the results."""
 
     sort: str  # seed, knob, later, length, input, device, speed, path, noise
@@ -99,32 +99,32 @@ def words(key: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(key)]
 
 
-def judge(key: str, a: Any, b: Any) -> Verdict:
+def judge(key: str, a: Any, b: Any) -> Rating:
     """Judge a config key by its name and by its two values."""
     *path, leaf = key.split(".")
     own = words(leaf)
     phrase, known = " ".join(own), set(own)
     above = {word for part in path for word in words(part)}
     if known & _SEED or phrase in _SEED or phrase.endswith("random state"):
-        return Verdict("seed", SEED_WEIGHT)
+        return Rating("seed", SEED_WEIGHT)
     if phrase in _SPEED:
-        return Verdict("speed", 0.1)
+        return Rating("speed", 0.1)
     if _is_about(phrase, own, above):
-        return Verdict("noise", NOISE)
+        return Rating("noise", NOISE)
     texts = [value for value in (a, b) if isinstance(value, str) and value]
     if texts and all(_STAMP.match(text) for text in texts):
-        return Verdict("noise", NOISE)
+        return Rating("noise", NOISE)
     if (known & _PLACES and "name" not in known) or (texts and all(_PATH.search(text) for text in texts)):
         return _judge_place(known | above, texts)
     if known & _LATER:
-        return Verdict("later", KNOB - 0.01)
+        return Rating("later", KNOB - 0.01)
     if known & _LENGTH:
-        return Verdict("length", UNKNOWN - 0.01)
+        return Rating("length", UNKNOWN - 0.01)
     if known & _DEVICE:
-        return Verdict("device", 0.62)
+        return Rating("device", 0.62)
     if known & _STRONG or above & _STRONG:
-        return Verdict("knob", KNOB)
-    return Verdict("knob", UNKNOWN)
+        return Rating("knob", KNOB)
+    return Rating("knob", UNKNOWN)
 
 
 def _is_about(phrase: str, own: list[str], above: set[str]) -> bool:
@@ -136,13 +136,13 @@ def _is_about(phrase: str, own: list[str], above: set[str]) -> bool:
     return bool(own) and own[0] in _WRITES and (own[-1] in _HOW_OFTEN or set(own[1:]) & (_HOW_OFTEN | _LENGTH) != set())
 
 
-def _judge_place(known: set[str], texts: list[str]) -> Verdict:
+def _judge_place(known: set[str], texts: list[str]) -> Rating:
     if known & _INPUTS and not known & {"log", "logs", "out", "output", "save", "results"}:
-        return Verdict("input", 0.6)
+        return Rating("input", 0.6)
     if known & _OUTPUTS:
-        return Verdict("noise", NOISE)
+        return Rating("noise", NOISE)
     ends = {text.rstrip("/").rpartition("/")[2] for text in texts}
-    return Verdict("path", 0.1 if len(texts) == 2 and len(ends) == 1 else 0.3)
+    return Rating("path", 0.1 if len(texts) == 2 and len(ends) == 1 else 0.3)
 
 
 def judge_package(name: str, a: str | None, b: str | None, imports: set[str]) -> float:

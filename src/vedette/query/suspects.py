@@ -89,15 +89,15 @@ def config(case: Case) -> Iterator[Suspect]:
     """Keys of the config, weighed by their names."""
     known_data = bool(case.a.data) and bool(case.b.data) and not differing(case.sections.data)
     for pair in differing(case.sections.config):
-        verdict = judge(pair.key, pair.a, pair.b)
-        weight = verdict.weight
-        if verdict.sort == "input" and known_data:
+        rating = judge(pair.key, pair.a, pair.b)
+        weight = rating.weight
+        if rating.sort == "input" and known_data:
             weight = 0.08  # the path differs, but the data are the same
         elif weight > LITTLE:
             weight += -0.02 if pair.only else _distance_bonus(pair.a, pair.b)
-        kind = "seed" if verdict.sort == "seed" else "config"
+        kind = "seed" if rating.sort == "seed" else "config"
         yield Suspect(
-            kind, f"config.{pair.key}", pair.a, pair.b, weight, _sentence(f"config.{pair.key}", pair), verdict.sort
+            kind, f"config.{pair.key}", pair.a, pair.b, weight, _sentence(f"config.{pair.key}", pair), rating.sort
         )
 
 
@@ -161,10 +161,10 @@ def command(case: Case) -> Iterator[Suspect]:
             weight = 0.03 if known else _weigh_word(x, y)
             yield Suspect("command", key, x, y, weight, _sentence(key, pair), "command")
         else:
-            verdict = judge(key.lstrip("-+"), x, y)
-            weight = 0.03 if known else verdict.weight * 0.97
-            kind = "seed" if verdict.sort == "seed" and not known else "command"
-            yield Suspect(kind, key, x, y, weight, _sentence(f"option {key}", pair), verdict.sort)
+            rating = judge(key.lstrip("-+"), x, y)
+            weight = 0.03 if known else rating.weight * 0.97
+            kind = "seed" if rating.sort == "seed" and not known else "command"
+            yield Suspect(kind, key, x, y, weight, _sentence(f"option {key}", pair), rating.sort)
 
 
 def environment(case: Case) -> Iterator[Suspect]:

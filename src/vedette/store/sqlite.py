@@ -13,7 +13,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import StoreError
-from vedette.fold import Claim, Folded, Outcome, Progress, Write, settle
+from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
 from vedette.model import PURGED, Blob, Event, Fact, Origin, Span
 from vedette.store import AHEAD, Batch, Block, Columns, Reader, Taken
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
@@ -202,7 +202,7 @@ class SqliteStore(SqliteReader):
         )
 
     def _keep_spans(self, spans: Mapping[str, list[tuple[str, int, Span]] | Folded]) -> None:
-        """Fold records into their spans; the outcome of a try is also written to its parent."""
+        """Fold records into their spans; the state of a try is also written to its parent."""
         parents: dict[str, None] = {}
         for span, records in spans.items():
             before = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
@@ -216,7 +216,7 @@ class SqliteStore(SqliteReader):
         self._settle_again(parents)
 
     def _settle_again(self, spans: Iterable[str]) -> None:
-        """Write the outcome of spans whose claims or tries have changed, and then that of their parents, if needed."""
+        """Write the state of spans whose claims or tries have changed, and then that of their parents, if needed."""
         parents = dict.fromkeys(spans)
         rounds = len(parents) + 100  # enough for any tree, and an end for spans that are each other's parents
         while parents and rounds:
@@ -226,7 +226,7 @@ class SqliteStore(SqliteReader):
             row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
             if row is None:
                 continue
-            changed = self._settle(span, self._load(span).outcome(row[0]))
+            changed = self._settle(span, self._load(span).span_state(row[0]))
             if changed and row[0] == "try":  # a try may have tries of its own, so it goes on upwards
                 parents[row[1]] = None
 
@@ -239,13 +239,13 @@ class SqliteStore(SqliteReader):
                 for t, origin, n, attrs in run("SELECT t, origin, n, attrs FROM writes WHERE span = ?", (span,))
             ),
             {
-                row[0]: Progress(*row[1:])
+                row[0]: OriginProgress(*row[1:])
                 for row in run("SELECT origin, n, t, at, added FROM progress WHERE span = ?", (span,))
             },
         )
 
-    def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, Outcome]:
-        """Fold records into a span's tables; return its kind, its parent, and the outcome of its own claims."""
+    def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, SpanState]:
+        """Fold records into a span's tables; return its kind, its parent, and its state by its own claims."""
         state = self._load(span)
         claims, writes = set(state.claims), set(state.writes)
         if isinstance(records, Folded):
@@ -278,7 +278,7 @@ class SqliteStore(SqliteReader):
             " done = excluded.done, attrs = excluded.attrs",
             (span, kind, name, parent, state.done(), to_json(attrs)),
         )
-        return kind, parent, state.outcome(kind)
+        return kind, parent, state.span_state(kind)
 
     def _refold(self, span: str) -> None:
         self._settle(span, self._fold(span, [])[2])
@@ -291,17 +291,17 @@ class SqliteStore(SqliteReader):
         """Merge an origin's short chunks into long ones; return how many were merged."""
         return self.writer.tidy(origin)
 
-    def _settle(self, span: str, own: Outcome) -> bool:
-        """Write the outcome of a span: its own, or that of its highest try; tell whether it has changed."""
+    def _settle(self, span: str, own: SpanState) -> bool:
+        """Write the state of a span: its own, or that of its highest try; tell whether it has changed."""
         tries = self.connection.execute(
             "SELECT coalesce(json_extract(attrs, '$.n'), 0), id, state, cause, start_t, end_t FROM spans"
             " WHERE parent = ? AND kind = 'try'",
             (span,),
         )
-        outcome = settle(own, [(n if isinstance(n, int) else 0, id, Outcome(*rest)) for n, id, *rest in tries])  # noqa: A001
+        settled = settle(own, [(n if isinstance(n, int) else 0, id, SpanState(*rest)) for n, id, *rest in tries])  # noqa: A001
         cursor = self.connection.execute(
             "UPDATE spans SET state = ?1, cause = ?2, start_t = ?3, end_t = ?4 WHERE id = ?5"
             " AND (state, cause, start_t, end_t) IS NOT (?1, ?2, ?3, ?4)",
-            (*outcome, span),
+            (*settled, span),
         )
         return cursor.rowcount > 0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.fold import Claim, Folded, Progress, Write, flatten
+from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
 from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
 from vedette.store import AHEAD, Taken, chunks
 from vedette.store.sqlite_held import Held
@@ -159,7 +159,7 @@ def _load(connection: sqlite3.Connection, span: str, *, trusted: bool) -> Folded
         except wire.UNREADABLE as error:
             raise FormatError(f"the import has attributes that cannot be read: {error}") from None
     progress = {
-        row[0]: Progress(*row[1:])
+        row[0]: OriginProgress(*row[1:])
         for row in (
             _checked(row, _PROGRESS)
             for row in _read(connection, "SELECT origin, n, t, at, added FROM progress WHERE span = ?", span)

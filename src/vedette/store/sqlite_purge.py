@@ -54,7 +54,7 @@ class Reclaimer:
     ) -> None:
         """Work on this connection.
 
-        `refold` writes the state of a span again from its claims and writes; `settle` writes the outcome of spans
+        `refold` writes the state of a span again from its claims and writes; `settle` writes the state of spans
         whose claims or tries have changed.
         """
         self._connection = connection

@@ -16,27 +16,27 @@ from vedette.query.runs import RunView
 from vedette.store import EventRow
 from vedette.views import lines
 from vedette.views.area import Area
-from vedette.views.lines import Look, cut
+from vedette.views.lines import Appearance, cut
 
 _PLAIN_EVERY_S = 30.0
 _PLAIN_SHARE = 0.1
 _RUNNING = ("created", "queued", "starting", "running")
 
 
-def look_of(stream: TextIO, environ: Mapping[str, str], *, plain: bool = False) -> Look:
+def look_of(stream: TextIO, environ: Mapping[str, str], *, plain: bool = False) -> Appearance:
     """Return what can be shown on a stream."""
     try:
         terminal = stream.isatty() and not plain and environ.get("TERM", "dumb") not in ("", "dumb")
     except ValueError:  # it is closed
         terminal = False
     unicode = (stream.encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf16", "utf32")
-    return Look(terminal, terminal and not environ.get("NO_COLOR"), unicode)
+    return Appearance(terminal, terminal and not environ.get("NO_COLOR"), unicode)
 
 
 class Screen(Protocol):
     """Where lines and rows go."""
 
-    look: Look
+    look: Appearance
 
     def above(self, shown: list[str]) -> None:
         """Print lines that scroll."""
@@ -51,7 +51,7 @@ class Screen(Protocol):
 class Tty:
     """A terminal."""
 
-    def __init__(self, stream: TextIO, look: Look, *, raw: bool = False) -> None:
+    def __init__(self, stream: TextIO, look: Appearance, *, raw: bool = False) -> None:
         self.look = look
         self.area = Area(stream.fileno(), stream.encoding, raw=raw)
 
@@ -71,7 +71,7 @@ class Tty:
 class Pipe:
     """A file, a pipe, or a terminal without escape codes."""
 
-    def __init__(self, stream: TextIO, look: Look) -> None:
+    def __init__(self, stream: TextIO, look: Appearance) -> None:
         self.look = look
         self._stream = stream
 
@@ -92,7 +92,7 @@ class Pipe:
 class Board:
     """The contents of the console."""
 
-    def __init__(self, look: Look, *, by_run: bool = False, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, look: Appearance, *, by_run: bool = False, clock: Callable[[], int] = time.time_ns) -> None:
         """`by_run`: several runs are shown, each line with the name of its run."""
         self.look = look
         self.typed: Callable[[Question], str | None] = lambda _question: None  # the row with what is typed here

@@ -25,7 +25,7 @@ _LEAST_BAR, _MOST_BAR = 6, 40
 _LEAST_NAME = 8
 
 
-class Look(Struct, frozen=True):
+class Appearance(Struct, frozen=True):
     """What the output can show."""
 
     terminal: bool = False  # it understands escape codes: links, and the rows below
@@ -37,7 +37,7 @@ class Look(Struct, frozen=True):
         return f"\x1b[{style}m{text}{RESET}" if self.colour and style and text else text
 
 
-def event_lines(event: EventRow, label: str, look: Look) -> list[str]:
+def event_lines(event: EventRow, label: str, look: Appearance) -> list[str]:
     """Return an event as lines; `label` names its process, if there are several."""
     word, style = _word(event)
     head = f"{_time(event.t, look)} " + look.paint(word.ljust(_LEVEL_WIDTH), style) + " "
@@ -65,7 +65,7 @@ def _word(event: EventRow) -> tuple[str, str]:
     return one_line(event.kind)[:20], STYLES.get(event.kind, STYLES.get(level, "") if event.level > 20 else "36")
 
 
-def _place(event: EventRow, look: Look) -> str:
+def _place(event: EventRow, look: Appearance) -> str:
     """Return the line of code that logged it, as a link if the terminal has links."""
     path, line = event.attrs.get("file"), event.attrs.get("line")
     if not isinstance(path, str) or not path:
@@ -81,7 +81,7 @@ def _place(event: EventRow, look: Look) -> str:
     return "  " + shown
 
 
-def _time(t: int, look: Look) -> str:
+def _time(t: int, look: Appearance) -> str:
     try:
         at = datetime.fromtimestamp(t / 1e9).astimezone()
     except (ValueError, OverflowError, OSError):
@@ -89,7 +89,7 @@ def _time(t: int, look: Look) -> str:
     return look.paint(f"{at:%H:%M:%S}", "2") if look.terminal else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def say(t: int, word: str, text: str, look: Look) -> str:
+def say(t: int, word: str, text: str, look: Appearance) -> str:
     """Return a line of our own."""
     return f"{_time(t, look)} {look.paint(word.ljust(_LEVEL_WIDTH), STYLES.get(word, '36'))} {one_line(text)}"
 
@@ -104,7 +104,7 @@ def _elapsed_s(bar: Bar, now_t: int) -> float:
     return max(0, (bar.end_t or now_t) - (bar.start_t or now_t)) / 1e9
 
 
-def bar_end(bar: Bar, label: str, look: Look) -> str:
+def bar_end(bar: Bar, label: str, look: Appearance) -> str:
     """Return the last line of a bar that has ended."""
     now_t = time.time_ns()
     took = duration(_elapsed_s(bar, now_t))
@@ -117,7 +117,7 @@ def bar_end(bar: Bar, label: str, look: Look) -> str:
     return say(bar.end_t or now_t, bar.state, text, look)
 
 
-def bar_plain(bar: Bar, label: str, now_t: int, look: Look) -> str:
+def bar_plain(bar: Bar, label: str, now_t: int, look: Appearance) -> str:
     """Return a bar as one plain line."""
     left_s = bar.eta_s(now_t)
     left = "" if left_s is None else f" +{duration(left_s)}"
@@ -126,7 +126,7 @@ def bar_plain(bar: Bar, label: str, now_t: int, look: Look) -> str:
     return say(now_t, "progress", f"{name}: {numbers} {duration(_elapsed_s(bar, now_t))}{left}", look)
 
 
-def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Look) -> str:
+def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Appearance) -> str:
     """Return a bar as a row that is redrawn, narrower than `width`."""
     spin = _SPINNER[now_t // 10**8 % len(_SPINNER)] if look.unicode else "|/-\\"[now_t // 10**8 % 4]
     left_s = bar.eta_s(now_t)
@@ -149,13 +149,13 @@ def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Look) -> str:
     return look.paint(spin, "36") + " " + "  ".join(part for part in parts if part)
 
 
-def _drawn(fraction: float, width: int, look: Look) -> str:
+def _drawn(fraction: float, width: int, look: Appearance) -> str:
     full = int(fraction * width)
     filled, empty = ("━", "─") if look.unicode else ("#", "-")
     return look.paint(filled * full, "36") + look.paint(empty * (width - full), "2")
 
 
-def cut(text: str, width: int, look: Look) -> str:
+def cut(text: str, width: int, look: Appearance) -> str:
     """Cut text to a width in cells."""
     if cell_len(text) <= width:
         return text
@@ -164,7 +164,7 @@ def cut(text: str, width: int, look: Look) -> str:
     return set_cell_size(text, width - 1).rstrip() + ("…" if look.unicode else "~")
 
 
-def run_row(run: RunView, width: int, look: Look) -> str:
+def run_row(run: RunView, width: int, look: Appearance) -> str:
     """Return the state of a watched run, as one row."""
     text = f"{run.name or run.id} {run.state}"
     if run.state == "lost":
@@ -175,7 +175,7 @@ def run_row(run: RunView, width: int, look: Look) -> str:
     return look.paint(mark, STYLES.get(run.state, "36")) + " " + cut(one_line(text), width - 3, look)
 
 
-def run_end(name: str, state: str, cause: str, took_s: float | None, look: Look) -> str:
+def run_end(name: str, state: str, cause: str, took_s: float | None, look: Appearance) -> str:
     """Return the last line: how a run ended, and why."""
     took = "" if took_s is None else f" {'in' if state == 'done' else 'after'} {duration(took_s)}"
     why = f": {one_line(cause)}" if cause else ""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gauges import FILE, Gauges, Reading, _Mapped, read
-from vedette.hub.processes import progress as hub_gauges
+from vedette.gauges import FILE, Gauges, GaugesFile, _Mapped, read
+from vedette.hub.processes import progress as hub_progress
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Origin, Span
 from vedette.spool import Spool
@@ -28,7 +28,7 @@ def gauges(request):
 
 
 def told(directory) -> dict:
-    return dict(read(str(directory), Reading()).gauges)
+    return dict(read(str(directory), GaugesFile()).gauges)
 
 
 def test_what_was_stored_is_read(gauges, tmp_path):
@@ -90,7 +90,7 @@ def test_unchanged_is_seen_at_a_glance(tmp_path):
     """What has not changed is not read a second time."""
     gauges = Gauges(mapped=True)
     slot = gauges.take(str(tmp_path), "p")
-    first = read(str(tmp_path), Reading())
+    first = read(str(tmp_path), GaugesFile())
     assert read(str(tmp_path), first) is first
 
     slot.numbers[slot.position + 1] = 1.0
@@ -174,7 +174,7 @@ class Listener:
         self.reader.read_facts()
         self.said: list[Fact] = []
         self.fails = False
-        self.hub = hub_gauges.Gauges(self.say)
+        self.hub = hub_progress.ProgressRecorder(self.say)
         self.writer = Gauges(mapped=True)
 
     def say(self, facts, _upstream):
@@ -286,6 +286,6 @@ def test_a_number_that_is_half_stored_says_too_little(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "pread", half)
     slot.numbers[slot.position + 1] = 2.0
-    first = read(str(tmp_path), Reading())
+    first = read(str(tmp_path), GaugesFile())
     assert dict(first.gauges) == {"new": (None, 2.0)}
     assert dict(read(str(tmp_path), first).gauges) == {"new": (None, 2.0)}

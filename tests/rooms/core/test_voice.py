@@ -12,7 +12,7 @@ from vedette.home import Home
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Blob, Event, Sample, Span
 from vedette.segment import origin_of
 from vedette.tail import Tail
-from vedette.voice import Clock, Voice, origin_here
+from vedette.voice import SteadyClock, Voice, origin_here
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_nothing_is_touched_before_the_first_word(home):
 
 def test_the_time_never_falls(at):
     """A clock of the system that is set back does not set ours back; one that is set forward is followed."""
-    clock = Clock()
+    clock = SteadyClock()
     told = []
     for t in (100, 101, 50, 101, 102, 1):
         at(t)
@@ -78,7 +78,7 @@ def test_the_time_never_falls(at):
 
 def test_who_changes_what_it_has_read_writes_a_later_time(at):
     """Whatever the system's clock says: a time that was read is passed, and never gone back to."""
-    clock = Clock()
+    clock = SteadyClock()
     at(100)
     clock.be_later_than(100)
     clock.be_later_than(7)
@@ -89,7 +89,7 @@ def test_who_changes_what_it_has_read_writes_a_later_time(at):
 
 def test_voices_of_one_speaker_share_a_clock(home, at):
     """What a hub says to several hubs has one time."""
-    clock = Clock()
+    clock = SteadyClock()
     one, other = (Voice(home, lambda name=name: origin_here(name, voice=HUB), clock=clock) for name in "ab")
     at(100)
     assert one.now() == 100

@@ -10,7 +10,7 @@ from vedette import kernel
 from vedette.deaths.evidence import Evidence, Raised, Shortage, Stacks
 from vedette.deaths.liveness import Watch
 from vedette.deaths.memory import Baseline, Level
-from vedette.deaths.verdict import RULES, Kind, Sure, verdict
+from vedette.deaths.verdict import RULES, EndKind, Sure, verdict
 from vedette.launch.ending import Ending, evidence, sender
 from vedette.model import Origin
 
@@ -21,106 +21,106 @@ FULL = Raised("OSError: [Errno 28] No space left on device: '/x/model'", 28, "/x
 
 TABLE = [
     ({"start_error": "Exec format error"},
-     (Kind.START, "failed", "it could not be started: Exec format error", Sure.SEEN)),
+     (EndKind.START, "failed", "it could not be started: Exec format error", Sure.SEEN)),
     # its own exit
-    ({"status": 0}, (Kind.DONE, "done", "", Sure.SEEN)),
-    ({"status": 0, "sent": {15: "ada"}}, (Kind.DONE, "done", "", Sure.SEEN)),
-    ({"status": 3 << 8}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+    ({"status": 0}, (EndKind.DONE, "done", "", Sure.SEEN)),
+    ({"status": 0, "sent": {15: "ada"}}, (EndKind.DONE, "done", "", Sure.SEEN)),
+    ({"status": 3 << 8}, (EndKind.EXIT, "failed", "exit code 3", Sure.SEEN)),
     ({"status": 126 << 8},
-     (Kind.EXIT, "failed", "exit code 126: what it should run cannot be executed", Sure.SEEN)),
-    ({"status": 127 << 8}, (Kind.EXIT, "failed", "exit code 127: a command was not found", Sure.SEEN)),
+     (EndKind.EXIT, "failed", "exit code 126: what it should run cannot be executed", Sure.SEEN)),
+    ({"status": 127 << 8}, (EndKind.EXIT, "failed", "exit code 127: a command was not found", Sure.SEEN)),
     ({"status": 137 << 8},
-     (Kind.EXIT, "failed", "exit code 137: probably SIGKILL killed what it had started", Sure.LIKELY)),
-    ({"status": 141 << 8}, (Kind.EXIT, "failed", "exit code 141", Sure.SEEN)),
+     (EndKind.EXIT, "failed", "exit code 137: probably SIGKILL killed what it had started", Sure.LIKELY)),
+    ({"status": 141 << 8}, (EndKind.EXIT, "failed", "exit code 141", Sure.SEEN)),
     ({"status": 143 << 8},
-     (Kind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
+     (EndKind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
     ({"status": 143 << 8, "stacks": DUMP},
-     (Kind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
+     (EndKind.EXIT, "cancelled", "exit code 143: probably SIGTERM killed what it had started", Sure.LIKELY)),
     ({"status": 139 << 8, "stacks": SEGV},
-     (Kind.CRASH, "failed", "exit code 139: probably SIGSEGV killed what it had started in train.py:12 (step)",
+     (EndKind.CRASH, "failed", "exit code 139: probably SIGSEGV killed what it had started in train.py:12 (step)",
       Sure.LIKELY)),
     ({"status": 1 << 8, "sent": {15: "ada"}},
-     (Kind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
+     (EndKind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
     ({"status": 1 << 8, "sent": {2: "bob", 15: "ada"}},
-     (Kind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
-    ({"status": 1 << 8, "sent": {10: "ada"}}, (Kind.EXIT, "failed", "exit code 1", Sure.SEEN)),
+     (EndKind.SIGNAL, "cancelled", "exit code 1 after SIGTERM, sent by ada", Sure.SEEN)),
+    ({"status": 1 << 8, "sent": {10: "ada"}}, (EndKind.EXIT, "failed", "exit code 1", Sure.SEEN)),
     # nobody saw the status
-    ({"said_code": 0}, (Kind.DONE, "done", "", Sure.LIKELY)),
-    ({"said_code": 3}, (Kind.EXIT, "failed", "exit code 3", Sure.LIKELY)),
-    ({"said_code": 0, "stacks": DUMP}, (Kind.DONE, "done", "", Sure.LIKELY)),
-    ({"stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.LIKELY)),
-    ({"stacks": DUMP}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.LIKELY)),
+    ({"said_code": 0}, (EndKind.DONE, "done", "", Sure.LIKELY)),
+    ({"said_code": 3}, (EndKind.EXIT, "failed", "exit code 3", Sure.LIKELY)),
+    ({"said_code": 0, "stacks": DUMP}, (EndKind.DONE, "done", "", Sure.LIKELY)),
+    ({"stacks": SEGV}, (EndKind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.LIKELY)),
+    ({"stacks": DUMP}, (EndKind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.LIKELY)),
     ({"stacks": DUMP, "stopped_by": "ada"},
-     (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.LIKELY)),
+     (EndKind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.LIKELY)),
     ({"rebooted": True, "watched": False},
-     (Kind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)),
-    ({"watched": False}, (Kind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)),
-    ({}, (Kind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)),
+     (EndKind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)),
+    ({"watched": False}, (EndKind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)),
+    ({}, (EndKind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)),
     # signals
-    ({"status": 2}, (Kind.SIGNAL, "cancelled", "killed by SIGINT: Ctrl-C", Sure.SEEN)),
-    ({"status": 13}, (Kind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
-    ({"status": 15}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.SEEN)),
-    ({"status": 15, "sent": {15: "ada"}}, (Kind.SIGNAL, "cancelled", "killed by SIGTERM: sent by ada", Sure.SEEN)),
+    ({"status": 2}, (EndKind.SIGNAL, "cancelled", "killed by SIGINT: Ctrl-C", Sure.SEEN)),
+    ({"status": 13}, (EndKind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
+    ({"status": 15}, (EndKind.SIGNAL, "cancelled", "killed by SIGTERM", Sure.SEEN)),
+    ({"status": 15, "sent": {15: "ada"}}, (EndKind.SIGNAL, "cancelled", "killed by SIGTERM: sent by ada", Sure.SEEN)),
     ({"status": 15, "stopped_by": "ada"},
-     (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.SEEN)),
-    ({"status": 15, "stopped_by": ""}, (Kind.STOPPED, "cancelled", "killed by SIGTERM: told to stop", Sure.SEEN)),
+     (EndKind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.SEEN)),
+    ({"status": 15, "stopped_by": ""}, (EndKind.STOPPED, "cancelled", "killed by SIGTERM: told to stop", Sure.SEEN)),
     ({"status": 24},
-     (Kind.SIGNAL, "failed", "killed by SIGXCPU: its limit of CPU time (ulimit -t) was reached", Sure.SEEN)),
+     (EndKind.SIGNAL, "failed", "killed by SIGXCPU: its limit of CPU time (ulimit -t) was reached", Sure.SEEN)),
     ({"status": 25},
-     (Kind.SIGNAL, "failed", "killed by SIGXFSZ: its limit of a file's size (ulimit -f) was reached", Sure.SEEN)),
-    ({"status": 40}, (Kind.SIGNAL, "failed", "killed by signal 40", Sure.SEEN)),
+     (EndKind.SIGNAL, "failed", "killed by SIGXFSZ: its limit of a file's size (ulimit -f) was reached", Sure.SEEN)),
+    ({"status": 40}, (EndKind.SIGNAL, "failed", "killed by signal 40", Sure.SEEN)),
     # SIGKILL
     ({"status": 9},
-     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel because memory ran out",
+     (EndKind.KILLED, "failed", "killed by SIGKILL: kill -9, a scheduler, or the kernel because memory ran out",
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True},
-     (Kind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
+     (EndKind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True, "stopped_by": "ada"},
-     (Kind.STOPPED, "cancelled", "told to stop by ada, and killed by SIGKILL as it did not", Sure.SEEN)),
+     (EndKind.STOPPED, "cancelled", "told to stop by ada, and killed by SIGKILL as it did not", Sure.SEEN)),
     ({"status": 9, "memory_watched": True, "shortage": LIMIT},
-     (Kind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
+     (EndKind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
     ({"status": 9, "shortage": Shortage(64_000_000_000, 63_000_000_000)},
-     (Kind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (64 GB, peak 63 GB) was hit",
+     (EndKind.MEMORY, "failed", "killed by SIGKILL: the memory limit of its cgroup (64 GB, peak 63 GB) was hit",
       Sure.LIKELY)),
     ({"status": 9, "shortage": Shortage(None, None)},
-     (Kind.MEMORY, "failed", "killed by SIGKILL: the machine ran out of memory", Sure.LIKELY)),
+     (EndKind.MEMORY, "failed", "killed by SIGKILL: the machine ran out of memory", Sure.LIKELY)),
     ({"status": 137 << 8, "shortage": LIMIT},
-     (Kind.MEMORY, "failed", "exit code 137: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
-    ({"status": 3 << 8, "shortage": LIMIT}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+     (EndKind.MEMORY, "failed", "exit code 137: the memory limit of its cgroup (512 MB) was hit", Sure.LIKELY)),
+    ({"status": 3 << 8, "shortage": LIMIT}, (EndKind.EXIT, "failed", "exit code 3", Sure.SEEN)),
     # crashes
-    ({"status": 11, "stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.SEEN)),
-    ({"status": 11 | 0x80}, (Kind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
-    ({"status": 6, "stacks": SEGV}, (Kind.CRASH, "failed", "killed by SIGABRT", Sure.SEEN)),
-    ({"status": 11, "stacks": DUMP}, (Kind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
+    ({"status": 11, "stacks": SEGV}, (EndKind.CRASH, "failed", "killed by SIGSEGV in train.py:12 (step)", Sure.SEEN)),
+    ({"status": 11 | 0x80}, (EndKind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
+    ({"status": 6, "stacks": SEGV}, (EndKind.CRASH, "failed", "killed by SIGABRT", Sure.SEEN)),
+    ({"status": 11, "stacks": DUMP}, (EndKind.CRASH, "failed", "killed by SIGSEGV", Sure.SEEN)),
     # exceptions, and a full disk
-    ({"raised": Raised("ValueError: bad")}, (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+    ({"raised": Raised("ValueError: bad")}, (EndKind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
     ({"status": 1 << 8, "raised": Raised("ValueError: bad")},
-     (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+     (EndKind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
     ({"status": 1 << 8, "raised": Raised("ValueError: bad"), "full_disk": "tar: No space left on device"},
-     (Kind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
-    ({"status": 0, "raised": Raised("ValueError: bad")}, (Kind.DONE, "done", "", Sure.SEEN)),
+     (EndKind.EXCEPTION, "failed", "ValueError: bad", Sure.SEEN)),
+    ({"status": 0, "raised": Raised("ValueError: bad")}, (EndKind.DONE, "done", "", Sure.SEEN)),
     ({"raised": Raised("KeyboardInterrupt", interrupt=True)},
-     (Kind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)", Sure.SEEN)),
-    ({"raised": FULL}, (Kind.DISK, "failed", f"disk full (/x/model): {FULL.text}", Sure.SEEN)),
+     (EndKind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)", Sure.SEEN)),
+    ({"raised": FULL}, (EndKind.DISK, "failed", f"disk full (/x/model): {FULL.text}", Sure.SEEN)),
     ({"status": 1 << 8, "raised": FULL._replace(path="", errno=122)},
-     (Kind.DISK, "failed", f"disk full: {FULL.text}", Sure.SEEN)),
+     (EndKind.DISK, "failed", f"disk full: {FULL.text}", Sure.SEEN)),
     ({"status": 1 << 8, "full_disk": "tar: x: No space left on device"},
-     (Kind.DISK, "failed", "exit code 1: disk full: tar: x: No space left on device", Sure.LIKELY)),
+     (EndKind.DISK, "failed", "exit code 1: disk full: tar: x: No space left on device", Sure.LIKELY)),
     ({"status": 13, "refused": 28},
-     (Kind.DISK, "failed", "disk full: its output could not be written any more", Sure.SEEN)),
+     (EndKind.DISK, "failed", "disk full: its output could not be written any more", Sure.SEEN)),
     ({"status": 141 << 8, "refused": 122},
-     (Kind.DISK, "failed", "exit code 141: disk full: its output could not be written any more", Sure.SEEN)),
+     (EndKind.DISK, "failed", "exit code 141: disk full: its output could not be written any more", Sure.SEEN)),
     ({"status": 13, "refused": 32},
-     (Kind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
+     (EndKind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
     # time limits
-    ({"status": 15, "time_limit": "1h"}, (Kind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
-    ({"status": 0, "time_limit": "1h"}, (Kind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
+    ({"status": 15, "time_limit": "1h"}, (EndKind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
+    ({"status": 0, "time_limit": "1h"}, (EndKind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
     ({"status": 9, "time_limit": "1h", "killed_late": True},
-     (Kind.TIME, "failed", "time limit of 1h, and killed by SIGKILL as it did not stop", Sure.SEEN)),
+     (EndKind.TIME, "failed", "time limit of 1h, and killed by SIGKILL as it did not stop", Sure.SEEN)),
     ({"status": 15, "sent": {15: "ada"}, "batch_job": "Slurm job 7"},
-     (Kind.TIME, "failed", "killed by SIGTERM: the time limit of Slurm job 7", Sure.LIKELY)),
-    ({"status": 3 << 8, "batch_job": "Slurm job 7"}, (Kind.EXIT, "failed", "exit code 3", Sure.SEEN)),
+     (EndKind.TIME, "failed", "killed by SIGTERM: the time limit of Slurm job 7", Sure.LIKELY)),
+    ({"status": 3 << 8, "batch_job": "Slurm job 7"}, (EndKind.EXIT, "failed", "exit code 3", Sure.SEEN)),
 ]  # fmt: skip
 
 
@@ -141,14 +141,14 @@ def test_every_status_has_a_verdict():
     for status in [*range(128), *(number | 0x80 for number in range(1, 128)), *(code << 8 for code in range(256))]:
         found = verdict(Evidence(status=status))
         assert found.state in ("done", "failed", "cancelled")
-        assert (found.kind == Kind.DONE) == (found.cause == "") == (status == 0)
+        assert (found.kind == EndKind.DONE) == (found.cause == "") == (status == 0)
 
 
 def test_a_machine_that_went_down():
     """After a reboot of its host a process is dead, and that is the cause."""
     origin = Origin("o", kernel.host(), "another-boot/pid:[1]", 7, 1, "r", "r/1/o")
     death = Watch(origin, {}).death
-    assert verdict(Evidence(status=death.status, rebooted=death.rebooted)).kind == Kind.REBOOT
+    assert verdict(Evidence(status=death.status, rebooted=death.rebooted)).kind == EndKind.REBOOT
 
 
 def ending(status=0, *, levels=(), **more):

@@ -72,23 +72,23 @@ def silent_ones(keeper):
 def test_who_wishes_no_usage_needs_no_meter(keeper, begin):
     """It is known who it is, and nobody is started for it."""
     begin("not measured")
-    turned(keeper, lambda: keeper.usage._told)
+    turned(keeper, lambda: keeper.metering._told)
     keeper.turn()
 
-    assert keeper.usage._meter.pid is None
+    assert keeper.metering._meter.pid is None
 
 
 def test_a_new_meter_is_told_everything(keeper, begin):
     """One that was killed is replaced; the next goes on with what the last has opened, and leaves with the last job."""
     job = begin("measured")
     [span] = turned(keeper, lambda: silent_ones(keeper))
-    first = keeper.usage._meter.pid
+    first = keeper.metering._meter.pid
     os.kill(first, signal.SIGKILL)
-    turned(keeper, lambda: keeper.usage._meter.pid not in (None, first))
-    [wish] = keeper.usage._told.values()
+    turned(keeper, lambda: keeper.metering._meter.pid not in (None, first))
+    [wish] = keeper.metering._told.values()
     assert wish.open == [span]
     job.communicate()
     turned(keeper, lambda: silent_ones(keeper) == {span: "done"})
-    turned(keeper, lambda: keeper.usage._meter.pid is None)
+    turned(keeper, lambda: keeper.metering._meter.pid is None)
 
-    assert keeper.usage._told == {}
+    assert keeper.metering._told == {}

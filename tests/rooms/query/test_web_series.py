@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.rooms import web
 from tests.rooms.conftest import BORN, SECOND, Maker
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
-from vedette.query.curves import Curves, Range, Seen
+from vedette.query.curves import Curves, DrawnSoFar, Range
 from vedette.store import Batch, Block
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_read import SqliteReader
@@ -196,7 +196,7 @@ def test_chunks_that_are_merged_meanwhile_leave_no_hole(store, times, count):
         shown = np.concatenate((shown, curve.x)) if curve.since else curve.x
         assert (shown[0], shown[-1], curve.last_step) == (0, curve.count - 1, curve.count - 1)
         assert np.diff(shown).max() <= max(1, curve.count / 100)
-        seen = Seen(curve.last_t, curve.count, curve.last_step)
+        seen = DrawnSoFar(curve.last_t, curve.count, curve.last_step)
 
 
 def test_a_resumed_run_comes_whole_again(site, store):
@@ -236,7 +236,7 @@ def test_an_empty_series_that_begins(store):
     """Of a series that had no point at the last look, all are new."""
     _many(store, "r", [1.0, 2.0])
     [row] = store.series(["r"], "loss")
-    curve = Curves().draw(store, row, "step", Range(100), Seen(0, 0, float("-inf")))
+    curve = Curves().draw(store, row, "step", Range(100), DrawnSoFar(0, 0, float("-inf")))
     assert (curve.since, curve.x.tolist(), curve.last_step) == (True, [0, 1], 1)
 
 

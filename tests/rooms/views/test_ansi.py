@@ -14,7 +14,7 @@ from vedette.views import ansi, lines
 from vedette.views.area import Area
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe
-from vedette.views.lines import Look
+from vedette.views.lines import Appearance
 
 ESC = "\x1b"
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -127,13 +127,13 @@ def obeyed(data, ours=None):
 def plain_bytes(texts):
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, "utf-8")
-    Pipe(stream, Look()).above(everything(Look(), texts))
+    Pipe(stream, Appearance()).above(everything(Appearance(), texts))
     return buffer.getvalue()
 
 
 def terminal_bytes(texts, tmp_path):
     fd = os.open(tmp_path / "terminal", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-    look = Look(terminal=True, colour=True)
+    look = Appearance(terminal=True, colour=True)
     area = Area(fd)
     shown = everything(look, texts)
     area.above(shown)

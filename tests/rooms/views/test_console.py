@@ -12,10 +12,10 @@ from vedette.query.silence import Sign
 from vedette.store import EventRow, SpanRow
 from vedette.views import lines
 from vedette.views.console import Board, look_of, shown_in_process
-from vedette.views.lines import Look
+from vedette.views.lines import Appearance
 
-PLAIN = Look()
-TERMINAL = Look(terminal=True)
+PLAIN = Appearance()
+TERMINAL = Appearance(terminal=True)
 SECOND = 10**9
 NOW = 1_800_000_000 * SECOND
 
@@ -94,7 +94,7 @@ def test_what_is_captured_is_not_shown_twice():
 @pytest.mark.parametrize("name", ["", "x", "a name that is quite long and must be cut", "日本語の名前" * 10, "🙂" * 50])
 def test_rows_fit(width, name):
     """A row is never as wide as the terminal, whatever its name: it would wrap."""
-    for look in (Look(terminal=True), Look(terminal=True, unicode=False)):
+    for look in (Appearance(terminal=True), Appearance(terminal=True, unicode=False)):
         for one in (bar(name=name), bar(total=None, name=name), bar(done=1e300, total=1e301, name=name)):
             row = lines.bar_row(one, "", width, NOW, look)
             assert cell_len(row) < max(width, 4), row

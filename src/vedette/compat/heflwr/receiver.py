@@ -68,7 +68,7 @@ class Receiver:
             while len(self._senders) > _MAX_SENDERS:
                 self._senders.popitem(last=False)
 
-    def _run_of(self, form: wire.Form, now: int) -> tuple[list[Fact], _OpenRun]:
+    def _run_of(self, form: wire.ClientMessage, now: int) -> tuple[list[Fact], _OpenRun]:
         """Return the run of an identifier, and the facts to record if the run is new."""
         known = self._open.get(form.identifier)
         if known is not None:

@@ -32,7 +32,7 @@ _NAMES = {KEYS[0]: "cpu_percent", KEYS[1]: "memory_share_percent"}  # our own na
 _MOMENT = re.compile(r"([0-9a-z]{1,32}) ([0-9]{1,18}) ([0-9]{1,19})", re.ASCII)
 
 
-class Form(NamedTuple):
+class ClientMessage(NamedTuple):
     """One message of a client."""
 
     identifier: str
@@ -51,7 +51,7 @@ class Moment(NamedTuple):
     t: int
 
 
-def parse(body: bytes, now: int) -> Form:
+def parse(body: bytes, now: int) -> ClientMessage:
     """Read the body of a request; raise FormatError, with a sentence, if it is malformed."""
     if len(body) > MAX_BYTES:
         raise FormatError(f"a body has {MAX_BYTES} bytes at most")
@@ -76,7 +76,7 @@ def parse(body: bytes, now: int) -> Form:
         message = f"{message}\n{trace}"[:_MAX_MESSAGE]
     level = _whole(fields.get("levelno", "20"))
     created = _time(fields.get("created", ""))
-    return Form(
+    return ClientMessage(
         identifier,
         message,
         level if level is not None and level <= 100 else 20,

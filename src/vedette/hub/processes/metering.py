@@ -15,7 +15,7 @@ _MODULE = "vedette.hub.processes.meter"
 _ENDS = KINDS["process"].ends
 
 
-class Usage:
+class Metering:
     """Runs a meter while there are processes to measure."""
 
     def __init__(self, home: Home, store: Reader, settings: Settings) -> None:

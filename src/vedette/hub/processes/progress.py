@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from vedette.gauges import Reading, read
+from vedette.gauges import GaugesFile, read
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Span
 
@@ -28,14 +28,14 @@ class _Update(NamedTuple):
     gauge: Gauge
 
 
-class Gauges:
+class ProgressRecorder:
     """Reads the gauges of spools, and writes their progress as facts."""
 
     def __init__(self, say: Say) -> None:
         """`say` writes facts as the hub's."""
         self.trouble = ""
         self._say = say
-        self._readings: dict[str, Reading] = {}
+        self._files: dict[str, GaugesFile] = {}
         self._said: dict[str, dict[str, tuple[Gauge, float]]] = {}  # by origin and bar: the last update, and when
         self._budget = _MOST_AT_ONCE  # how many updates there may be now
         self._looked = 0.0
@@ -66,21 +66,21 @@ class Gauges:
 
     def forget(self, name: str) -> None:
         """Forget an origin."""
-        self._readings.pop(name, None)
+        self._files.pop(name, None)
         self._said.pop(name, None)
 
     def _changes(self, reader: SpoolReader) -> list[_Update]:
         if reader.origin is None or not reader.has_gauges or reader.progress_recorded:
             return []
         name = reader.name
-        reading = self._readings[name] = read(reader.directory, self._readings.get(name, Reading()))
+        found = self._files[name] = read(reader.directory, self._files.get(name, GaugesFile()))
         said = self._said.setdefault(name, {})
-        for id_ in said.keys() - reading.gauges.keys():  # the bar has ended, and its process has written how far it was
+        for id_ in said.keys() - found.gauges.keys():  # the bar has ended, and its process has written how far it was
             del said[id_]
         never: tuple[Gauge, float] = ((None, None), 0.0)
         return [
             _Update(said.get(id_, never)[1], name, id_, gauge)
-            for id_, gauge in reading.gauges.items()
+            for id_, gauge in found.gauges.items()
             if gauge != said.get(id_, never)[0] and gauge != (None, None)
         ]
 
@@ -95,7 +95,7 @@ class Gauges:
 
 def progress_of(directory: str, origin: str, t: int) -> list[Fact]:
     """Return the progress in the gauges of a spool that lies outside of this home, as facts."""
-    return [_span(id_, gauge, t, origin) for id_, gauge in read(directory, Reading()).gauges.items()]
+    return [_span(id_, gauge, t, origin) for id_, gauge in read(directory, GaugesFile()).gauges.items()]
 
 
 def _span(id_: str, gauge: Gauge, t: int, origin: str) -> Span:

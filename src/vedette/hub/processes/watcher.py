@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from vedette.deaths import last_words, memory, tree
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.liveness import Death, Watch
-from vedette.deaths.verdict import Kind, verdict
+from vedette.deaths.verdict import EndKind, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
 
@@ -148,7 +148,7 @@ def _last_facts(origin: Origin, t: int, evidence: Evidence) -> list[Fact]:
     """Return the facts of an end: the stacks, how the process ended, and, if it was the main process, its try."""
     end = verdict(evidence)
     facts: list[Fact] = []
-    if evidence.stacks is not None and end.kind != Kind.DONE:
+    if evidence.stacks is not None and end.kind != EndKind.DONE:
         facts.append(Event(origin.span, t, "stacks", 40, evidence.stacks.text))
     facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB))
     if origin.main:

@@ -17,8 +17,8 @@ from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.relay import Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.upstreams import OriginReader, Upstreams, marks_of
-from vedette.hub.processes.metering import Usage
-from vedette.hub.processes.progress import Gauges
+from vedette.hub.processes.metering import Metering
+from vedette.hub.processes.progress import ProgressRecorder
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.commits import Batches, Commits
@@ -65,9 +65,9 @@ class Keeper:
         self.upstreams = Upstreams(self.readers, self.inboxes, store, settings.hub, dial, self.blob_queue)
         self.own = Own(home)
         self.orders = Orders(self.own.say)
-        self.gauges = Gauges(self.own.say)
+        self.progress = ProgressRecorder(self.own.say)
         self.watcher = Watcher(self.own.say, handed or {}, self.orders.stopped)
-        self.usage = Usage(home, store, settings) if measure else None
+        self.metering = Metering(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
         self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # called with shipments to acknowledge
@@ -89,7 +89,7 @@ class Keeper:
         more = self.watcher.look(self.readers)
         if seal:  # the first facts of a spool tell whose it is, and whether it has bars
             more = self._read(now, change) or more
-        self.gauges.look(self.readers, now, everything=bool(seal))
+        self.progress.look(self.readers, now, everything=bool(seal))
         if self.own.names - self.readers.keys():  # the hub's own spool is new: read it in this turn
             self._discover()
         ends = {name: reader.ends() for name, reader in self.readers.items()} if seal else {}
@@ -104,8 +104,8 @@ class Keeper:
         self._seal(now, change, seal or set())
         self._remove_finished()
         self.orders.tend(self.watcher.watches)
-        if self.usage is not None:
-            self.usage.tend(self.readers, self.watcher.watches)
+        if self.metering is not None:
+            self.metering.tend(self.readers, self.watcher.watches)
         self._heartbeats.beat(now)
         if self.flush_in_s <= 0 or self.inboxes.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
@@ -264,7 +264,7 @@ class Keeper:
     def forget(self, name: str) -> None:
         """Forget an origin; if its spool is still there, the next turn finds it again."""
         self.watcher.forget(name)
-        self.gauges.forget(name)
+        self.progress.forget(name)
         if (reader := self.readers.pop(name, None)) is not None:
             reader.shut()
         self._commits.forget(name)
@@ -298,8 +298,8 @@ class Keeper:
 
     def let_go(self) -> None:
         """Close everything, without a change on disk."""
-        if self.usage is not None:
-            self.usage.close()
+        if self.metering is not None:
+            self.metering.close()
         for name in list(self.readers):
             self.forget(name)
         self.inboxes.shut()
@@ -308,8 +308,8 @@ class Keeper:
     def close(self) -> None:
         """Seal everything, and close."""
         try:
-            if self.usage is not None:
-                self.usage.close()
+            if self.metering is not None:
+                self.metering.close()
             self.turn(seal={""})
             self.own.close()
             for reader in self.readers.values():

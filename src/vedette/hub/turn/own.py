@@ -11,7 +11,7 @@ from vedette import kernel
 from vedette.home import Home
 from vedette.model import HUB, LANE_FACTS, Fact, Sample, Span, new_id
 from vedette.segment import list_segments, segment_name
-from vedette.voice import Clock, Voice, origin_here
+from vedette.voice import SteadyClock, Voice, origin_here
 
 
 class Own:
@@ -20,7 +20,7 @@ class Own:
     def __init__(self, home: Home) -> None:
         """Say nothing yet."""
         self._home = home
-        self._clock = Clock()
+        self._clock = SteadyClock()
         self.now = self._clock.now
         self._voices: dict[str, Voice] = {}
         self._unsynced: set[str] = set()

@@ -184,9 +184,9 @@ class _Reader(BaseHTTPRequestHandler):
 
     def _answer(self) -> tuple[int, bytes, dict[str, str]]:
         text = {"Content-Type": "text/plain; charset=utf-8"}
-        verdict = guard.judge(self._asked(), self.server.rules)
-        if verdict.status != 200:
-            return verdict.status, verdict.sentence.encode() + b"\n", {**text, **verdict.headers}
+        decision = guard.judge(self._asked(), self.server.rules)
+        if decision.status != 200:
+            return decision.status, decision.sentence.encode() + b"\n", {**text, **decision.headers}
         if self.command == "POST":
             allowed = "GET, HEAD"
             return 405, b"this page takes only GET and HEAD\n", {**text, "Allow": allowed}

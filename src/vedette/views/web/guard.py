@@ -66,16 +66,16 @@ class Guard:
         request = structs.replace(request, cookie=cookie, page=page)
         url_token = _token_in(scope["query_string"]) if page else None
         if url_token is not None:
-            verdict = guard.judge(structs.replace(request, url_token=url_token), self._rules)
-            if verdict.status != 200:
-                return self._refuse(scope, verdict)
+            decision = guard.judge(structs.replace(request, url_token=url_token), self._rules)
+            if decision.status != 200:
+                return self._refuse(scope, decision)
             if guard.judge(request, self._rules).who == "owner":
                 url_token = self._token  # an owner who opens a link that he shares stays the owner
             return _set_cookie(scope, cookie, url_token, crossing=request.is_crossing)
-        verdict = guard.judge(request, self._rules)
-        if verdict.status != 200:
-            return self._refuse(scope, verdict)
-        scope["vedette.shared"] = verdict.who == "share"
+        decision = guard.judge(request, self._rules)
+        if decision.status != 200:
+            return self._refuse(scope, decision)
+        scope["vedette.shared"] = decision.who == "share"
         scope["vedette.base"] = request.base
         return None
 
@@ -85,12 +85,12 @@ class Guard:
             return "owner"
         return "share" if share.is_good(token, self._token, time.time()) else ""
 
-    def _refuse(self, scope: Scope, verdict: guard.Verdict) -> Response:
-        if verdict.status in (401, 403) and self._is_page(scope["path"]):
-            reason = html.escape(verdict.sentence)
+    def _refuse(self, scope: Scope, decision: guard.Decision) -> Response:
+        if decision.status in (401, 403) and self._is_page(scope["path"]):
+            reason = html.escape(decision.sentence)
             text = f"<!doctype html><title>vedette</title><p>{reason}</p><p><a href=''>try again</a></p>"
-            return HTMLResponse(text, verdict.status, {**verdict.headers, "Cache-Control": "no-store"})
-        return refuse(Refusal(verdict.status, verdict.sentence, dict(verdict.headers)))
+            return HTMLResponse(text, decision.status, {**decision.headers, "Cache-Control": "no-store"})
+        return refuse(Refusal(decision.status, decision.sentence, dict(decision.headers)))
 
 
 def _add_headers(send: Any) -> Any:

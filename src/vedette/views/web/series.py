@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
-from vedette.query.curves import Curve, Curves, Range, Seen
+from vedette.query.curves import Curve, Curves, DrawnSoFar, Range
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import MOST_T, Request
@@ -122,14 +122,14 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
     return struct.pack("<I", len(head)) + head + b"".join(columns)
 
 
-def _seen(since: Since | None, number: str) -> Seen | None:
+def _seen(since: Since | None, number: str) -> DrawnSoFar | None:
     if since is None or not isinstance(since.t, dict) or number not in since.counts or number not in since.t:
         return None
     count = since.counts[number]
     if not 0 <= since.t[number] <= MOST_T or count < 0 or (count and number not in since.steps):
         return None  # not one of our cursors
     step = since.steps.get(number, -math.inf)
-    return Seen(round(since.t[number] * 1e3) * 1000, count, step)  # points are stored to the microsecond
+    return DrawnSoFar(round(since.t[number] * 1e3) * 1000, count, step)  # points are stored to the microsecond
 
 
 def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:
