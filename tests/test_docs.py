@@ -351,20 +351,85 @@ def test_plain_sqlite_can_read_it(fresh):
     connection.close()
 
 
-@pytest.mark.parametrize("page", PAGES)
+def files(ending):
+    """Return the files of the repository whose name ends like this, and not those that are installed or hidden."""
+    found = []
+    for folder, inside, names in os.walk(ROOT):
+        inside[:] = sorted(name for name in inside if not name.startswith(".") and name != "node_modules")
+        found += [Path(folder, name).relative_to(ROOT) for name in sorted(names) if name.endswith(ending)]
+    return found
+
+
+def prose(text):
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text):
+    """Return the names by which GitHub links to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page, text):
+    """Return the links of a page that lead nowhere in the repository."""
+    found = []
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(text))):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", files(".md"), ids=str)
 def test_links(page):
-    """Every link inside the repository leads somewhere."""
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[page]):
-        assert (ROOT / page).parent.joinpath(target).exists(), target
+    """Every link inside the repository leads to a file that is there, and to a heading of it."""
+    assert broken_links(page, (ROOT / page).read_text()) == []
+
+
+def test_the_check_of_links_finds_broken_ones():
+    """The positive control: a file, a heading there and a heading here that do not exist are found."""
+    wrong = ["docs/none.md", "docs/ui.md#none", "#none"]
+    right = ["docs/ui.md", "docs/reference.md#many-machines", "https://example.org/none"]
+
+    assert broken_links("README.md", " ".join(f"[x]({link})" for link in wrong + right)) == wrong
+
+
+NOT_OURS = {"blobs/", "views/web/page/"}  # of a home; made by the build
+
+
+def missing_paths(text):
+    """Return the paths in backticks that no file or folder of the repository has, or ends in."""
+    present = {f"/{path}" for file in files("") for path in (file, *file.parents)}
+    found = []
+    for word in re.findall(r"`([\w.{},/-]+)`", prose(text)):
+        if not re.search(r"/|\.(py|md|ts|svelte|toml)$", word) or word.startswith("RUN/") or word in NOT_OURS:
+            continue
+        before, some, after = re.fullmatch(r"([^{]*)(?:{(.*)})?(.*)", word).groups()
+        paths = [f"{before}{one}{after}".rstrip("/") for one in (some or "").split(",")]
+        found += [path for path in paths if not any(one.endswith(f"/{path}") for one in present)]
+    return found
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_paths_that_are_named(page):
+    """The files and folders that a newcomer is sent to are there."""
+    assert missing_paths((ROOT / page).read_text()) == []
+
+
+def test_the_check_of_paths_finds_what_is_gone():
+    """The positive control: a file, a folder and one of several files that do not exist are found."""
+    text = "`hub/turn/none.py`, `none/`, `sinks/{csv,none}.py`; `hub/turn/keeper.py`, `tests/law`, `wire.py`"
+
+    assert missing_paths(text) == ["hub/turn/none.py", "none", "sinks/none.py"]
 
 
 @pytest.mark.parametrize("page", ["docs/reference.md", "docs/schema.md"])
 def test_a_sentence_a_line(page):
     """Prose has a line for each sentence, so that a change shows what changed."""
-    prose = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-    long = [
-        line for line in prose.splitlines() if not line.startswith(("|", "-")) and re.search(r"[a-z]\. [A-Z]", line)
-    ]
+    lines = [line for line in prose(PAGES[page]).splitlines() if not line.startswith(("|", "-"))]
+    long = [line for line in lines if re.search(r"[a-z]\. [A-Z]", line)]
 
     assert long == []
 
