@@ -1,6 +1,5 @@
 """The web view: an HTTP API over a home, and the page that shows it (decisions/015).
 
-How it serves:
 - `serve`: the port, and who may reach it
 - `server`: the table of all routes; it passes a request through guard and checks to its route
 - `routes`: what a route is, and how a request finds its own
@@ -14,16 +13,6 @@ How it serves:
 - `shapes`: the structs that the API answers with
 - `replies`: answers as JSON, and refusals in one sentence
 
-The routes:
-- `about`: what is served, and how
-- `runs`: the list of runs
-- `run`: one run
-- `series`: points of series
-- `logs`: lines of a run
-- `usage`: what the processes of a run used
-- `files`: files of runs, and their code
-- `compare`: runs side by side
-- `explain`: why one run differs from another
-- `edits`: what a user may change
-- `share`: links that can read for a limited time
+The other files have the functions of the routes, by what they tell of: `ROUTES` in `server` lists them, each with a
+sentence.
 """

@@ -55,6 +55,8 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
         if one.default is not None:
             schema["default"] = one.default
         request.append({"name": name, "in": "query", "description": one.about, "schema": schema})
+        if one.example:
+            request[-1]["example"] = one.example
     media = route.gives if isinstance(route.gives, str) else "application/json"
     content: dict[str, Any] = {media: {}}
     if isinstance(route.gives, type):
@@ -72,7 +74,10 @@ def _operation(route: Route, by_kind: dict[Any, Any]) -> dict[str, Any]:
         "responses": {"200": {"description": "Done", "content": content}, "4XX": fault, "5XX": fault},
     }
     if route.body is not None:
-        operation["requestBody"] = {"content": {"application/json": {"schema": by_kind[route.body]}}}
+        taken: dict[str, Any] = {"schema": by_kind[route.body]}
+        if route.example:
+            taken["example"] = route.example
+        operation["requestBody"] = {"content": {"application/json": taken}}
     return operation
 
 

@@ -22,6 +22,7 @@ class Parameter(Struct, frozen=True):
     default: Any = None
     least: float = 0
     most: float = 1 << 53
+    example: str = ""  # needed where a request without it is refused; train-1 and train-2 are runs
 
 
 class Request(Struct, frozen=True):
@@ -43,6 +44,7 @@ class Route(Struct, frozen=True):
     about: str
     takes: dict[str, Parameter] = {}
     body: type[Struct] | None = None
+    example: dict[str, Any] = {}  # of a body, where an empty one is refused
     gives: Any = None  # a type, or the name of a media type
     carries: type[Struct] | None = None  # the JSON inside an answer of that media type: a header, the data of an event
     changes: bool = False  # it changes the home: refused to those who can only read
