@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import begin_hub
 from tests.journeys.browser import HOSTILE, Site, copied, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
+from vedette.views.web.pages import PAGES
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
 
@@ -87,6 +88,16 @@ def _row(page: Any, name: str) -> Any:
 def _ended(page: Any, site: Site) -> None:
     page.wait_for_timeout(100)
     assert site.wrong == []
+
+
+def test_every_page_is_shown(site):
+    """Each address of the page has its heading, and no errors; no request leaves this machine."""
+    page = site.open()
+    for path in PAGES:
+        filled = path.format(run="train-1", tab="logs")
+        page.goto(f"{site.base}{filled}?runs=train-0,train-1&a=train-0&b=train-1")
+        page.locator("main h1").filter(has_text=re.compile(".")).wait_for()
+        _ended(page, site)
 
 
 def test_all_runs_are_listed_with_how_they_ended(site):

@@ -22,6 +22,7 @@ from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.model import Blob, Event, Span
 from vedette.views.web import openapi
+from vedette.views.web.pages import PAGES
 from vedette.views.web.server import ROUTES
 from vedette.wire import Change
 
@@ -382,7 +383,7 @@ def test_the_page_is_served_by_name(back, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "page" / "assets" / "out.txt").symlink_to(tmp_path / "secret")
     with web.site(back, page=str(tmp_path / "page")) as site:
-        for path in ("/", "/run/run01", "/run/run01/logs", "/compare?runs=a,b", "/explain"):
+        for path in (*(one.format(run="run01", tab="logs") for one in PAGES), "/compare?runs=a,b"):
             status, headers, body = site.ask("GET", path)
             assert (status, body) == (200, b"<!doctype html>page")
             assert headers["cache-control"] == "no-cache"

@@ -11,7 +11,7 @@ from tests.rooms import web
 from tests.rooms.told_hub import ToldHub
 from vedette.errors import SettingError
 from vedette.views.web import server, share
-from vedette.views.web.pages import Pages
+from vedette.views.web.pages import PAGES, Pages
 from vedette.views.web.serve import check_bind
 from vedette.views.web.server import ROUTES, Router
 from vedette.views.web.state import AppState
@@ -43,7 +43,8 @@ def _paths():
 
 def _open_ones(site):
     """Return the routes that answer somebody without a token."""
-    pages = [("GET", path) for path in ("/", "/run/r1", "/compare", "/explain", "/assets/x.js", "/favicon.ico")]
+    named = (page.format(run="r1", tab="logs") for page in PAGES)
+    pages = [("GET", path) for path in (*named, "/assets/x.js", "/favicon.ico")]
     found = []
     for method, path in (*_paths(), *pages):
         for token in ("", "wrong", "share.99999999999." + "0" * 64):

@@ -13,7 +13,9 @@ from starlette.responses import HTMLResponse, Response
 from vedette.views.web.replies import Refusal
 
 _ROOT: Final = os.path.join(os.path.dirname(__file__), "page")
-_PAGES = re.compile(r"/|/compare|/explain|/run/[^/]+(/[a-z]+)?")
+PAGES: Final = ("/", "/compare", "/explain", "/run/{run}", "/run/{run}/{tab}")
+_NAMES = {"{run}": "[^/]+", "{tab}": "[a-z]+"}  # what may stand there
+_PAGE = re.compile("|".join(re.sub(r"{\w+}", lambda name: _NAMES[name[0]], page) for page in PAGES))
 _HASHED = re.compile(r"[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+$")
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2"}
 _TEXTS = (".js", ".css", ".html", ".svg")
@@ -26,7 +28,7 @@ _UNBUILT = (
 
 def is_page(path: str) -> bool:
     """Tell whether a path belongs to the page."""
-    return _PAGES.fullmatch(path) is not None
+    return _PAGE.fullmatch(path) is not None
 
 
 class Pages:
