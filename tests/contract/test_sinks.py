@@ -142,7 +142,7 @@ def test_a_suffix_tells(path, name):
 @pytest.mark.parametrize("text", ["", "x", "x.bin", "texts:a", "file:a.bin", ":", "?"])
 def test_nothing_that_is_known(text):
     """What is neither a sink nor such a path is refused, and the sentence names what there is."""
-    with pytest.raises(SettingError, match=r"text, jsonl, csv, prometheus, hub, form.*\.jsonl"):
+    with pytest.raises(SettingError, match=rf"{', '.join(sinks.SINKS)}, .*\.jsonl"):
         sinks.parse(text)
 
 
