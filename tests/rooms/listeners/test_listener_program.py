@@ -114,8 +114,10 @@ def test_the_check(capsys):
     """Names and addresses are checked without a port being taken; what is wrong is one sentence."""
     assert program.main(["check", "heflwr", ":5000"]) == 0
     assert capsys.readouterr().out == ""
-    assert program.main(["check", "heflwr", ":5000", "fish", ":1"]) == 2
-    assert capsys.readouterr().out == "there is no listener 'fish'; did you mean 'heflwr'? There are heflwr\n"
+    assert program.main(["check", "heflwr", ":5000", "hefler", ":1"]) == 2
+    known = ", ".join(sorted(listeners.LISTENERS))
+    said = f"there is no listener 'hefler'; did you mean 'heflwr'? There are {known}\n"
+    assert capsys.readouterr().out == said
 
 
 def test_the_program_by_its_name(monkeypatch):
