@@ -194,7 +194,9 @@ HARMS = {
     "a bomb of times": inside("UPDATE axes SET t = ?", bound=(BOMB,)),
     "no chunk": inside("UPDATE chunks SET value = x'70ffffff'"),
     "a chunk of text": inside("UPDATE chunks SET value = 'text'"),
-    "an endless value": inside("UPDATE chunks SET value = zeroblob(40000000)"),
+    "an endless value": inside(
+        "UPDATE chunks SET value = zeroblob(40000000) WHERE rowid = (SELECT max(rowid) FROM chunks)"
+    ),
     "places that fall": inside("UPDATE axes SET n = ?", bound=(chunks.pack(np.arange(20_000)[::-1].copy()),)),
     "places without end": inside(
         "UPDATE axes SET n = ?", bound=(b"r" + np.array([1, 1, 1 << 62], dtype="<i8").tobytes(),)
