@@ -11,7 +11,8 @@ from bench.witness import Witness
 from vedette import kernel, wire
 from vedette.access.hub_socket import ask
 from vedette.home import Home
-from vedette.model import Origin, Span, new_id
+from vedette.ids import new_id
+from vedette.model import Origin, Span
 from vedette.spool import Spool
 from vedette.store.sqlite_file import open_reader
 

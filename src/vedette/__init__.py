@@ -28,7 +28,8 @@ Rooms, from the top down; imports go one way, and ARCHITECTURE.md has the pictur
 - `sensing`: what sensors are made of
 
 Modules of the core:
-- `model`: the four facts, the kinds of spans and their states, origins, ids; no I/O
+- `model`: the four facts, the kinds of spans and their states, origins; no I/O
+- `ids`: the ids of spans: how each form is made and read; no I/O
 - `fold`: the law: records in any order, any number of times, add up to one state; pure
 - `wire`: bytes <-> facts, and the messages of the hub's socket; no I/O
 - `segment`: one file of a spool

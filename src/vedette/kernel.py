@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from vedette import ids
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -48,9 +50,14 @@ def boot() -> str:
     return _boot[0]
 
 
+def boot_alone(scope: str) -> str:
+    """Return the id of the boot out of what `boot` returns, without the pid namespace."""
+    return scope.partition("/")[0]
+
+
 def host_span() -> str:
     """Return the id of the span of this host, in this boot."""
-    return f"host-{host()[:80]}-{boot()[:8]}"
+    return ids.of_host(host(), boot())
 
 
 _boot: list[str] = []  # a cache: it does not change, and reading it may fail when descriptors run out

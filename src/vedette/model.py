@@ -4,15 +4,15 @@ Nothing here does I/O. A record is identified by (origin, lane, n): who wrote it
 which offset. `n` is the offset just behind the record, so a mark of n means that all up to it is here.
 """
 
-import os
-import time
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
+from vedette.ids import MOST_LENGTH
+
 Value = Any  # None, bool, int, float, str, and lists and string-keyed dicts of these
 
-Id = Annotated[str, Meta(min_length=1, max_length=128)]
+Id = Annotated[str, Meta(min_length=1, max_length=MOST_LENGTH)]
 Text = Annotated[str, Meta(max_length=256)]
 Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -123,30 +123,3 @@ class Command(Struct, frozen=True, array_like=True, tag="command"):
     verb: str
     expires_t: Time
     args: dict[str, Value] = {}
-
-
-def above(span: str) -> list[str]:
-    """Return a span's id and the ids above it, the nearest first: `a/b/c`, `a/b`, `a`."""
-    return [span, *(span[:at] for at in range(len(span) - 1, 0, -1) if span[at] == "/")] if span else []
-
-
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_EPOCH_S = 1_704_067_200  # 2024-01-01: six characters of time are enough until 2058
-
-
-def new_id(random_chars: int = 8) -> str:
-    """Make an id that sorts by time: six characters for the second, the rest random.
-
-    With eight random characters, a thousand runs that begin in the same second collide once in two million times.
-    """
-    number = max(0, int(time.time()) - _EPOCH_S)
-    chars = []
-    for _ in range(6):
-        number, digit = divmod(number, 32)
-        chars.append(_ALPHABET[digit])
-    return "".join(reversed(chars)) + "".join(_ALPHABET[b & 31] for b in os.urandom(random_chars))
-
-
-def looks_like_run(text: str) -> bool:
-    """Tell whether a text could be the id of a run, in the present length or the earlier, shorter one."""
-    return len(text) in (10, 14) and all(char in _ALPHABET for char in text)

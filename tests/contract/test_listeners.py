@@ -237,7 +237,8 @@ ECHO = '''
 import time
 from vedette import guard
 from vedette.listeners import http
-from vedette.model import HUB, Event, Span, new_id
+from vedette.ids import new_id
+from vedette.model import HUB, Event, Span
 
 parse = guard.bind
 

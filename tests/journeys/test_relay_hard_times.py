@@ -23,7 +23,8 @@ ORDER = """
     from vedette import wire
     from vedette.access.hub_socket import ask
     from vedette.home import Home
-    from vedette.model import Command, new_id
+    from vedette.ids import new_id
+    from vedette.model import Command
     order = wire.Order(Command(new_id(8), sys.argv[1], "stop", time.time_ns() + 60 * 10**9, {}))
     print(ask(Home(os.environ["VEDETTE_HOME"]), order))
 """

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.soak import times
+from vedette.ids import enclosing
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Span
 from vedette.query import tries
 from vedette.query.series import history, over_runs
@@ -137,7 +138,7 @@ def _newest_by_time(parts, orders):
 def _by_process(parts, orders):
     """A variant: each process supersedes the others, as if it were a try."""
     left, again = [], np.empty(0, dtype=np.int64)
-    for part in sorted(parts, key=lambda part: (orders[tries.try_of(part.process)], part.process), reverse=True):
+    for part in sorted(parts, key=lambda part: (orders[enclosing(part.process)], part.process), reverse=True):
         stands = np.isin(part.points.step, again, invert=True)
         left.append(type(part.points)(*(getattr(part.points, name)[stands] for name in ("step", "t", "value"))))
         again = np.union1d(again, part.points.step)
@@ -152,7 +153,7 @@ def _by_id(parts, orders):
 def _cut_at_resumption(parts, orders):
     """A variant: all that an earlier try logged from the first step of a later one on is gone."""
     found = _right(parts, orders)
-    newest = max((part for part in parts), key=lambda part: orders[tries.try_of(part.process)])
+    newest = max((part for part in parts), key=lambda part: orders[enclosing(part.process)])
     stands = found.step <= newest.points.step.max()
     return type(found)(found.step[stands], found.t[stands], found.value[stands])
 

@@ -15,7 +15,8 @@ from vedette.access.follower import Follower
 from vedette.blobs import Blobs, is_digest
 from vedette.errors import FormatError, HubError, NotFoundError, VedetteError
 from vedette.home import Home
-from vedette.model import Command, Value, new_id
+from vedette.ids import new_id
+from vedette.model import Command, Value
 from vedette.settings import Settings
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from vedette.capture.package import pack
 from vedette.capture.tree import choose
 from vedette.client.capturing import Brief
 from vedette.home import Home
-from vedette.model import Blob, Span, Value, new_id
+from vedette.ids import new_id
+from vedette.model import Blob, Span, Value
 from vedette.voice import Voice, origin_here
 
 _MOST_S = 600  # after this something hangs: the program ends, and the run's `capture` stays "begun"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette import masks
 from vedette.errors import NotFoundError, VedetteError
-from vedette.model import looks_like_run
+from vedette.ids import looks_like_run
 from vedette.settings import Settings
 from vedette.views.text import clean
 
@@ -121,7 +121,6 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
 
     recorder = Recorder(journal.event, Bars(progress))
     console = Beside(begun, args.settings, drawn, lambda: job.takes_keys)
-    run_id, attempt = journal.try_id.split("/", 1)
 
     def started(pid: int) -> None:
         recorder.pid = pid
@@ -131,7 +130,8 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     options = _options(args)
     job = Launch(
         command, _environ(begun.id, capture=options.capture, new=not (again or args.project)), options,
-        _guarded(recorder.take), left=lambda: marked(run_id, attempt), on_start=started, around=console.around,
+        _guarded(recorder.take), left=lambda: marked(begun.id, journal.attempt), on_start=started,
+        around=console.around,
     )  # fmt: skip
     try:
         ended = job.run()

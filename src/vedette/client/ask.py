@@ -19,7 +19,7 @@ from vedette.client.faults import let_through, say_once, swallow
 from vedette.client.journal import Journal
 from vedette.client.off import OffRun
 from vedette.client.values import text_of
-from vedette.model import new_id
+from vedette.ids import new_id
 
 _RETRY_S = (0.1, 2.0)
 _MAX_WAIT_S = 60.0

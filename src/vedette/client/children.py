@@ -55,7 +55,7 @@ class _ImportHook:
 def invite(run: Run, upstream: str) -> None:
     """Make the workers that this process starts join the run, until the run ends."""
     journal = run._journal
-    invitation = Invitation(run.id, journal.try_id.removeprefix(run.id + "/"), journal.home.asked, upstream)
+    invitation = Invitation(run.id, journal.attempt, journal.home.asked, upstream)
     if not _attach(invitation):
         sys.meta_path.insert(0, _ImportHook(invitation))
 

@@ -8,14 +8,13 @@ from typing import Any
 from vedette import settings
 from vedette.client import capturing, exits, faults, screen
 from vedette.client.off import OffRun
-from vedette.client.run import DEFAULT_PROJECT, FIRST_TRY, About, Run
+from vedette.client.run import DEFAULT_PROJECT, About, Run
 from vedette.client.series import Handle
 from vedette.errors import VedetteError
 from vedette.home import Home
-from vedette.model import looks_like_run
+from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
 
 _current: Run | OffRun | None = None
-_MAX_ATTEMPT = 64  # characters of a try's own part of its id
 
 
 def init(
@@ -67,9 +66,9 @@ def _init(about: About, overrides: dict[str, Any], resume: bool | str | None) ->
         before.finish()
     parent_run = os.environ.get("VEDETTE_RUN", "")
     if parent_run and resume is not False and resume_id in ("", parent_run):
-        attempt = os.environ.get("VEDETTE_TRY", "")
-        is_valid = 0 < len(attempt) <= _MAX_ATTEMPT and "/" not in attempt
-        run = Run._join(Home.of(loaded), loaded, parent_run, attempt if is_valid else FIRST_TRY, about.config)
+        asked = os.environ.get("VEDETTE_TRY", "")
+        attempt = asked if can_name_try(asked) else FIRST_TRY
+        run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config)
         exits.watch(run)
         _install_hooks(run, loaded)
         if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
@@ -139,8 +138,7 @@ def _whole_id(text: Any, given: str) -> str:
 
 def _export(run: Run, home: Home) -> None:
     """Set the environment so that the processes this one starts join the run, until it is finished."""
-    attempt = run._journal.try_id.removeprefix(run.id + "/")
-    exported = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": attempt, "VEDETTE_HOME": home.asked}
+    exported = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": run._journal.attempt, "VEDETTE_HOME": home.asked}
     before = {key: os.environ.get(key) for key in exported}
     os.environ.update(exported)
 

@@ -17,7 +17,8 @@ from vedette.blobs import Blobs
 from vedette.client.faults import say_once, swallow
 from vedette.client.stacks import Stacks
 from vedette.home import Home
-from vedette.model import Blob, Event, Fact, Origin, Span, Value, new_id
+from vedette.ids import new_id, of_process, of_try
+from vedette.model import Blob, Event, Fact, Origin, Span, Value
 from vedette.settings import Settings
 from vedette.voice import Voice, origin_here
 
@@ -30,7 +31,8 @@ class Journal:
         self.home = home
         self.blobs = Blobs(home, settings.limits)
         self.run = run
-        self.try_id = f"{run}/{attempt}"
+        self.attempt = attempt
+        self.try_id = of_try(run, attempt)
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
         self.tap: Callable[[Event], None] | None = None  # the console of this process, which shows events at once
@@ -47,7 +49,7 @@ class Journal:
 
     def _make_origin(self) -> Origin:
         name = new_id(10)
-        process = f"{self.try_id}/{name}"
+        process = of_process(self.try_id, name)
         return origin_here(name, span=self.run, process=process, upstream=self._upstream, main=self.main)
 
     @property

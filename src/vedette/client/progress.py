@@ -22,7 +22,8 @@ from vedette.client.values import text_of
 from vedette.deaths.verdict import verdict
 from vedette.gauges import Gauges, Numbers, Slot
 from vedette.home import Home
-from vedette.model import Value, new_id
+from vedette.ids import of_new_bar
+from vedette.model import Value
 
 T = TypeVar("T")
 Message = str | Sequence[str]
@@ -175,9 +176,8 @@ class Progress:
 
     def __reduce__(self) -> tuple[Any, ...]:
         journal = self._trackers.journal
-        attempt = journal.try_id.removeprefix(journal.run + "/")
         maker = journal.spool.origin.name if self._is_maker else ""
-        return revive, (self.id, journal.run, attempt, journal.home.asked, maker, self.total, self._msg)
+        return revive, (self.id, journal.run, journal.attempt, journal.home.asked, maker, self.total, self._msg)
 
     def __repr__(self) -> str:
         return f"<vedette progress {' | '.join(self._msg)} ({self.id})>"
@@ -269,7 +269,7 @@ class Trackers:
             faults.say_once(f"progress({text_of(total)[:50]}): a total is a number, 0 or more; taken as unknown")
             number = None
         words = _words(msg)
-        tracker = Progress(self, f"{self.journal.run}/p-{new_id(8)}", number, words, is_maker=True)
+        tracker = Progress(self, of_new_bar(self.journal.run), number, words, is_maker=True)
         attrs: dict[str, Value] = {"msg": list(words)} if number is None else {"msg": list(words), "total": number}
         self.journal.tell(
             tracker.id, state="running", kind="progress", name=_name(words), parent=self.journal.process, attrs=attrs,

@@ -23,11 +23,11 @@ from vedette.client.values import as_config, encode_sample, numbers_in, plain, t
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.home import Home
-from vedette.model import Value, new_id
+from vedette.ids import FIRST_TRY, new_id
+from vedette.model import Value
 from vedette.settings import Settings
 
 DEFAULT_PROJECT = "default"
-FIRST_TRY = "1"
 _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
 _MAX_STEP = 1 << 62

@@ -40,7 +40,7 @@ class Watch:
         if origin.boot != kernel.boot():
             # The same host, in another boot or another pid namespace. After a reboot the process is certainly gone.
             # In another namespace it may live, and only its own records tell of its end.
-            same_boot = origin.boot.partition("/")[0] == kernel.boot().partition("/")[0]
+            same_boot = kernel.boot_alone(origin.boot) == kernel.boot_alone(kernel.boot())
             if same_boot:
                 self.unknown = True
             else:

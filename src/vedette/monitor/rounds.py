@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from vedette.ids import of_watched
 from vedette.model import Sample
 from vedette.monitor.guarded_sinks import GuardedSink, open_all
 from vedette.monitor.plan import Plan
@@ -31,7 +32,7 @@ class Rounds:
         Raise SettingError for a sink that cannot be opened; later nothing raises.
         """
         self._say, self._record, self._interval_s = say, record, plan.interval_s
-        self._span = f"pid-{target.pid}"
+        self._span = of_watched(target.pid)
         self._t = 0
         self._sinks: list[GuardedSink] = opened or []
         self._broken: dict[str, str] = {}

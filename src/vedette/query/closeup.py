@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from vedette.fold import flatten
+from vedette.ids import prefix_below
 from vedette.model import Value
 from vedette.query.progress import Bar, bars
 from vedette.query.runs import RunView, view
@@ -61,7 +62,7 @@ def closeup(
     now = time.time_ns() if now is None else now
     seen = view(store, run, now=now, lost_after_s=lost_after_s)
     events = sorted(store.events(EventQuery(run, after, last=last)), key=lambda event: event.t)
-    rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
+    rows = [row for row in store.spans(SpanQuery(prefix=prefix_below(run))) if row.kind == "process"]
     rows.sort(key=lambda row: (row.end_t is not None, row.start_t or 0, row.id))
     values = {name: float(value) for name, value in store.last_values([run]).get(run, {}).items()}
     values |= {point.name: float(point.value) for point in fresh if point.span == run and not point.tags}

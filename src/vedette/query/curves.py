@@ -17,8 +17,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from vedette.errors import NotFoundError
+from vedette.ids import enclosing
 from vedette.query.downsample import PER_PIXEL, odd, pick
-from vedette.query.tries import standing, try_of
+from vedette.query.tries import standing
 from vedette.store import ChunkRow, Points, Reader, SeriesRow, joined
 
 _PARTS = 16  # of a chunk in its coarse version
@@ -76,7 +77,7 @@ class Curves:
         """
         for _ in range(_ATTEMPTS if x in ("step", "time") else 0):
             outline = store.outline(series.id)
-            if len({try_of(piece.process) for piece in outline}) > 1:
+            if len({enclosing(piece.process) for piece in outline}) > 1:
                 break  # a later try may supersede points, so read the series as a whole
             with contextlib.suppress(_ChunksChangedError):
                 return self._draw(store, outline, x, wanted, seen)

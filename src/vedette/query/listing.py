@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from vedette.errors import NotFoundError
-from vedette.model import PURGED, new_id
+from vedette.ids import is_top, new_id, run_of
+from vedette.model import PURGED
 from vedette.query.overview import Known, RunLine, Trails, condition, forget, lines_of
 from vedette.query.runs import Family, RunView
 from vedette.query.silence import LOST_AFTER_S
@@ -76,7 +77,7 @@ class Listing:
                 self._floor = self._seq
                 return
             forget(self._known, change)
-            touched = {span.partition("/")[0] for span in (*change.spans, *change.events, *change.points)}
+            touched = {run_of(span) for span in (*change.spans, *change.events, *change.points)}
             for run in (*touched, *fresh):
                 if len(self._changes) == _MOST_CHANGES:
                     self._floor = self._changes[0][0]
@@ -165,7 +166,7 @@ class Listing:
             return cached.ids
         query = SpanQuery(kind="run", where=_where(where, project), only=(), order=order)
         family = Family(store)
-        ids = [row.id for row in store.spans(query) if not (row.parent or "/" in row.id) or not family.hides(row)]
+        ids = [row.id for row in store.spans(query) if (not row.parent and is_top(row.id)) or not family.hides(row)]
         with self._lock:
             self._orders[key] = _Order(ids, stamp, now)
             self._orders.move_to_end(key)

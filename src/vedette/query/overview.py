@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from vedette.model import PURGED, above
+from vedette.ids import above, prefix_below
+from vedette.model import PURGED
 from vedette.query import progress, usage
 from vedette.query.progress import Bar
 from vedette.query.runs import Family, RunView
@@ -248,7 +249,7 @@ def _read(store: Reader, run: str, about: Known) -> None:
         about.bar = progress.outermost(bars) or (bars[-1] if bars else None)
         processes = [
             (row, str(row.attrs.get("host") or ""))
-            for row in store.spans(SpanQuery(kind="process", prefix=run + "/", only=("host",)))
+            for row in store.spans(SpanQuery(kind="process", prefix=prefix_below(run), only=("host",)))
         ]
         about.hosts = list(dict.fromkeys(host for _, host in reversed(processes) if host))
         about.processes = Counter(host for row, host in processes if row.end_t is None)

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from vedette.ids import enclosing, prefix_below
 from vedette.model import KINDS, PURGED
 from vedette.store import Compare, Reader, SpanQuery, SpanRow
 
@@ -57,20 +58,16 @@ def bars(store: Reader, run: str = "") -> list[Bar]:
 
     A bar that was never closed takes the end and the state of its process or its run, once that has ended.
     """
-    rows = store.spans(SpanQuery(kind="progress", prefix=run + "/" if run else ""))[::-1]
+    rows = store.spans(SpanQuery(kind="progress", prefix=prefix_below(run) if run else ""))[::-1]
     rows = [row for row in rows if row.state != PURGED]
     seen = store.advanced([row.id for row in rows])
-    ends = _ends(store, {id_ for row in rows if row.end_t is None for id_ in (row.parent, _run_of(row))} - {""})
-    return [_bar(row, seen.get(row.id), ends.get(row.parent) or ends.get(_run_of(row))) for row in rows]
+    ends = _ends(store, {id_ for row in rows if row.end_t is None for id_ in (row.parent, enclosing(row.id))} - {""})
+    return [_bar(row, seen.get(row.id), ends.get(row.parent) or ends.get(enclosing(row.id))) for row in rows]
 
 
 def outermost(found: list[Bar]) -> Bar | None:
     """Return the outermost bar that is still running: the oldest, since inner bars start later."""
     return next((bar for bar in found if bar.state == "running"), None)
-
-
-def _run_of(row: SpanRow) -> str:
-    return row.id.rpartition("/")[0]
 
 
 def _ends(store: Reader, ids: set[str]) -> dict[str, SpanRow]:
@@ -92,4 +89,4 @@ def _bar(row: SpanRow, seen_t: int | None, end: SpanRow | None) -> Bar:
         state = "running"
         if end is not None:
             state, cause, end_t = end.state, end.cause, end.end_t
-    return Bar(row.id, _run_of(row), row.name, total, done, state, cause, row.start_t, seen_t, end_t)
+    return Bar(row.id, enclosing(row.id), row.name, total, done, state, cause, row.start_t, seen_t, end_t)

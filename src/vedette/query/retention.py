@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from vedette.model import PURGED, above
+from vedette.ids import above
+from vedette.model import PURGED
 from vedette.settings import Keep
 from vedette.store import Compare, Not, Reader, SpanQuery, SpanRow
 

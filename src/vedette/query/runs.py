@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from vedette.errors import AmbiguousError, NotFoundError
-from vedette.model import PURGED, Value, above
+from vedette.ids import above, is_by_pid, prefix_below, range_below
+from vedette.model import PURGED, Value
 from vedette.query import logs, series, table
 from vedette.query.files import File, files
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
-from vedette.query.usage import Use, is_silent, use
+from vedette.query.usage import Use, use
 from vedette.query.where import parse
 from vedette.store import (
     Both,
@@ -166,8 +167,13 @@ def below(store: Reader, run: str) -> "list[RunView]":
     while todo:
         at = todo.pop()
         # The query names no kind: with one, SQLite would take the index on kind and scan all runs.
-        parts = Both((Compare("parent", ">", at + "/"), Compare("parent", "<", at + "0")))
-        queries = SpanQuery(parent=at, only=()), SpanQuery(where=parts, only=()), SpanQuery(prefix=at + "/", only=())
+        first, last = range_below(at)
+        parts = Both((Compare("parent", ">", first), Compare("parent", "<", last)))
+        queries = (
+            SpanQuery(parent=at, only=()),
+            SpanQuery(where=parts, only=()),
+            SpanQuery(prefix=prefix_below(at), only=()),
+        )
         rows = [row for query in queries for row in store.spans(query) if row.kind == "run"]
         for row in rows:
             if row.id not in found and row.id != run and row.state != PURGED:
@@ -314,8 +320,8 @@ class RunView:
 
     def processes(self) -> list[Seen]:
         """Return its processes that log, the oldest first, each with its own state; `usage` also has the others."""
-        rows = self._store.spans(SpanQuery(kind="process", prefix=self.id + "/"))[::-1]
-        return self._see([row for row in rows if not is_silent(row.id)])
+        rows = self._store.spans(SpanQuery(kind="process", prefix=prefix_below(self.id)))[::-1]
+        return self._see([row for row in rows if not is_by_pid(row.id)])
 
     def usage(self) -> list[Use]:
         """Return what each of its processes used, as numpy arrays by resource; also processes that log nothing."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vedette.ids import enclosing
 from vedette.model import KINDS, UNKNOWN_KIND
 from vedette.query import tries
 from vedette.store import OriginRow, Reader, SpanQuery, SpanRow
@@ -54,14 +55,14 @@ def signs(store: Reader, runs: Sequence[str]) -> dict[str, Sign]:
     for row in store.origins(runs):
         if process := row.origin.process:
             groups[process].append(row)
-            groups[tries.try_of(process)].append(row)
+            groups[enclosing(process)].append(row)
             groups[row.origin.span].append(row)
     began: dict[str, int | None] = {}
     for run, rows in tries.of_runs(store, runs).items():
         began |= {row.id: row.start_t for row in rows}
         groups[run] = groups.get(rows[-1].id, [])
         began[run] = rows[-1].start_t
-    unheard = {tries.try_of(row.origin.process) for rows in groups.values() for row in rows if not row.heard_t}
+    unheard = {enclosing(row.origin.process) for rows in groups.values() for row in rows if not row.heard_t}
     if unheard:
         processes = store.spans(SpanQuery(kind="process", parents=tuple(unheard)))
         began |= {row.id: row.start_t for row in processes}

@@ -9,6 +9,7 @@ has not, it has no place in this order yet: all its points are shown.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from vedette.ids import enclosing
 from vedette.store import Part, Points, Reader, SpanQuery, SpanRow, joined
 
 _MOST_N = 1 << 63
@@ -29,11 +30,6 @@ def of_runs(store: Reader, runs: Iterable[str]) -> dict[str, list[SpanRow]]:
     for row in store.spans(SpanQuery(kind="try", parents=wanted)) if wanted else ():
         found[row.parent].append(row)
     return {run: sorted(rows, key=order) for run, rows in found.items()}
-
-
-def try_of(process: str) -> str:
-    """Return the id of the try that a process belongs to."""
-    return process.rpartition("/")[0]
 
 
 def standing(store: Reader, series: Mapping[int, Sequence[Part]]) -> dict[int, Points]:
@@ -74,6 +70,6 @@ def _by_run(parts: Sequence[Part]) -> dict[str, dict[str, list[Points]]]:
     """Group parts by run and try: a try supersedes only tries of its own run."""
     found: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     for part in parts:
-        name = try_of(part.process)
-        found[try_of(name)][name].append(part.points)
+        name = enclosing(part.process)
+        found[enclosing(name)][name].append(part.points)
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from vedette.ids import is_by_pid, pid_and_start, prefix_below
 from vedette.model import KINDS
 from vedette.store import EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
 from vedette.wire import Newest
@@ -35,18 +36,13 @@ class Use(Struct, frozen=True, eq=False):
     series: dict[str, Curve]
 
 
-def is_silent(span: str) -> bool:
-    """Tell whether a process logs nothing itself: only the hub knows it, by measuring."""
-    return span.rpartition("/")[2].startswith("pid-")
-
-
 def use(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
     """Return what the processes of a run used, the oldest first; processes that were never measured are left out.
 
     A process that was measured before it began to log has two spans; it is returned once, under the span that it logs
     as. GPU memory is the sum over GPUs. `since_t`: return all these processes, but read only newer points.
     """
-    rows = store.spans(SpanQuery(prefix=run + "/"))
+    rows = store.spans(SpanQuery(prefix=prefix_below(run)))
     ends = {row.id: row.end_t for row in rows if row.kind == "try"}
     processes = sorted((row for row in rows if row.kind == "process"), key=lambda row: (row.start_t or 0, row.id))
     own_spans = _own_spans(store, run, processes)
@@ -66,9 +62,9 @@ def _own_spans(store: Reader, run: str, processes: list[SpanRow]) -> dict[str, s
     known = {row.id for row in processes}
     found = {}
     for row in processes:
-        if is_silent(row.id):
-            started = row.id.rpartition("-")[2]
-            key = row.attrs.get("host"), row.attrs.get("pid"), int(started) if started.isdigit() else 0
+        if is_by_pid(row.id):
+            _, started = pid_and_start(row.id) or (0, 0)
+            key = row.attrs.get("host"), row.attrs.get("pid"), started
             own = logging.get(key)
             if own is not None and own in known:
                 found[row.id] = own
@@ -88,7 +84,7 @@ def _points(store: Reader, series: Sequence[SeriesRow], within: tuple[int, int] 
 def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, int | None]) -> Use:
     pid, parent = row.attrs.get("pid"), row.attrs.get("ppid")
     ended = row.end_t
-    if ended is None and is_silent(row.id):  # the hub was not measuring when it ended
+    if ended is None and is_by_pid(row.id):  # the hub was not measuring when it ended
         ended = ends.get(row.parent)
     return Use(
         row.id,
@@ -134,7 +130,7 @@ def hosts(store: Reader, run: str, since_t: int | None = None) -> list[Use]:
     `since_t`: return all these hosts, but only newer points. A host may have months of points; only the points that
     are returned are read.
     """
-    within = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
+    within = store.spans(SpanQuery(prefix=prefix_below(run), only=("host",)))
     names = {str(row.attrs.get("host")) for row in within if row.kind == "process"}
     begun = min((row.start_t for row in within if row.start_t is not None), default=0)
     ended = [row.end_t for row in within if row.kind == "try"]
@@ -207,7 +203,7 @@ def latest(store: Reader, runs: Sequence[str], fresh: Iterable[Newest] = ()) -> 
 
 
 def _living(store: Reader, run: str) -> list[SpanRow]:
-    rows = store.spans(SpanQuery(prefix=run + "/", only=("host",)))
+    rows = store.spans(SpanQuery(prefix=prefix_below(run), only=("host",)))
     over = {row.id for row in rows if row.kind == "try" and row.end_t is not None}
     return [row for row in rows if row.kind == "process" and row.state not in _ENDS and row.parent not in over]
 
@@ -219,10 +215,10 @@ def why_none(store: Reader, run: str) -> str:
             f"run {run} was recorded by a monitor, so its usage is in its series:"
             f" `vedette points {run} cpu_percent` shows them"
         )
-    rows = [row for row in store.spans(SpanQuery(prefix=run + "/")) if row.kind == "process"]
+    rows = [row for row in store.spans(SpanQuery(prefix=prefix_below(run))) if row.kind == "process"]
     if not rows:
         return f"run {run} has no process yet, so there is nothing to measure: look again when it has begun"
-    intervals = [row.attrs.get("usage_s") for row in rows if not is_silent(row.id)]
+    intervals = [row.attrs.get("usage_s") for row in rows if not is_by_pid(row.id)]
     if not any(intervals):
         return (
             f"run {run} was not measured, since its usage is off: init(usage=True), or usage.enable = true in"

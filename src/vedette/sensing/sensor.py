@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from vedette.ids import is_host
 from vedette.model import Sample
 
 Scope = Literal["process", "host"]
-_HOST_SPAN = "host-"
 
 
 class Target(Struct, frozen=True):
@@ -78,7 +78,7 @@ def tried(make: Callable[[], Sensor], why_not: str) -> Sensor | Absent:
 def flat_name(name: str, span: str, tags: Mapping[str, str]) -> str:
     """Return a number's name with its scope and tags, such as `host_cpu_percent[core=0]`."""
     inside = ",".join(f"{key}={value}" for key, value in sorted(tags.items()))
-    return ("host_" if span.startswith(_HOST_SPAN) else "") + name + (f"[{inside}]" if inside else "")
+    return ("host_" if is_host(span) else "") + name + (f"[{inside}]" if inside else "")
 
 
 def flat_values(samples: Iterable[Sample]) -> dict[str, float | int]:

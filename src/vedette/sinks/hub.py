@@ -12,12 +12,11 @@ from msgspec import Struct
 from vedette import kernel, masks, settings
 from vedette.errors import SettingError
 from vedette.home import Home
-from vedette.model import Sample, Span, Value, new_id
+from vedette.ids import FIRST_TRY, is_host, new_id, of_process, of_try, run_and_try
+from vedette.model import Sample, Span, Value
 from vedette.sensing.sensor import Metric
 from vedette.sinks import options
 from vedette.voice import Voice, origin_here
-
-_FIRST_TRY = "1"
 
 
 class Config(Struct, frozen=True):
@@ -51,14 +50,14 @@ class Hub:
         self.trouble = ""
         home = Home.of(loaded)
         self._own = not config.run
-        run, _, attempt = (config.run or new_id()).partition("/")
+        run, attempt = run_and_try(config.run or new_id())
         self.run = run
-        self._try = f"{run}/{attempt or _FIRST_TRY}"
+        self._try = of_try(run, attempt or FIRST_TRY)
         self._host = kernel.host_span()
         self._pid = os.getpid()
         self._closed = False
         name = new_id(10)
-        process = f"{self._try}/{name}"
+        process = of_process(self._try, name)
         origin = origin_here(name, span=run, process=process, upstream=loaded.upstream, main=self._own)
         self._voice = Voice(home, lambda: origin, loaded.spool)
         self._begin(config)
@@ -90,7 +89,7 @@ class Hub:
         if os.getpid() != self._pid:
             raise OSError("this run belongs to another process")
         for sample in samples:
-            span = self._host if sample.span.startswith("host-") else ""
+            span = self._host if is_host(sample.span) else ""
             addressed = Sample(sample.t, sample.step, sample.values, span, sample.tags)
             self._voice.sample(addressed)
         self.lost = self._voice.lost

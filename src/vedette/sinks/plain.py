@@ -6,6 +6,7 @@ power of three rails in milliwatts.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from vedette.ids import is_host
 from vedette.model import Sample
 
 KEYS = (
@@ -55,7 +56,7 @@ class Plain:
         """Return the numbers of this moment, without unknown ones. The first call sets where the counts begin."""
         found: dict[str, float] = {}
         for sample in samples:
-            if not sample.tags and not sample.span.startswith("host-"):
+            if not sample.tags and not is_host(sample.span):
                 found |= {key: sample.values[name] for name, key in self._now.items() if name in sample.values}
             if not sample.tags:
                 found |= self._grown(sample.values)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from vedette.blobs import MANIFEST, Blobs, is_digest
 from vedette.errors import NotFoundError, StoreError
+from vedette.ids import range_below
 from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED
 from vedette.store import archive, chunks
 from vedette.store.points import MERGED
@@ -131,7 +132,7 @@ class _Copy:
                 found |= {row[0] for row in ask("SELECT id FROM spans WHERE parent = ?", (id_,))}
                 for table, column in (("spans", "id"), ("series", "span"), ("events", "span"), ("blobs", "span")):
                     below = f"SELECT DISTINCT {column} FROM {table} WHERE {column} > ? AND {column} < ?"
-                    found |= {row[0] for row in ask(below, (id_ + "/", id_ + "0"))}  # '0' follows '/'
+                    found |= {row[0] for row in ask(below, range_below(id_))}
             purged = {row[0] for row in ask("SELECT id FROM spans WHERE state = ?", (PURGED,))}
             if gone := purged & set(runs):
                 raise NotFoundError(f"run {min(gone)} was purged: nothing of it is left to export")

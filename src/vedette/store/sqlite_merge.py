@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
+from vedette.ids import above
 from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
 from vedette.store import AHEAD, Taken, chunks
 from vedette.store.sqlite_held import Held
@@ -213,8 +214,7 @@ def _purged(store: "SqliteStore") -> set[str]:
 
 def _is_purged(span: str, purged: set[str]) -> bool:
     """Tell whether a span, or one above it, was purged: later records of it are not kept."""
-    parts = span.split("/")
-    return bool(purged) and any("/".join(parts[:depth]) in purged for depth in range(1, len(parts) + 1))
+    return bool(purged) and not purged.isdisjoint(above(span))
 
 
 class _Samples:

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from vedette import wire
-from vedette.model import PURGED, above
+from vedette.ids import above, range_below
+from vedette.model import PURGED
 
 _PAGE_BYTES = 4096
 _MOST_WAL_BYTES = 64 << 20
@@ -103,7 +104,7 @@ class Reclaimer:
             if spent >= budget:
                 return spent
         self._strip(span)
-        self._connection.execute("DELETE FROM purges WHERE span > ? AND span < ?", _parts(span))
+        self._connection.execute("DELETE FROM purges WHERE span > ? AND span < ?", range_below(span))
         self._connection.execute("UPDATE purges SET left = 0 WHERE span = ?", (span,))
         return spent + 1
 
@@ -116,7 +117,7 @@ class Reclaimer:
             " AND EXISTS (SELECT 1 FROM claims AS said WHERE span = ?1 AND state = ?4 AND NOT EXISTS ("
             "  SELECT 1 FROM claims WHERE span = spans.id AND state = ?4 AND t = said.t AND voice = said.voice"
             "  AND origin = said.origin AND cause = said.cause)) LIMIT ?5",
-            (span, *_parts(span), PURGED, budget),
+            (span, *range_below(span), PURGED, budget),
         ).fetchall()
         for (below,) in rows:
             run(
@@ -167,7 +168,7 @@ class Reclaimer:
     def _delete_parts(self, span: str, budget: int) -> int:
         """Delete the spans that are parts of this one, with all their records."""
         rows = self._connection.execute(
-            "SELECT id, kind, parent FROM spans WHERE id > ? AND id < ? LIMIT ?", (*_parts(span), budget)
+            "SELECT id, kind, parent FROM spans WHERE id > ? AND id < ? LIMIT ?", (*range_below(span), budget)
         ).fetchall()
         spent = 0
         parents = []
@@ -201,7 +202,7 @@ class Reclaimer:
     def _either(self, query: str, span: str) -> Iterable[tuple[int, ...]]:
         """Yield the rows of a query for a span, and then those for its parts; each query uses an index."""
         yield from self._connection.execute(query.format("span = ?"), (span,))
-        yield from self._connection.execute(query.format("span > ?") + " AND span < ?", _parts(span))
+        yield from self._connection.execute(query.format("span > ?") + " AND span < ?", range_below(span))
 
     def _merge_words(self, budget: int) -> bool:
         """Remove deleted words from the full-text index; tell whether there may be more to do."""
@@ -232,10 +233,6 @@ class Reclaimer:
         if not self._vacuuming:
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         return self._vacuuming
-
-
-def _parts(span: str) -> tuple[str, str]:
-    return span + "/", span + "0"  # '0' follows '/'
 
 
 def _bounded(rows: Iterable[tuple[int, ...]], budget: int) -> list[tuple[int, ...]]:

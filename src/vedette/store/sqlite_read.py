@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vedette.ids import range_below
 from vedette.model import Origin
 from vedette.store.queries import EventQuery, SpanQuery, Where
 from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow
@@ -122,7 +123,7 @@ class SqliteReader(PointReader):
             values.append(" ".join('"' + word.replace('"', '""') + '"' for word in query.search.split()))
         if query.span:
             of, parts = "events.span = ?", "events.span > ? AND events.span < ?"
-            bound: list[Any] = [query.span, query.span + "/", query.span + "0"]  # '0' follows '/'
+            bound: list[Any] = [query.span, *range_below(query.span)]
             if query.last is None:
                 terms.append(f"({of} OR ({parts}))")
             else:  # use the index for the newest of the span itself: a run may have millions
@@ -150,7 +151,7 @@ class SqliteReader(PointReader):
         values: list[Any] = []
         if span:
             terms.append("(span = ? OR (span > ? AND span < ?))")
-            values += [span, span + "/", span + "0"]  # '0' follows '/'
+            values += [span, *range_below(span)]
         if after is not None:
             terms.append("(span, name, origin, n) > (?, ?, ?, ?)")
             values += after
@@ -221,7 +222,7 @@ class SqliteReader(PointReader):
             for query in _WEIGHTS:
                 of, parts = query.format("span = ?"), query.format("span > ? AND span < ?")
                 total += self.connection.execute(of, (span,)).fetchone()[0]
-                total += self.connection.execute(parts, (span + "/", span + "0")).fetchone()[0]
+                total += self.connection.execute(parts, range_below(span)).fetchone()[0]
         return total
 
     def columns(self, where: Where, newest: int) -> list[tuple[str, int]]:
@@ -249,8 +250,9 @@ class SqliteReader(PointReader):
         """Count the events of a span and its parts as (bucket, level, count); buckets divide the time equally."""
         width = max(1, -(-(to_t - from_t + 1) // buckets))
         counts = "SELECT (t - ?1) / ?2, level, count(*) FROM events WHERE {} AND t >= ?1 AND t <= ?3 GROUP BY 1, 2"
-        of, parts = counts.format("span = ?4"), counts.format("span > ?4 || '/' AND span < ?4 || '0'")
-        return self.connection.execute(f"{of} UNION ALL {parts}", (from_t, width, to_t, span)).fetchall()
+        of, parts = counts.format("span = ?4"), counts.format("span > ?5 AND span < ?6")
+        values = from_t, width, to_t, span, *range_below(span)
+        return self.connection.execute(f"{of} UNION ALL {parts}", values).fetchall()
 
 
 _ROW_BYTES = 40  # of a row beside its text: its header, its numbers, its index entries

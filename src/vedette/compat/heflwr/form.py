@@ -22,7 +22,8 @@ from msgspec import Struct
 from vedette import kernel
 from vedette.compat.heflwr.wire import LABELS
 from vedette.errors import SettingError
-from vedette.model import Sample, new_id
+from vedette.ids import new_id
+from vedette.model import Sample
 from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
 from vedette.sinks.plain import Plain, line

@@ -15,7 +15,7 @@ from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.questions import ANSWER
-from vedette.model import new_id
+from vedette.ids import new_id, origin_of
 
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
@@ -170,7 +170,7 @@ class Downstreams:
         """Pass a command down to the hubs that it may be for; return to how many."""
         downstreams = list(self.open.values())
         if order.command.verb == ANSWER:  # it may be a password: it goes only to the hub of the process that asked
-            asks = order.command.to.rpartition("/")[2]  # a process is named after its origin
+            asks = origin_of(order.command.to)
             downstreams = [downstream for downstream in downstreams if asks in downstream.origins]
         for downstream in downstreams:
             downstream.send(wire.Order(order.command, left_s))

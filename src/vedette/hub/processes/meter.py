@@ -13,7 +13,7 @@ import time
 
 import msgspec
 
-from vedette import masks
+from vedette import ids, masks
 from vedette.home import Home
 from vedette.hub.helper import Inlet
 from vedette.hub.processes.machine import Machine
@@ -28,7 +28,6 @@ from vedette.sources.process import Process, look, rates
 _LINGER_S = 1.0  # it waits this long for another process before it ends
 _HOST_EVERY_S = 1.0  # the host is measured this often at most
 _LEAST_S = 0.05  # CPU times are in ticks of 10 ms: over a shorter time a rate means nothing
-_MOST_ID = 128
 _MOST_WORDS, _MOST_CHARS = 32, 200  # of a command line
 
 _decode_wish = msgspec.json.Decoder(Wish).decode
@@ -84,15 +83,17 @@ class Meter:
         key = target.pid, target.started
         known = self._known.get(key)
         if known is not None and known.span != target.process:
-            if _is_silent(known.span):
+            if ids.is_by_pid(known.span):
                 self._end(known)
             known.owner, known.span = target.name, target.process
         for span in target.open:
-            pid, started = _key_of(span)
-            if (pid, started) not in self._known and pid not in self._by_pid:
-                self._known[pid, started] = _Known(target.name, span)
-            elif pid in self._by_pid:
+            opened = ids.pid_and_start(span)
+            if opened is None:
+                continue
+            if opened[0] in self._by_pid:
                 self._end(_Known(target.name, span), target.upstream)
+            elif opened not in self._known:
+                self._known[opened] = _Known(target.name, span)
 
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name, None)
@@ -153,20 +154,20 @@ class Meter:
         """Return what is known of a process. One that has no spool gets a span when it is new, or has a new name."""
         key = process.pid, process.started
         known, last, at_s = self._known.get(key), None, 0.0
-        if known is not None and _is_silent(known.span) and known.span.rpartition("/")[0] != _try(target):
+        if known is not None and ids.is_by_pid(known.span) and ids.enclosing(known.span) != _try(target):
             last, at_s = known.last, known.at_s  # a process above it now has a spool, and belongs to another run
             self._end(known)
             known = None
         if known is None:
-            span = f"{_try(target)}/pid-{process.pid}-{process.started}"
+            span = ids.of_process_by_pid(_try(target), process.pid, process.started)
             if process.pid == target.pid:
                 span = target.process
-            if len(span.encode()) > _MOST_ID:
+            if len(span.encode()) > ids.MOST_LENGTH:
                 return None
             known = self._known[key] = _Known(target.name, span)
             known.last, known.at_s = last, at_s
         known.owner = target.name
-        if _is_silent(known.span) and process.name != known.name:
+        if ids.is_by_pid(known.span) and process.name != known.name:
             words = command(process.pid, self._proc) or [process.name]
             attrs = {
                 "pid": process.pid,
@@ -204,7 +205,7 @@ class Meter:
         ]
         for key in gone:
             known = self._known.pop(key)
-            if _is_silent(known.span):
+            if ids.is_by_pid(known.span):
                 self._end(known)
 
     def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
@@ -262,17 +263,7 @@ class Meter:
 
 
 def _try(target: Measure) -> str:
-    return target.process.rpartition("/")[0]
-
-
-def _is_silent(span: str) -> bool:
-    """Tell whether a process has no spool: its span is then named after its pid."""
-    return span.rpartition("/")[2].startswith("pid-")
-
-
-def _key_of(span: str) -> _Key:
-    _, pid, started = span.rpartition("/")[2].split("-")
-    return int(pid), int(started)
+    return ids.enclosing(target.process)
 
 
 def serve(meter: Meter, inlet: Inlet[Wish]) -> None:

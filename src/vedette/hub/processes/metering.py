@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from vedette import ids
 from vedette.deaths.liveness import Watch
 from vedette.home import Home
 from vedette.hub.helper import Helper
@@ -63,9 +64,9 @@ class Metering:
             if not reader.resumed:
                 return None
             interval_s = reader.usage_s = self._recall(origin)
-        attempt = origin.process.rpartition("/")[0]
-        rows = self._store.spans(SpanQuery(prefix=attempt + "/pid-", only=()))
-        open_ones = [row.id for row in rows if row.state not in _ENDS and _is_ours(row.id)]
+        by_pid = ids.prefix_below(ids.enclosing(origin.process)) + ids.BY_PID
+        rows = self._store.spans(SpanQuery(prefix=by_pid, only=()))
+        open_ones = [row.id for row in rows if row.state not in _ENDS and ids.pid_and_start(row.id)]
         return Measure(reader.name, origin.pid, origin.started, origin.process, interval_s, origin.upstream, open_ones)
 
     def _recall(self, origin: Origin) -> float:
@@ -78,9 +79,3 @@ class Metering:
     def close(self) -> None:
         """End the meter for good."""
         self._meter.close()
-
-
-def _is_ours(span: str) -> bool:
-    """Tell whether a meter has made this span: it is then named after pid and start time."""
-    _, *numbers = span.rpartition("/")[2].split("-")
-    return len(numbers) == 2 and all(word.isascii() and word.isdigit() for word in numbers)

@@ -11,6 +11,7 @@ from vedette.deaths.evidence import Evidence
 from vedette.deaths.liveness import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.ids import enclosing, run_and_try
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
 
 _NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead process
@@ -95,7 +96,7 @@ class Watcher:
                 evidence = self._evidence(reader, death)
                 self._say(_last_facts(origin, death.t or reader.heard_t, evidence), origin.upstream)
                 if reader.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
-                    run, attempt, _ = origin.process.split("/", 2)
+                    run, attempt = run_and_try(origin.process)
                     tree.end(lambda: tree.marked(run, attempt))
         reader.end_recorded = True
 
@@ -153,7 +154,7 @@ def _last_facts(origin: Origin, t: int, evidence: Evidence) -> list[Fact]:
     facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB))
     if origin.main:
         # With kind and parent: it may have died before it could write them.
-        attempt = origin.process.rpartition("/")[0]
+        attempt = enclosing(origin.process)
         facts.append(Span(attempt, t, end.state, end.cause, HUB, kind="try", parent=origin.span))
     return facts
 

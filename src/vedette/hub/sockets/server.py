@@ -20,6 +20,7 @@ from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests
 from vedette.hub.turn.edits import facts_of
 from vedette.hub.turn.questions import ANSWER, Questions
+from vedette.ids import is_within
 from vedette.model import PURGED
 from vedette.settings import Limits
 from vedette.version import __version__
@@ -209,7 +210,7 @@ class Server:
         data = wire.pack_message(news)
         touched = {*change.spans, *change.events, *change.points}
         for inbox, run in self._followers.items():
-            if not run or any(span == run or span.startswith(run + "/") for span in touched):
+            if not run or any(is_within(span, run) for span in touched):
                 if inbox.full():
                     while not inbox.empty():
                         inbox.get_nowait()

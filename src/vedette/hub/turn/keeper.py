@@ -26,7 +26,8 @@ from vedette.hub.turn.heartbeats import Heartbeats
 from vedette.hub.turn.orders import Orders
 from vedette.hub.turn.own import Own
 from vedette.hub.turn.spool_reader import SpoolReader
-from vedette.model import LANE_FACTS, LANE_SAMPLES, above
+from vedette.ids import above
+from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.settings import Settings
 from vedette.store import Mark, Store
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from vedette.deaths import tree
 from vedette.deaths.liveness import Watch
 from vedette.hub.turn.questions import ANSWER
+from vedette.ids import is_within, run_and_try
 from vedette.model import Command, Event, Fact, Origin
 
 _GRACE_S = 10.0
@@ -79,7 +80,7 @@ class Orders:
 
 
 def _is_for(to: str, origin: Origin) -> bool:
-    return to in (origin.span, origin.process) or origin.process.startswith(to + "/")
+    return to == origin.span or is_within(origin.process, to)
 
 
 def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
@@ -88,5 +89,4 @@ def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
     `lives`: its pid is still its own.
     """
     found = tree.below(origin.pid) if lives else set()
-    run, _, rest = origin.process.partition("/")
-    return found if to == origin.process else found | tree.marked(run, rest.partition("/")[0])
+    return found if to == origin.process else found | tree.marked(*run_and_try(origin.process))

@@ -9,7 +9,8 @@ import platform
 
 from vedette import kernel
 from vedette.home import Home
-from vedette.model import HUB, LANE_FACTS, Fact, Sample, Span, new_id
+from vedette.ids import new_id
+from vedette.model import HUB, LANE_FACTS, Fact, Sample, Span
 from vedette.segment import list_segments, segment_name
 from vedette.voice import SteadyClock, Voice, origin_here
 
@@ -91,7 +92,7 @@ def _host(t: int) -> Span:
     system = os.uname()
     attrs = {
         "host": kernel.host(),
-        "boot": kernel.boot().partition("/")[0],
+        "boot": kernel.boot_alone(kernel.boot()),
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{system.sysname} {system.release} {system.machine}",

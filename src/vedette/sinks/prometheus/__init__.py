@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from vedette import guard, kernel
 from vedette.errors import MissingError, SettingError
+from vedette.ids import is_host
 from vedette.model import Sample
 from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
@@ -123,7 +124,7 @@ class Prometheus:
                 values[name, ()] = float(value), now
         else:
             for sample in samples:
-                host = sample.span.startswith("host-")
+                host = is_host(sample.span)
                 tags = dict(sample.tags) if host or not self._pid else {"pid": self._pid, **sample.tags}
                 labels = tuple(sorted((_label(key), value) for key, value in tags.items()))
                 for raw, value in sample.values.items():

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from vedette.access.home_access import HomeAccess
+from vedette.ids import run_of
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web.replies import Refusal
@@ -118,7 +119,7 @@ class Live:
             self._loop.call_soon_threadsafe(self._take, change)
 
     def _take(self, change: Change) -> None:
-        touched = {span.partition("/")[0] for span in (*change.spans, *change.events, *change.points)}
+        touched = {run_of(span) for span in (*change.spans, *change.events, *change.points)}
         for scope in self._scopes:
             if not scope or scope in touched or change.missed:
                 self._gather(self._pending.setdefault(scope, News()), scope, change, touched)
@@ -127,7 +128,7 @@ class Live:
     @staticmethod
     def _gather(news: News, scope: str, change: Change, touched: set[str]) -> None:
         def own(spans: list[str]) -> list[str]:
-            return spans if not scope else [span for span in spans if span.partition("/")[0] == scope]
+            return spans if not scope else [span for span in spans if run_of(span) == scope]
 
         news.missed = news.missed or change.missed
         news.spans = news.spans or bool(own(change.spans))

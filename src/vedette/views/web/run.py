@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from vedette.ids import is_by_pid, prefix_below
 from vedette.query import questions, usage
 from vedette.query.files import files as files_of
 from vedette.query.runs import RunView, find
 from vedette.query.silence import Seen
-from vedette.query.usage import is_silent
 from vedette.store import Reader, SpanQuery
 from vedette.views.text import for_json
 from vedette.views.web.replies import ms
@@ -67,7 +67,7 @@ def _try(row: Seen) -> TryShape:
 def processes(view: RunView, store: Reader) -> list[ProcessShape]:
     """Return the processes of a run, the oldest first, also those that logged nothing."""
     seen = {row.id: row for row in view.processes()}
-    rows = store.spans(SpanQuery(kind="process", prefix=view.id + "/"))[::-1]
+    rows = store.spans(SpanQuery(kind="process", prefix=prefix_below(view.id)))[::-1]
     found = []
     for row in rows[:_MOST_PROCESSES]:
         state = seen[row.id].state if row.id in seen else row.state
@@ -76,7 +76,7 @@ def processes(view: RunView, store: Reader) -> list[ProcessShape]:
             ProcessShape(
                 row.id, row.name, pid if isinstance(pid, int) else 0, parent if isinstance(parent, int) else 0,
                 text_of(row.attrs.get("host")), state, row.cause, ms(row.start_t), ms(row.end_t),
-                _words(row.attrs.get("argv")), not is_silent(row.id),
+                _words(row.attrs.get("argv")), not is_by_pid(row.id),
             )
         )  # fmt: skip
     return found

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
+from vedette.ids import HOST, is_top, run_of
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
 from vedette.store import Batch
@@ -23,7 +24,6 @@ _ASK_S = 1.0  # how often the hub is asked for points of a run that somebody wat
 _NEWEST_S = 2.0  # how often it is asked for the newest points, while somebody watches the list of runs
 _MOST_ANSWERS = 16  # in one round; the rest comes in the next
 _MOST_TRAILS = 5000  # series whose unsealed points are collected
-_HOSTS = "host-"  # the ids of hosts begin so; their usage is shown with their runs
 
 
 class Updater:
@@ -111,7 +111,7 @@ class Updater:
         batches: list[Batch] = []
         sealed: dict[str, int] = {}
         for _ in range(_MOST_ANSWERS):
-            answer = self._home.unsealed([*runs, _HOSTS], after)
+            answer = self._home.unsealed([*runs, HOST], after)  # the usage of hosts is shown with their runs
             if answer is None:
                 return None
             batches += [unpack(parcel) for parcel in answer.parcels]
@@ -127,8 +127,8 @@ class Updater:
         before = {(point.span, point.name): point.t for point in self._listing.fresh}
         fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
         self._listing.fresh = points
-        runs = [point for point in points if "/" not in point.span and not point.tags][:_MOST_TRAILS]
+        runs = [point for point in points if is_top(point.span) and not point.tags][:_MOST_TRAILS]
         self._listing.trails.watch((point.span, point.name) for point in runs)
         self._listing.trails.take(runs)
         if fresh:
-            self._pass_on(Change(points=sorted(fresh)), {span.partition("/")[0] for span in fresh})
+            self._pass_on(Change(points=sorted(fresh)), {run_of(span) for span in fresh})
