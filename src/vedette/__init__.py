@@ -50,6 +50,7 @@ Modules of the core:
 - `settings`: settings and where they come from
 - `fileio`: plain operations on files
 - `kernel`: what Linux tells about processes and file systems
+- `proc_stat`: /proc/PID/stat, parsed in one place
 - `errors`: the tree of errors
 - `lean_start`: imports msgspec quickly, for programs of our own
 - `version`: the version

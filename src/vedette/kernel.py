@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from vedette import ids
+from vedette import ids, proc_stat
 
 try:
     import fcntl
@@ -82,7 +82,7 @@ def wait(read: Iterable[Any] = (), write: Iterable[Any] = (), seconds: float = m
 def start_ticks(pid: int) -> int | None:
     """Return when a process was started, in clock ticks since boot; None when there is no such process."""
     fields = _stat(pid)
-    return int(fields[19]) if fields else None
+    return int(fields[proc_stat.STARTED_TICKS]) if fields else None
 
 
 def command(pid: int, proc: str = "/proc") -> list[str]:
@@ -109,15 +109,10 @@ def open_self() -> int | None:
         return None
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int) -> list[bytes]:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()
-    except (
-        FileNotFoundError,
-        ProcessLookupError,
-        ValueError,
-    ):  # other errors do not mean that it has ended, and are raised
+        return proc_stat.fields_of(proc_stat.read(pid))
+    except (FileNotFoundError, ProcessLookupError):  # other errors do not mean that it has ended, and are raised
         return []
 
 
@@ -133,8 +128,8 @@ def wait_status(pid: int, pidfd: int) -> int | None:
     except (OSError, AttributeError):
         pass
     fields = _stat(pid)
-    if len(fields) > 49 and fields[0] in "ZX":
-        return int(fields[49])
+    if len(fields) > proc_stat.WAIT_STATUS and proc_stat.has_ended(fields):
+        return int(fields[proc_stat.WAIT_STATUS])
     return None
 
 
@@ -240,5 +235,5 @@ def parents() -> dict[int, int]:
             except OSError:
                 continue
             if fields:
-                found[int(name)] = int(fields[1])
+                found[int(name)] = int(fields[proc_stat.PARENT])
     return found

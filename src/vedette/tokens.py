@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vedette.fileio import write_private
 from vedette.home import Home
-from vedette.model import new_id
+from vedette.ids import new_id
 
 
 def hub_token(home: Home) -> str:

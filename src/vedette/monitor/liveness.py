@@ -5,6 +5,8 @@ import os
 import select
 import sys
 
+from vedette import proc_stat
+
 
 class Liveness:
     """One process. `fd` is its pidfd, which becomes readable when it has ended; None if the system has no pidfds."""
@@ -49,8 +51,7 @@ def exists(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in b"ZX"
+        return not proc_stat.has_ended(proc_stat.fields_of(proc_stat.read(pid)))
     except (FileNotFoundError, ProcessLookupError):
         return not os.path.isdir("/proc/self")
     except (OSError, IndexError):  # such as no free descriptor: it is alive as far as we know

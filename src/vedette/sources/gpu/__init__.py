@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
+from vedette import proc_stat
 from vedette.sensing.energy import Energy
 from vedette.sensing.sensor import Absent, Metric, Reading, Target
 from vedette.sources.gpu.nvml import Gpu, Gpus
@@ -165,8 +166,7 @@ def _descends(pid: int, target: Target) -> bool:
         if pid == target.pid:
             return True
         try:
-            with open(f"{target.proc}/{pid}/stat", "rb", buffering=0) as file:
-                pid = int(file.read(4096).rpartition(b")")[2].split()[1])
+            pid = int(proc_stat.fields_of(proc_stat.read(pid, target.proc))[proc_stat.PARENT])
         except (OSError, ValueError, IndexError):
             return False
         if pid <= 1:

@@ -8,6 +8,21 @@ import contextlib
 import errno
 import os
 
+from vedette import proc_stat
+from vedette.proc_stat import (
+    GROUP,
+    MEMORY_PAGES,
+    MINOR_FAULTS,
+    PARENT,
+    SESSION,
+    STARTED_TICKS,
+    SYSTEM_TICKS,
+    THREADS,
+    USER_TICKS,
+    WAITED_MINOR_FAULTS,
+    WAITED_SYSTEM_TICKS,
+    WAITED_USER_TICKS,
+)
 from vedette.sensing.probe import OpenFile
 from vedette.sources.process.ledger import Account, Key
 from vedette.sources.process.snapshot import children
@@ -29,8 +44,8 @@ class Member:
         """Begin with the fields of its `stat`; `keep_open`: its files may stay open."""
         self._files: dict[str, int] = {}
         self.pid = pid
-        self.born = fields[19]
-        self.key: Key = pid, int(fields[19])
+        self.born = fields[STARTED_TICKS]
+        self.key: Key = pid, int(self.born)
         self._path = f"{proc}/{pid}"
         self._keep_open = keep_open
         self.rest = 0.0
@@ -41,18 +56,20 @@ class Member:
 
     def parse(self, fields: list[bytes]) -> None:
         """Set the numbers from the fields of its `stat` behind the name."""
-        self.ppid, self.group, self.session = int(fields[1]), int(fields[2]), int(fields[3])
-        self.own = int(fields[11]), int(fields[12]), int(fields[7])
-        self.waited = int(fields[13]), int(fields[14]), int(fields[8])
-        self.dead = fields[0] in b"ZX"  # a zombie
-        self.threads = 0 if self.dead else int(fields[17])
-        self.memory_bytes = 0 if self.dead else int(fields[21]) * _PAGE_BYTES
+        self.ppid, self.group, self.session = int(fields[PARENT]), int(fields[GROUP]), int(fields[SESSION])
+        self.own = int(fields[USER_TICKS]), int(fields[SYSTEM_TICKS]), int(fields[MINOR_FAULTS])
+        self.waited = (
+            int(fields[WAITED_USER_TICKS]), int(fields[WAITED_SYSTEM_TICKS]), int(fields[WAITED_MINOR_FAULTS]),
+        )  # fmt: skip
+        self.dead = proc_stat.has_ended(fields)
+        self.threads = 0 if self.dead else int(fields[THREADS])
+        self.memory_bytes = 0 if self.dead else int(fields[MEMORY_PAGES]) * _PAGE_BYTES
 
     def look(self) -> bool:
         """Read its numbers again; return False if it has ended. A number that cannot be read stays as it was."""
         try:
-            fields = fields_of(self._read("stat", 1024))
-            if fields[19] != self.born:
+            fields = proc_stat.fields_of(self._read("stat", proc_stat.MOST_BYTES))
+            if fields[STARTED_TICKS] != self.born:
                 return False
             self.parse(fields)
         except _GONE:
@@ -123,7 +140,7 @@ class Members:
         self._scanned_s = float("-inf")
         self._leaders: set[int] = set()  # members, perhaps ended, that started a group or session which still exists
         self.all: dict[int, Member] = {}  # by pid, parents before their children
-        self._add(pid, read_fields(proc, pid))
+        self._add(pid, _read_fields(proc, pid))
 
     def look(self, at_s: float) -> dict[Key, Account]:
         """Return the numbers of each member, parents before their children."""
@@ -183,7 +200,7 @@ class Members:
         """Add the processes that belong to the tree; a parent may come after its child."""
         unknown = {}
         for pid in pids:
-            if pid not in self.all and pid not in self._apart and (fields := read_fields(self._proc, pid)):
+            if pid not in self.all and pid not in self._apart and (fields := _read_fields(self._proc, pid)):
                 unknown[pid] = fields
         found = True
         while found and unknown:
@@ -201,13 +218,13 @@ class Members:
         unrelated processes into one group, so the group counts only for an orphan: it is in another session than its
         parent, and did not start that session itself.
         """
-        ppid, group, session = map(int, fields[1:4])
+        ppid, group, session = map(int, fields[PARENT : SESSION + 1])
         if ppid in self.all or session in self._leaders or session in self.all:
             return True
         if session == pid or not (group in self._leaders or group in self.all):
             return False
-        parent = read_fields(self._proc, ppid)
-        return bool(parent) and int(parent[3]) != session
+        parent = _read_fields(self._proc, ppid)
+        return bool(parent) and int(parent[SESSION]) != session
 
     def _is_process(self, pid: int) -> bool:
         """Tell a process from a thread: a thread has a number like a pid, and a `stat` of its whole process."""
@@ -239,19 +256,14 @@ def _is_ours(proc: str) -> bool:
         return False
 
 
-def fields_of(stat: bytes) -> list[bytes]:
-    """Return the fields of a `stat` that follow the name; the name may contain any character."""
-    return stat.rpartition(b")")[2].split()
-
-
-def read_fields(proc: str, pid: int) -> list[bytes]:
+def _read_fields(proc: str, pid: int) -> list[bytes]:
     """Return the fields of a process's `stat`; empty if it cannot be read or is malformed."""
     try:
-        with open(f"{proc}/{pid}/stat", "rb", buffering=0) as file:
-            fields = fields_of(file.read(1024))
-        return fields if len(fields) > 21 and all(field.isdigit() for field in fields[1:4]) else []
+        fields = proc_stat.fields_of(proc_stat.read(pid, proc))
     except OSError:
         return []
+    is_whole = len(fields) > MEMORY_PAGES and all(field.isdigit() for field in fields[PARENT : SESSION + 1])
+    return fields if is_whole else []
 
 
 def _io_bytes(text: bytes) -> tuple[int, int]:

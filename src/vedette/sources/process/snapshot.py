@@ -8,6 +8,9 @@ import time
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
+from vedette import proc_stat
+from vedette.proc_stat import MEMORY_PAGES, PARENT, STARTED_TICKS, SYSTEM_TICKS, THREADS, USER_TICKS
+
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _GONE = (OSError, ValueError, IndexError)
@@ -96,15 +99,15 @@ class _Walk:
 
     def read(self, pid: int) -> Process | None:
         try:
-            with open(f"{self._proc}/{pid}/stat", "rb", buffering=0) as file:
-                head, _, rest = file.read().rpartition(b")")
-            fields = rest.split()
-            if fields[0] in b"ZX":  # a zombie: it has ended, but its parent has not waited for it
+            stat = proc_stat.read(pid, self._proc)
+            fields = proc_stat.fields_of(stat)
+            if proc_stat.has_ended(fields):
                 return None
-            name = head.partition(b"(")[2].decode(errors="replace")
-            cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-            rss, threads, started = int(fields[21]) * _PAGE_BYTES, int(fields[17]), int(fields[19])
-            return Process(pid, started, int(fields[1]), name, cpu_s, rss, threads, *self._io_bytes(pid))
+            cpu_s = (int(fields[USER_TICKS]) + int(fields[SYSTEM_TICKS])) / _TICKS_PER_S
+            rss, threads = int(fields[MEMORY_PAGES]) * _PAGE_BYTES, int(fields[THREADS])
+            started, parent = int(fields[STARTED_TICKS]), int(fields[PARENT])
+            name = proc_stat.name_of(stat)
+            return Process(pid, started, parent, name, cpu_s, rss, threads, *self._io_bytes(pid))
         except _GONE:
             return None
 
