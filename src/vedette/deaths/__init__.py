@@ -1,7 +1,7 @@
 """Finds out why something ended: whoever saw a part of the end adds it to the evidence, and one function judges it.
 
 `evidence` is the struct; `verdict` judges it by one list of rules, without I/O. The evidence comes from
-`liveness`, which watches a process by a pidfd, from `memory`, which looks for kills by the out-of-memory killer, and
-from `last_words`, which reads stacks and tracebacks. `tree` finds all processes below another one, and ends them.
-The hub, the launcher and the client use it.
+`process_watch`, which watches a process by a pidfd until it has ended, from `memory`, which looks for kills by the
+out-of-memory killer, and from `last_words`, which reads stacks and tracebacks. `tree` finds all processes below another
+one, and ends them. The hub, the launcher and the client use it.
 """

@@ -1,4 +1,4 @@
-"""Whether a process is still alive: by a pidfd, which never refers to another process, else by its pid."""
+"""Whether a process is still alive, and no more: by a pidfd, which never refers to another process, else by its pid."""
 
 import contextlib
 import os

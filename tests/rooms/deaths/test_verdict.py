@@ -8,8 +8,8 @@ import pytest
 
 from vedette import kernel
 from vedette.deaths.evidence import Evidence, Raised, Shortage, Stacks
-from vedette.deaths.liveness import Watch
 from vedette.deaths.memory import Baseline, Level
+from vedette.deaths.process_watch import Watch
 from vedette.deaths.verdict import RULES, EndKind, Sure, verdict
 from vedette.launch.ending import Ending, evidence, sender
 from vedette.model import Origin

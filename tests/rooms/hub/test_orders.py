@@ -8,7 +8,7 @@ import time
 import pytest
 
 from vedette import kernel
-from vedette.deaths.liveness import Watch
+from vedette.deaths.process_watch import Watch
 from vedette.hub.turn.orders import Orders
 from vedette.model import Command, Origin
 

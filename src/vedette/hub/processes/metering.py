@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from vedette import ids
-from vedette.deaths.liveness import Watch
+from vedette.deaths.process_watch import Watch
 from vedette.home import Home
 from vedette.hub.helper import Helper
 from vedette.hub.processes.wishes import Leave, Measure

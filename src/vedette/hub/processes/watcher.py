@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from vedette.deaths import last_words, memory, tree
 from vedette.deaths.evidence import Evidence
-from vedette.deaths.liveness import Death, Watch
+from vedette.deaths.process_watch import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import enclosing, run_and_try

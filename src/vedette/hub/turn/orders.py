@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from vedette.deaths import tree
-from vedette.deaths.liveness import Watch
+from vedette.deaths.process_watch import Watch
 from vedette.hub.turn.questions import ANSWER
 from vedette.ids import is_within, run_and_try
 from vedette.model import Command, Event, Fact, Origin

@@ -1,4 +1,4 @@
-"""Watches whether a process lives, and how it ended, as far as the kernel tells."""
+"""Watches the process of an origin until it has ended, and finds its wait status, as far as the kernel tells."""
 
 import os
 import signal
