@@ -31,6 +31,9 @@ for _number, _handler in (
 hypothesis.settings.register_profile("suite", max_examples=times(50), deadline=None)
 hypothesis.settings.load_profile("suite")
 
+# Settings that start one more program for each run or hub: tests that need it switch it on.
+PROGRAMS = ("VEDETTE_CAPTURE_ENABLE", "VEDETTE_USAGE_ENABLE")
+
 # Otherwise each of thousands of processes would compile vedette again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", os.path.join(sys.prefix, "pycache"))
@@ -51,14 +54,21 @@ if "TMPDIR" not in os.environ and (_memory := _in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = _memory
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a fixture of their file in one worker, so that it is made once."""
+    for item in items:
+        known = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+        if any(found.scope == "module" for name in item.fixturenames for found in known.get(name, ())):  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("VEDETTE_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv(
-        "VEDETTE_CAPTURE_ENABLE", "false"
-    )  # it starts a program per run; tests that need it switch it on
+    for name in PROGRAMS:
+        monkeypatch.setenv(name, "false")
 
 
 @pytest.fixture
@@ -72,12 +82,14 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 
 @pytest.fixture
-def hub(home: Home, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Start a hub before the test begins, as is usual for all but the first run of a day; return its pid.
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have hubs measure the processes of runs, as they do outside tests."""
+    monkeypatch.setenv("VEDETTE_USAGE_ENABLE", "true")
 
-    Measuring is off, because it takes one more process.
-    """
-    monkeypatch.setenv("VEDETTE_USAGE_ENABLE", "false")
+
+@pytest.fixture
+def hub(home: Home) -> int:
+    """Start a hub before the test begins, as is usual for all but the first run of a day; return its pid."""
     return begin_hub(home)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests import warm
-from tests.conftest import begin_hub, end_hub
+from tests.conftest import PROGRAMS, begin_hub, end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.home import Home
 
@@ -163,9 +163,9 @@ def shown(home: Home, browser: Any, *options: str) -> Iterator[Site]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without VEDETTE_ variables, and with capture off."""
+    """Return our environment without VEDETTE_ variables, and without the programs that they start."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VEDETTE_")}
-    return {**kept, "VEDETTE_CAPTURE_ENABLE": "false"}
+    return {**kept, **dict.fromkeys(PROGRAMS, "false")}
 
 
 def _lives(pid: int) -> bool:

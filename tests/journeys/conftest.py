@@ -82,16 +82,19 @@ def read_runs(home: Home, *, fresh: bool = True) -> list[RunView]:
     return select(open_reader(home.store))[::-1]
 
 
-def eventually(check: Callable[[], Any], seconds: float = 60.0, every_s: float = 0.02) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until a check returns something true, and return it. The time is long, because success ends the wait.
 
-    `every_s`: the pause between two checks; use a longer one if the check starts a process.
+    The pause between two checks is at least three times as long as a check, so that waiting costs little.
     """
-    deadline = time.monotonic() + seconds
-    while not (value := check()):
-        assert time.monotonic() < deadline, "it did not come to hold in time"
-        time.sleep(every_s)
-    return value
+    begun = time.monotonic()
+    while True:
+        before = time.monotonic()
+        if value := check():
+            return value
+        now = time.monotonic()
+        assert now < begun + seconds, "it did not come to hold in time"
+        time.sleep(min(0.5, max(0.02, 3 * (now - before))))
 
 
 def spools(home: Home) -> list[str]:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import vedette
+from tests.conftest import PROGRAMS
 from vedette import wire
 from vedette.home import Home
 
@@ -110,7 +111,8 @@ class Host:
                 file.write(textwrap.dedent(what))
             what = [sys.executable, path]
         surroundings = {key: value for key, value in os.environ.items() if not key.startswith("VEDETTE_")}
-        surroundings |= {"VEDETTE_HOME": self.home, "VEDETTE_CAPTURE_ENABLE": "false", "PYTHONPATH": _SOURCE, **environ}
+        surroundings |= dict.fromkeys(PROGRAMS, "false")
+        surroundings |= {"VEDETTE_HOME": self.home, "PYTHONPATH": _SOURCE, **environ}
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         argv = self._inside.enter(*what, *args)
         self._running.append(subprocess.Popen(argv, env=surroundings, cwd=self.home, text=True, **pipes))

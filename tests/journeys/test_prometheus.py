@@ -73,7 +73,7 @@ def test_a_monitor_that_is_scraped(where, ask):
             rows = ask(monitor.ports[0], f"{name}{{}}[5m]")
             return [float(value) for row in rows for _, value in row["values"]]
 
-        read = eventually(lambda: len(r := history(next(iter(series)))) >= 3 and r, every_s=0.2)
+        read = eventually(lambda: len(r := history(next(iter(series)))) >= 3 and r)
         told = {name: history(name) for name in series}
         stats = monitor.stats()
 
@@ -87,7 +87,7 @@ def test_a_real_prometheus(ask):
     sink = prometheus.open(Config(pid=77), METRICS)
     put = moment(4)
     sink.put(put)
-    rows = eventually(lambda: ask(sink.port, '{__name__=~"vedette_.*"}'), every_s=0.2)
+    rows = eventually(lambda: ask(sink.port, '{__name__=~"vedette_.*"}'))
     sink.close()
     expected = flat_values(put)
     found = {

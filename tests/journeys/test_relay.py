@@ -186,10 +186,10 @@ def test_who_may_not_come_in(tmp_path):
                 code, out, _ = far.run([*VEDETTE, "doctor"])
                 return code == 1 and f"its {what} is not" in out.replace("the token", "its token")
 
-            eventually(complaint, 20, every_s=0.3)
+            eventually(complaint, 20)
         plain = f"{here.address}:7070"
         far.run(JOB, "10", "0", VEDETTE_HUB=plain, VEDETTE_TOKEN=token)
-        eventually(lambda: "has no fingerprint" in far.run([*VEDETTE, "doctor"])[1], 20, every_s=0.3)
+        eventually(lambda: "has no fingerprint" in far.run([*VEDETTE, "doctor"])[1], 20)
         assert runs(here) == []
         assert len(os.listdir(os.path.join(far.home, "spool"))) >= 3
 

@@ -50,12 +50,12 @@ def doctor(host: Host) -> str:
 
 def ended(host: Host, run_id: str, seconds: float = 30) -> RunView:
     """Wait until a run has ended where it is kept; return it."""
-    return eventually(lambda: next((run for run in runs(host) if run.id == run_id and run.end_t), None), seconds, 0.1)
+    return eventually(lambda: next((run for run in runs(host) if run.id == run_id and run.end_t), None), seconds)
 
 
 def arrived(host: Host, run_id: str, count: int, seconds: float = 30) -> None:
     """Wait until a run has ended where it is kept, and all of it is there."""
-    eventually(lambda: any(run.id == run_id and is_whole(run, count) for run in runs(host)), seconds, 0.1)
+    eventually(lambda: any(run.id == run_id and is_whole(run, count) for run in runs(host)), seconds)
 
 
 def again(host: Host, *more: str, number: int = signal.SIGKILL) -> None:
@@ -80,13 +80,13 @@ def test_no_room_at_the_hub_that_keeps(lan):
     here.fill(inbox)
     listen(here)
     job, run_id = begin(far, 800, 0.002, connect_string(here))
-    eventually(lambda: "No space left" in doctor(far), 20, every_s=0.3)
+    eventually(lambda: "No space left" in doctor(far), 20)
     assert job.wait(30) == 0
     assert not any(run.series() for run in runs(here))
 
     here.make_room(inbox)
     arrived(here, run_id, 800)
-    eventually(lambda: "No space left" not in doctor(far) + doctor(here), 20, every_s=0.3)
+    eventually(lambda: "No space left" not in doctor(far) + doctor(here), 20)
 
 
 def test_no_room_where_it_is_logged(lan):
@@ -120,8 +120,8 @@ def test_hubs_in_a_circle(lan):
     again(one, "--set", f"hub.onward={to_other}")
     code, out, err = far.run(JOB, "500", "0", VEDETTE_HUB=to_one)
     assert (code, err) == (0, "")
-    eventually(lambda: "in a circle" in relays(one) + relays(other), 30, every_s=0.1)
-    eventually(lambda: "in a circle" in doctor(one) + doctor(other), 30, every_s=0.3)
+    eventually(lambda: "in a circle" in relays(one) + relays(other), 30)
+    eventually(lambda: "in a circle" in doctor(one) + doctor(other), 30)
     assert not runs(one)
     assert not runs(other)
 
@@ -268,7 +268,7 @@ def test_the_store_of_the_end_is_lost_behind_a_hub_in_the_middle(lan):
     listen(middle, "--set", f"hub.onward={connect_string(end)}")
     hub = connect_string(middle)
     job, run_id = begin(far, 9000, 0.001, hub)
-    eventually(lambda: any(row.count > 5000 for run in runs(end) for row in run.series()), 30, 0.2)
+    eventually(lambda: any(row.count > 5000 for run in runs(end) for row in run.series()), 30)
     end.end_hub()
     for name in os.listdir(end.home):
         if name.startswith("store.db"):
@@ -281,5 +281,5 @@ def test_the_store_of_the_end_is_lost_behind_a_hub_in_the_middle(lan):
     arrived(end, out.strip(), 200, 60)
     assert job.wait(60) == 0
 
-    eventually(lambda: any(row.last_step == 8999 for row in series(end, run_id)), 60, 0.2)
+    eventually(lambda: any(row.last_step == 8999 for row in series(end, run_id)), 60)
     assert "damaged    0" not in doctor(end)

@@ -170,10 +170,10 @@ def test_textual_is_for_the_screen_alone(home, hub):
 def test_runs_of_two_hosts(lan):
     """Runs of another host are there, with their host, its link and what they use; a host that is gone shows."""
     far, here = lan(2)
-    listen(here)
-    job = far.start(JOB, "100000", "0.01", VEDETTE_HUB=connect_string(here))
+    listen(here, VEDETTE_USAGE_ENABLE="true")
+    job = far.start(JOB, "100000", "0.01", VEDETTE_HUB=connect_string(here), VEDETTE_USAGE_ENABLE="true")
     job.stdout.readline()
-    near = here.start(JOB, "100000", "0.01")
+    near = here.start(JOB, "100000", "0.01", VEDETTE_USAGE_ENABLE="true")
     near.stdout.readline()
 
     def seen():

@@ -47,7 +47,7 @@ def camp(start: Any, home: Home) -> Any:
     return first, run
 
 
-def test_runs_and_hosts(camp):
+def test_runs_and_hosts(measured, camp):
     """It shows the runs with state, value, trend and usage, the one that lives first, and the hosts above."""
 
     async def act(pilot):
@@ -114,7 +114,7 @@ def test_filter(camp):
     drive(act)
 
 
-def test_opening_a_run(camp):
+def test_opening_a_run(measured, camp):
     """Enter opens a run: its lines follow, a search narrows them, and progress, usage and config are a key away."""
 
     async def act(pilot):

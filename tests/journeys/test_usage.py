@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.access.home_access import HomeAccess
@@ -16,6 +18,7 @@ from vedette.segment import list_segments
 from vedette.store import Compare, SpanQuery
 from vedette.store.sqlite_file import open_reader
 
+pytestmark = pytest.mark.usefixtures("measured")
 QUICK = {"VEDETTE_USAGE_INTERVAL_S": "0.1"}
 TREE = """
 import os, subprocess, sys, time

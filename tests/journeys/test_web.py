@@ -50,7 +50,7 @@ def ui(home, *options):
         assert "Traceback" not in served.stderr.read()
 
 
-def test_a_living_run_in_the_browser(home, start):
+def test_a_living_run_in_the_browser(home, start, measured):
     """A living run is listed; its points come as they are logged, only the new ones; edits and a stop arrive."""
     job = start(_JOB)
     with ui(home) as site:

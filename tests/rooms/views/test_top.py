@@ -102,6 +102,20 @@ def test_a_run_from_nearby(hub, make):
     drive(act, ended=200)
 
 
+def test_a_run_that_is_being_closed(hub):
+    """What the feed has read while the screen of a run goes away is left, and the program goes on."""
+
+    async def act(pilot):
+        await shows(pilot, "brisk-otter")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen) and pilot.app.screen._is_laid_out)
+        await pilot.app.screen.remove_children()
+        before = pilot.app.feed.looks
+        await until(pilot, lambda: pilot.app.feed.looks > before + 2)
+
+    drive(act)
+
+
 def test_filters_and_mistakes(hub):
     """What is typed narrows the table at once; a mistake is named, and the table stays as it was."""
 

@@ -78,6 +78,8 @@ class RunScreen(Screen[None]):
         if not self._is_laid_out:
             self._early.append(look)
             return
+        if not self.query("#note"):  # it is being closed
+            return
         note = self.query_one("#note", Static)
         problem = look.mistake or look.trouble
         note.display = bool(problem)
