@@ -54,9 +54,9 @@ if "TMPDIR" not in os.environ and (_memory := _in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = _memory
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that share a fixture of their file in one worker, so that it is made once."""
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         known = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
         if any(found.scope == "module" for name in item.fixturenames for found in known.get(name, ())):  # type: ignore[attr-defined]
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -18,9 +18,10 @@ def main() -> int:
 
     A few tests fail while everything is counted: of what a process weighs, or imports. They are judged without that.
     """
-    python = [sys.executable, "-m", "coverage"]
+    # What a killed process has left of its count cannot be read: coverage would warn of each.
+    python = [sys.executable, "-W", "ignore", "-m", "coverage"]
     subprocess.run([*python, "erase"], check=True)
-    subprocess.run([*python, "run", "-m", "pytest", "-q", "-n", "3", "--dist", "worksteal", *_FOLDERS], check=False)
+    subprocess.run([*python, "run", "-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", *_FOLDERS], check=False)
     subprocess.run([*python, "combine", "-q"], check=True)
     report = os.path.join(sys.prefix, "coverage.json")
     subprocess.run([*python, "json", "-q", "-o", report], check=True)
