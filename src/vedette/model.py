@@ -116,10 +116,12 @@ class Origin(Struct, frozen=True):
 
 
 class Command(Struct, frozen=True, array_like=True, tag="command"):
-    """A command to a process: it is done at most once, and answered by an Event. Its args are never stored."""
+    """A command to the processes of a run: done at most once, and answered by an Event. Answers to questions, which
+    may be passwords, are passed on and never stored.
+    """
 
     id: Id
-    to: Id  # the span of a process
+    to: Id  # a run, a try or a process
     verb: str
     expires_t: Time
     args: dict[str, Value] = {}

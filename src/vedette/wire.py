@@ -144,7 +144,8 @@ class Health(Struct, frozen=True, tag="health"):
     refused: dict[str, int] = {}  # what was refused, by reason or limit
     keep: Keep = Keep()  # the rules by which it removes runs
     sweeping: bool = False  # it is deleting purged data
-    sweep_trouble: str = ""  # why it cannot; empty when it can
+    sweep_trouble: str = ""  # why it cannot delete purged data; empty when it can
+    helpers: list[str] = []  # what is wrong with helper processes other than listeners, a sentence each
 
 
 class AskLatest(Struct, frozen=True, tag="ask_latest"):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
+from tests.rooms.conftest import call
 from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.model import LANE_SAMPLES
@@ -158,7 +159,7 @@ def test_a_hub_that_dies_is_taken_over_from(home, start):
 
 
 def test_a_meter_that_dies_is_started_again(home, start):
-    """Whatever kills it, the hub starts another, and the hub itself goes on."""
+    """Whatever kills it, `doctor` says so, the hub starts another, and the hub itself goes on."""
     code = "import time, vedette\nvedette.init(name='job')\nprint('ready', flush=True)\ntime.sleep(60)"
     job = start(code, environ=QUICK)
     job.stdout.readline()
@@ -166,6 +167,7 @@ def test_a_meter_that_dies_is_started_again(home, start):
     hub = home.hub_pid()
     measured(home, "job", 1)
     os.kill(first, signal.SIGKILL)
+    eventually(lambda: "the meter was killed by signal 9" in call("doctor", home=home.asked).stdout)
     [second] = eventually(lambda: [pid for pid in meters(home) if pid != first], 20)
     count = len(view_of(home, "job").usage()[0].series["memory_bytes"][0])
     eventually(lambda: len(view_of(home, "job").usage()[0].series["memory_bytes"][0]) > count + 2)

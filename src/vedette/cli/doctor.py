@@ -140,6 +140,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         )
         for name, why in health.set_aside.items()
     ]
+    checks += [("helper", trouble, f"{home.log} says more") for trouble in health.helpers]
     checks += _other_hubs(health)
     mode = os.stat(home.socket).st_mode & 0o777
     if mode != 0o600:

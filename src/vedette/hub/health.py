@@ -1,4 +1,7 @@
-"""How the hub is, as `vedette doctor` shows it: read by the event loop from what the keeper's thread replaces whole."""
+"""How the hub is, as `vedette doctor` shows it.
+
+The event loop reads it while the keeper's thread changes it: each dict is copied before it is walked through.
+"""
 
 import os
 from collections import Counter
@@ -31,8 +34,8 @@ def report(
         up_s=up_s,
         living=len(keeper.living()),
         waiting_bytes=sum(reader.waiting_bytes for reader in list(keeper.readers.values())),
-        set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in keeper.inboxes.set_aside.items()},
-        trouble=keeper.trouble or keeper.watcher.trouble or keeper.inboxes.trouble,
+        set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in dict(keeper.inboxes.set_aside).items()},
+        trouble=keeper.trouble or keeper.watcher.trouble or keeper.progress.trouble or keeper.inboxes.trouble,
         listens=listens,
         deaf=not_listening,
         links=[(downstream.host, downstream.skew_s) for downstream in server.downstreams.open.values()],
@@ -44,4 +47,5 @@ def report(
         keep=sweeper.keep,
         sweeping=sweeper.busy or keeper.blob_collector.busy,
         sweep_trouble=sweeper.trouble,
+        helpers=keeper.helper_troubles,
     )

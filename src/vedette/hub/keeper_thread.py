@@ -155,6 +155,8 @@ class KeeperThread:
             change, more = self._keeper.turn(seal={request.run for request in seals} or None)
             if change.spans or change.events or change.points:
                 self._tell(change)
+            for trouble in self._keeper.helper_troubles:
+                self._log.complain(trouble)
         except Exception as error:  # whatever it is: the spools are safe, and it may help to start over
             self._keeper.start_over(error)
             failure = self._keeper.trouble

@@ -84,6 +84,7 @@ def test_a_new_meter_is_told_everything(keeper, begin):
     [span] = turned(keeper, lambda: silent_ones(keeper))
     first = keeper.metering._meter.pid
     os.kill(first, signal.SIGKILL)
+    assert turned(keeper, lambda: keeper.helper_troubles) == ["the meter was killed by signal 9; it is started again"]
     turned(keeper, lambda: keeper.metering._meter.pid not in (None, first))
     [wish] = keeper.metering._told.values()
     assert wish.open == [span]

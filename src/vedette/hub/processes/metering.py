@@ -28,6 +28,11 @@ class Metering:
         self._here: dict[str, SpoolReader] = {}
         self._told: dict[str, Measure] = {}
 
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the meter, in a sentence; empty if it measures, or has nobody to measure."""
+        return self._meter.trouble
+
     def tend(self, readers: Mapping[str, SpoolReader], watches: Mapping[str, Watch]) -> None:
         """Tell the meter which processes are new, and which have ended."""
         self._here = {name: reader for name, reader in readers.items() if self._is_here(reader, watches)}

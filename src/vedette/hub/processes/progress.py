@@ -61,6 +61,7 @@ class ProgressRecorder:
         except OSError as error:  # the disk is full, for example: it is tried again, and until then the spool stays
             self.trouble = str(error)
             return
+        self.trouble = ""
         for reader in dead:
             reader.progress_recorded = True
 

@@ -118,6 +118,11 @@ class Keeper:
         """Seconds until the next flush: it must be done before the oldest unflushed record is `sync_s` old."""
         return self._synced + self.pace.sync_s - self.pace.turn_s - time.monotonic()
 
+    @property
+    def helper_troubles(self) -> list[str]:
+        """What is wrong with the helper processes that a turn tends, a sentence each."""
+        return [self.metering.trouble] if self.metering is not None and self.metering.trouble else []
+
     def living(self) -> list[str]:
         """Return the origins whose processes are not known to be dead."""
         return [name for name, reader in list(self.readers.items()) if not (reader.gone or reader.of_hub)]
