@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -201,6 +202,35 @@ def test_kill_9_loses_nothing_that_was_answered(name, home, begin):
     assert told == 51 * times(1)
     assert KEPT[name](run) == told
     assert hub.poll() is None
+
+
+@pytest.mark.parametrize("name", listeners.LISTENERS)
+def test_a_hub_that_ends_keeps_all_that_was_answered(name, home, begin):
+    """While clients send, the hub is told to end; what was answered is all there."""
+    good, told = GUARDED[name].good[0], 0
+    for _ in range(times(3)):
+        hub, [port] = begin(f"{name}=:0")
+        stopped = threading.Event()
+        answered: list[int] = []
+
+        def send(port: int = port, answered: list[int] = answered, stopped: threading.Event = stopped) -> None:
+            with contextlib.suppress(OSError):
+                while not stopped.is_set() and hostile_requests.send(port, good)[0] == 200:
+                    answered.append(1)
+
+        clients = [threading.Thread(target=send) for _ in range(3)]
+        for client in clients:
+            client.start()
+        eventually(lambda answered=answered: len(answered) > 50)
+        hub.terminate()
+        assert hub.wait(60) == 0
+        stopped.set()
+        for client in clients:
+            client.join()
+        told += len(answered)
+    counts = [KEPT[name](run) for run in read_runs(home)]
+
+    assert told <= sum(counts) <= told + 3 * times(3)  # a client may not have heard its last answer
 
 
 @pytest.mark.parametrize("name", listeners.LISTENERS)

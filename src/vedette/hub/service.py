@@ -73,7 +73,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._thread.stop)
+            self._loop.add_signal_handler(number, self._stop)
         if not self._home.holds(self._lock):  # the socket that is there now is another hub's
             raise HubError(f"{self._home.root} was removed while its hub began")
         with contextlib.suppress(FileNotFoundError):
@@ -104,6 +104,11 @@ class Service:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name)
         self._thread.join()
+
+    def _stop(self) -> None:
+        """End soon. The listeners end first, so that the keeper's last turn reads all that they have answered."""
+        self._listeners.close()
+        self._thread.stop()
 
     async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""

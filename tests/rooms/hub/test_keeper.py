@@ -10,9 +10,12 @@ from vedette import segment
 from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.own import Own
+from vedette.model import Event
 from vedette.query.progress import bars
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_file import open_reader
 
 
 @pytest.fixture
@@ -52,6 +55,22 @@ def test_what_cannot_be_kept_holds_up_nobody_else(keeper, monkeypatch):
     [(name, why)] = keeper.set_aside.items()
     assert "poison" in why
     assert segment.list_segments(os.path.join(keeper.home.spool, name), "f")
+
+
+def test_a_helper_that_outlives_the_hub_loses_nothing(home):
+    """What a helper says after the hub has ended, as one whose hub was replaced, is kept by the next hub."""
+    home.prepare()
+    helper = Own(home)
+    for text in ("while it runs", "after its end"):
+        helper.say([Event("r", 1, "log", 20, text)])
+        lock = home.take_lock()
+        keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
+        keeper.turn()
+        keeper.close()
+        os.close(lock)
+
+    texts = [row[0] for row in open_reader(home.store).connection.execute("SELECT text FROM events")]
+    assert texts == ["while it runs", "after its end"]
 
 
 def test_spools_of_the_dead_are_removed_once_they_are_kept(keeper):

@@ -317,9 +317,8 @@ class Keeper:
             if self.metering is not None:
                 self.metering.close()
             self.turn(seal={""})
-            self.own.close()
-            for reader in self.readers.values():
-                reader.gone = reader.gone or reader.of_hub
+            for name in self.own.close() & self.readers.keys():
+                self.readers[name].gone = True  # only these: a helper that still lives goes on writing
             self.turn()
             self.flush()
         except Exception as error:  # the spools are safe, and the next hub reads them
