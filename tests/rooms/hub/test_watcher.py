@@ -13,7 +13,7 @@ from vedette import kernel, wire
 from vedette.deaths import tree
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.spool_reader import SpoolReader
-from vedette.model import HUB, Event, Origin, Span
+from vedette.model import HUB, Event, Origin, Sample, Span
 from vedette.spool import Spool
 from vedette.store import Mark
 
@@ -245,6 +245,19 @@ def test_one_that_was_dead_before_anybody_looked(stage):
     stage.look_until(first, second)
     causes = [(state, cause) for _, state, cause in stage.ends()]
     assert causes == [("failed", "died without a word; nobody saw how")] * 2
+
+
+def test_the_end_that_nobody_saw_is_the_last_word(stage):
+    """Where nobody saw a process end, its end is the time of its last sample, though nobody has read that yet."""
+    gone = stage.start("")
+    gone.communicate()
+    spool, reader = stage.spool(gone.pid)
+    for t in range(2, 20_001):  # more than one segment
+        spool.samples.append(wire.frame(wire.encode(Sample(t, t, {"loss": 0.5}))))
+    stage.look_until(reader)
+
+    [[end]] = [facts for facts, _ in stage.said]
+    assert (end.state, end.t) == ("failed", 20_000)
 
 
 def test_one_that_was_leaving(stage):

@@ -1,5 +1,6 @@
 """Reads one spool of this host: both lanes of an origin, and the samples that wait to be sealed."""
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterator, Mapping
@@ -88,8 +89,16 @@ class SpoolReader:
         self._caught_up = {LANE_FACTS: False, LANE_SAMPLES: False}  # the last read reached the end
 
     def read_last_state(self) -> None:
-        """Read ahead what its process, which is dead, said of itself up to its end."""
+        """Read ahead what its process, which is dead, said of itself up to its end, and when it spoke last."""
         self._read_about_process(1 << 62)
+        for offset in list_segments(self.directory, LANE_SAMPLES)[:-3:-1]:  # the newest may be empty
+            tail = Tail(self.directory, LANE_SAMPLES, offset)
+            try:
+                while records := tail.read(gone=True):
+                    with contextlib.suppress(*wire.UNREADABLE):
+                        self.heard_t = max(self.heard_t, wire.decode_sample(records[-1][1]).t)
+            finally:
+                tail.shut()
 
     def _read_about_process(self, offset: int) -> None:
         """Read again what its process said of itself up to an offset, as far as these records are still here."""
