@@ -10,12 +10,12 @@ examples:
 import argparse
 import os
 import sys
-from typing import Any
 
 from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
-from vedette.query.logs import LEVELS, lines
+from vedette.query.logs import LEVELS, Wanted
+from vedette.query.new_lines import NewLines
 from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
@@ -44,37 +44,38 @@ def run(args: argparse.Namespace) -> int:
     """Print events."""
     store = open_home(args.settings)
     span = find(store, args.RUN).id if args.RUN else ""
-    wanted: dict[str, Any] = {"grep": args.grep, "search": args.search, "level": args.level, "kind": args.kind}
-    found = lines(store, span, last=args.last, **wanted)
-    _print(found, as_json=args.json, with_run=not span)
+    wanted = Wanted(grep=args.grep, search=args.search, level=args.level, kind=args.kind)
     if args.follow:
-        _follow(args, store, span, wanted, max((event.id for event in found), default=0))
-    elif not found and not args.json:
+        _follow(args, store, NewLines(store, span, wanted, args.last))
+        return 0
+    found = wanted.read(store, span, last=args.last)
+    _print(found, as_json=args.json, with_run=not span)
+    if not found and not args.json:
         sys.stderr.write(
             "nothing yet\n" if not any((args.grep, args.search, args.kind, args.level != "0")) else "no line matches\n"
         )
     return 0
 
 
-def _follow(args: argparse.Namespace, store: Reader, span: str, wanted: dict[str, Any], after: int) -> None:
-    """Print new lines as they come; if the hub ends, look for another as long as the run lives."""
-    follower, trouble = HomeAccess.of(args.settings).follower(span, least_s=_LEAST_S), ""
+def _follow(args: argparse.Namespace, store: Reader, lines: NewLines) -> None:
+    """Print lines as they come; if the hub ends, look for another as long as the run lives."""
+    follower, trouble = HomeAccess.of(args.settings).follower(lines.run, least_s=_LEAST_S), ""
     while True:
         change = follower.wait()
         if follower.trouble not in (trouble, LEFT):
             trouble = follower.trouble
             sys.stderr.write(f"vedette: {trouble}\n" if trouble else "")
         if change is not None:
-            found = lines(store, span, after=after, **wanted)
-            _print(found, as_json=args.json, with_run=not span)
+            ended, found = lines.look(lambda: _ended(store, lines.run))
+            _print(found.shown, as_json=args.json, with_run=not lines.run)
             sys.stdout.flush()
-            after = max((event.id for event in found), default=after)
-            if span and _ended(store, span):
+            if ended:
                 return
 
 
 def _ended(store: Reader, span: str) -> bool:
-    return any(row.id == span and row.end_t is not None for row in store.spans(SpanQuery(kind="run", prefix=span)))
+    rows = store.spans(SpanQuery(kind="run", prefix=span)) if span else []
+    return any(row.id == span and row.end_t is not None for row in rows)
 
 
 def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:

@@ -7,6 +7,7 @@ Runs and what is in them:
 - `unsealed`: points that the hub has and the store does not have yet
 - `table`: points of runs as one long table
 - `logs`: the lines of a run
+- `new_lines`: the lines of a run as they come, each once
 - `files`: the files of a run, the newest of each name
 - `progress`: bars: how far, how fast, until when
 - `usage`: what the processes of a run used

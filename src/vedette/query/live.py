@@ -1,18 +1,18 @@
 """What is new since the last look: the lines, bars, questions and states of one run, or of all runs of a home."""
 
-import re
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from vedette.errors import NotFoundError, WhereError
-from vedette.query.logs import level_number
+from vedette.errors import NotFoundError
+from vedette.query.logs import Wanted
+from vedette.query.new_lines import NewLines
 from vedette.query.progress import Bar, bars
-from vedette.query.questions import ASK, ASKED, Question, alive, settle, waiting
+from vedette.query.questions import Question, alive, settle, waiting
 from vedette.query.runs import Family, RunView
 from vedette.query.silence import LOST_AFTER_S, signs
-from vedette.store import Compare, EventQuery, EventRow, Reader, SpanQuery
+from vedette.store import Compare, EventRow, Reader, SpanQuery
 
 _MOST_RUNS = 200  # of a home, the newest
 
@@ -44,53 +44,22 @@ class Feed:
         """`run`: the id of a run, or "" for all; `last`: of the lines that exist already, return only so many."""
         self.run = run
         self._store = store
-        self._last = last
-        self._level = level_number(level)
+        self._lines = NewLines(store, run, Wanted(level=level, grep=grep), last)
         self._lost_after_s = lost_after_s
         self._clock = clock
-        self._after = 0
-        self._first = True
         self._seen = False  # the run is in the store
-        self._asked: dict[str, Question] = {}
-        try:
-            self._grep = re.compile(grep) if grep else None
-        except re.error as error:
-            raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
+        self._asked: dict[str, Question] | None = None  # open questions; None: no look yet
 
     def look(self) -> News:
         """Return what is new; raise NotFoundError when the run is not there any more."""
-        runs = self._runs()  # before the lines: if a run has ended, all its lines are in the store by then
-        events, passed_over = self._begin() if self._first else (self._next(), 0)
-        self._first = False
-        if self._asked:
-            self._asked = {item.id: item for item in alive(self._store, self._asked.values())}
-        shown = [event for event in events if self._fits(event)]
-        shown.sort(key=lambda event: event.t)
-        return News(shown, passed_over, bars(self._store, self.run), list(self._asked.values()), runs)
-
-    def _next(self) -> list[EventRow]:
-        events = self._store.events(EventQuery(self.run, self._after))
-        if events:
-            self._after = events[-1].id
-        settle(self._asked, events)
-        return events
-
-    def _begin(self) -> tuple[list[EventRow], int]:
-        """Return the last of the lines that exist already, and how many were left out (at least 1 if any were)."""
-        if self._last is None:
-            return self._next(), 0
-        newest = self._store.events(EventQuery(self.run, last=1))
-        self._after = newest[-1].id if newest else 0
-        self._asked = {item.id: item for item in waiting(self._store, self.run)}
-        last = None if self._grep is not None else self._last + 1
-        found = self._store.events(EventQuery(self.run, level=self._level, last=last)) if self._last else []
-        found = [event for event in found if event.id <= self._after and self._fits(event)]
-        return found[max(0, len(found) - self._last) :], max(0, len(found) - self._last)
-
-    def _fits(self, event: EventRow) -> bool:
-        if event.kind in (ASK, ASKED):
-            return self._level <= event.level and self._grep is None
-        return event.level >= self._level and (self._grep is None or self._grep.search(event.text) is not None)
+        (runs, shown_bars), lines = self._lines.look(lambda: (self._runs(), bars(self._store, self.run)))
+        if self._asked is None:
+            questions = waiting(self._store, self.run)
+        else:
+            settle(self._asked, lines.new)
+            questions = alive(self._store, self._asked.values())
+        self._asked = {item.id: item for item in questions}
+        return News(lines.shown, lines.passed_over, shown_bars, questions, runs)
 
     def _runs(self) -> dict[str, RunView]:
         family = Family(self._store)

@@ -9,6 +9,48 @@ _ALIASES = {"warn": "warning", "fatal": "critical"}
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 
 
+class Wanted:
+    """Which lines are wanted."""
+
+    def __init__(self, *, grep: str = "", search: str = "", level: int | str = 0, kind: str = "") -> None:
+        """Raise WhereError when the pattern or the level is none.
+
+        `grep`: a regular expression; `search`: words that an event must all contain (by the full-text index); `kind`:
+        one kind of event, or several with commas between them.
+        """
+        self._kinds = tuple(word.strip() for word in kind.split(",") if word.strip())
+        self._level = level_number(level)
+        self._search = search
+        try:
+            self._pattern = re.compile(grep) if grep else None
+        except re.error as error:
+            raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
+
+    def read(
+        self, store: Reader, run: str, *, last: int | None = None, after: int = 0, before: int | None = None
+    ) -> list[EventRow]:
+        """Return the wanted events of a run (or of all runs), the oldest first; `last`: only so many, the newest."""
+        if self._search and not self._search.split():
+            return []
+        most = last if self._pattern is None else None
+        found = store.events(EventQuery(run, after, self._kinds, self._level, self._search, most, before))
+        found = [event for event in found if self._matches(event)]
+        return found if last is None else found[len(found) - min(last, len(found)) :]
+
+    def choose(self, store: Reader, run: str, events: list[EventRow]) -> list[EventRow]:
+        """Return those of these events, which were read one after the other, that are wanted."""
+        if self._search:  # only the store has the words
+            return self.read(store, run, after=events[0].id - 1, before=events[-1].id + 1) if events else []
+        return [
+            event
+            for event in events
+            if event.level >= self._level and (not self._kinds or event.kind in self._kinds) and self._matches(event)
+        ]
+
+    def _matches(self, event: EventRow) -> bool:
+        return self._pattern is None or self._pattern.search(event.text) is not None
+
+
 def lines(
     store: Reader,
     run: str = "",
@@ -20,24 +62,8 @@ def lines(
     last: int | None = None,
     after: int = 0,
 ) -> list[EventRow]:
-    """Return events of a run (or of all runs), the oldest first.
-
-    `grep`: a regular expression; `search`: words that an event must all contain (by the full-text index); `kind`: one
-    kind of event, or several with commas between them.
-    """
-    kinds = tuple(word.strip() for word in kind.split(",") if word.strip())
-    least = level_number(level)
-    try:
-        pattern = re.compile(grep) if grep else None
-    except re.error as error:
-        raise WhereError(f"--grep {grep!r} is not a regular expression: {error}") from None
-    if search and not search.split():
-        return []
-    found = store.events(EventQuery(run, after, kinds, least, search, last if pattern is None else None))
-    if pattern is not None:
-        found = [event for event in found if pattern.search(event.text)]
-        found = found[len(found) - min(last, len(found)) :] if last is not None else found
-    return found
+    """Return events of a run (or of all runs), the oldest first; `Wanted` explains which."""
+    return Wanted(grep=grep, search=search, level=level, kind=kind).read(store, run, last=last, after=after)
 
 
 def tail(store: Reader, run: str, last: int = 50) -> list[EventRow]:

@@ -78,3 +78,15 @@ def test_open_questions(store, make):
     assert [question.id for question in feed.look().questions] == ["q5"]
     make.facts("a", Span("a/1/o", BORN, kind="process", state="done"))
     assert feed.look().questions == []
+
+
+def test_a_question_is_a_line_like_others(store, make):
+    """A pattern chooses among questions as among all lines; which questions are open does not depend on it."""
+    make.run("a", state="running")
+    feed = Feed(store, "a", grep="q2")
+    assert texts(feed.look()) == []
+    make.facts("a", ask("q1"), ask("q2"))
+
+    news = feed.look()
+    assert texts(news) == ["q2?"]
+    assert [question.id for question in news.questions] == ["q1", "q2"]
