@@ -14,6 +14,8 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from tests.journeys.small_memory import enter, memory_cgroup
 from tests.rooms.conftest import QUICK, call, python, small_disk
+from vedette.access.home_access import HomeAccess
+from vedette.cli import main
 
 PYTHON = sys.executable
 INIT = "import vedette; vedette.init().log({'x': 1.0})\n"
@@ -263,6 +265,34 @@ def test_stop_ends_the_whole_tree(home, tmp_path):
     assert (run.state, run.cause) == ("cancelled", "killed by SIGTERM: sent by `vedette stop`")
     assert eventually(lambda: _belonging_to(run.id) == [])
     assert any("asked for by" in event.text for event in run.logs() if event.kind == "answer")
+
+
+def test_stop_outlives_the_hub(home, hub, monkeypatch, capsys):
+    """If the hub is killed after it has passed the command on, `vedette stop` starts another, and tells the end."""
+    code = """
+import os, signal, sys, vedette
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print(vedette.init(name="slow").id, flush=True)
+signal.sigwait({signal.SIGTERM})
+sys.stdin.readline()
+os._exit(3)
+"""
+    job = subprocess.Popen(
+        [PYTHON, "-c", code], env={**os.environ, **QUICK}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    run = job.stdout.readline().strip()
+    send = HomeAccess.stop
+
+    def send_and_kill(*args):
+        send(*args)
+        end_hub(home)
+        job.communicate("\n", timeout=30)
+
+    monkeypatch.setattr(HomeAccess, "stop", send_and_kill)
+    with pytest.raises(SystemExit) as left:
+        main(["stop", run])
+    assert (left.value.code, job.returncode) == (0, 3)
+    assert capsys.readouterr().out.startswith(f"run {run} ended: ")
 
 
 def test_stop_of_a_stubborn_command(home, hub):

@@ -1,7 +1,8 @@
 """Waiting until it is time to look at the store again: every live view of a home uses this one loop.
 
-The web page, `vedette top`, the console, `watch` and `logs -f` all look soon after something has changed, but not too
-often, and now and then even if nothing has. The hub that reports the changes may come and go meanwhile.
+The web page, `vedette top`, the console, `watch`, `logs -f` and whoever waits for something (`HomeAccess.wait_for`) all
+look soon after something has changed, but not too often, and now and then even if nothing has. The hub that reports the
+changes may come and go meanwhile.
 """
 
 import math

@@ -4,10 +4,11 @@ A reader asks the hub to seal first, so that it sees all that was logged until n
 the store has, and says so.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from vedette import kernel, wire
 from vedette.access import hub_socket
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _COMMAND_EXPIRES_S = 60
 _STOP_GRACE_S = 10.0
 _MOST_READ = 64 << 20  # bytes of one blob
+_WAIT_LEAST_S, _WAIT_MOST_S = 0.05, 0.5  # between two looks of somebody who waits for something
+
+Answer = TypeVar("Answer")
 
 
 class HomeAccess:
@@ -137,6 +141,30 @@ class HomeAccess:
     ) -> Follower:
         """Return a follower of one run, or of all; `Follower` explains the pauses."""
         return Follower(self.home, run, least_s=least_s, most_s=most_s, needs_hub=needs_hub)
+
+    def wait_for(
+        self,
+        question: Callable[[], Answer | None],
+        seconds: float = math.inf,
+        run: str = "",
+        *,
+        needs_hub: Callable[[], bool] = lambda: True,
+    ) -> Answer | None:
+        """Ask a question, each time that something of a run (or of any) has changed, until there is an answer.
+
+        Return the answer, or None when there is none in time. It is asked at once, and once more when the time is over;
+        and now and then even if no hub reports anything. `Follower` explains `needs_hub`.
+        """
+        deadline = time.monotonic() + seconds
+        follower = self.follower(run, least_s=_WAIT_LEAST_S, most_s=_WAIT_MOST_S, needs_hub=needs_hub)
+        try:
+            while True:
+                change = follower.wait(deadline - time.monotonic())
+                answer = question()
+                if answer is not None or change is None:
+                    return answer
+        finally:
+            follower.close()
 
     def edit(self, spans: list[str], attrs: dict[str, Value] | None = None) -> None:
         """Have the hub record a user's edit of runs."""

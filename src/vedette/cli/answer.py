@@ -11,7 +11,6 @@ history of your shell. vedette does not store the answer.
 import argparse
 import getpass
 import sys
-import time
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
@@ -46,8 +45,10 @@ def run(args: argparse.Namespace) -> int:
         raise NotFoundError(f"run {found.id} ({found.name}) has {what} that waits for an answer")
     question = chosen[0]
     text = _read(question) if args.TEXT is None else args.TEXT
-    command = HomeAccess.of(args.settings).answer(question.process, question.id, text)
-    how = _outcome(store, question, command)
+    access = HomeAccess.of(args.settings)
+    command = access.answer(question.process, question.id, text)
+    how = access.wait_for(lambda: _outcome(store, question, command), _TIMEOUT_S, found.id)
+    how = how or "the process has not confirmed it yet"
     if args.json:
         print_json({"run": found.id, "question": question.id, "how": how})
     elif how == "answered":
@@ -78,16 +79,13 @@ def _read(question: Question) -> str:
         raise VedetteError("nothing was typed, so no answer was sent") from None
 
 
-def _outcome(store: Reader, question: Question, command: str) -> str:
-    """Wait until the process reports what became of its question."""
-    deadline = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline:
-        for event in store.events(EventQuery(question.run, kinds=(ASKED,))):
-            if event.attrs.get("ask") == question.id:
-                if event.attrs.get("command") == command:
-                    return "answered"
-                if event.attrs.get("how") != "answered":
-                    raise HubError("the process has given up waiting")
-                raise HubError("somebody else had answered before")
-        time.sleep(0.1)
-    return "the process has not confirmed it yet"
+def _outcome(store: Reader, question: Question, command: str) -> str | None:
+    """Return what the process has reported of its question; None: nothing yet."""
+    for event in store.events(EventQuery(question.run, kinds=(ASKED,))):
+        if event.attrs.get("ask") == question.id:
+            if event.attrs.get("command") == command:
+                return "answered"
+            if event.attrs.get("how") != "answered":
+                raise HubError("the process has given up waiting")
+            raise HubError("somebody else had answered before")
+    return None

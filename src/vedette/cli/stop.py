@@ -5,13 +5,13 @@ examples:
 """
 
 import argparse
-import time
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import HubError, VedetteError
 from vedette.model import KINDS
-from vedette.query.runs import find, view
+from vedette.query.runs import RunView, find, view
+from vedette.store import Reader
 
 _MARGIN_S = 15.0
 
@@ -29,24 +29,25 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
     access = HomeAccess.of(args.settings)
-    found = find(open_home(args.settings), args.RUN)
+    store = open_home(args.settings)
+    found = find(store, args.RUN)
     if found.state not in KINDS["run"].climbing:
         return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
     access.stop(found.id, args.grace)
     if args.no_wait:
         return _report(args, found.id, found.state, "", f"run {found.id} was told to stop")
-    deadline = time.monotonic() + args.grace + _MARGIN_S
-    while time.monotonic() < deadline:
-        store = access.reader()
-        now = view(store, found.id)
-        store.close()
-        if now.end_t is not None:
-            why = f": {now.cause}" if now.cause else ""
-            return _report(args, found.id, now.state, now.cause, f"run {found.id} ended: {now.state}{why}")
-        time.sleep(0.1)
+    now = access.wait_for(lambda: _ended(store, found.id), args.grace + _MARGIN_S, found.id)
+    if now is not None:
+        why = f": {now.cause}" if now.cause else ""
+        return _report(args, found.id, now.state, now.cause, f"run {found.id} ended: {now.state}{why}")
     raise HubError(
         f"run {found.id} has not ended: its machine may be out of reach; `vedette show {found.id}` tells more"
     )
+
+
+def _ended(store: Reader, run: str) -> RunView | None:
+    now = view(store, run)
+    return now if now.end_t is not None else None
 
 
 def _report(args: argparse.Namespace, run_id: str, state: str, cause: str, text: str) -> int:

@@ -76,25 +76,24 @@ def run(args: argparse.Namespace) -> int:
 
 def _store(access: HomeAccess) -> Reader:
     """Open the store, as soon as there is one."""
-    told = False
-    follower = access.follower()
-    while True:
-        try:
-            store = access.reader()
-            store.spans(SpanQuery(limit=1))
-            follower.close()
-            return store
-        except sqlite3.OperationalError:
-            pass  # the hub is creating it
-        except (NotFoundError, FormatError):
-            if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
-                raise
-        if not told:
-            told = True
-            sys.stderr.write(f"nothing has been logged to {access.root} yet; waiting for a run (Ctrl-C leaves)\n")
-        if os.path.exists(access.home.spool):
-            follower.wait(0.2)
-        time.sleep(0.1)
+    if (store := _opened(access)) is None:
+        sys.stderr.write(f"nothing has been logged to {access.root} yet; waiting for a run (Ctrl-C leaves)\n")
+        store = access.wait_for(lambda: _opened(access), needs_hub=lambda: os.path.exists(access.home.spool))
+    assert store is not None  # it waits for as long as it takes
+    return store
+
+
+def _opened(access: HomeAccess) -> Reader | None:
+    try:
+        store = access.reader()
+        store.spans(SpanQuery(limit=1))
+    except sqlite3.OperationalError:  # the hub is creating it
+        return None
+    except (NotFoundError, FormatError):
+        if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
+            raise
+        return None
+    return store
 
 
 def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t: int) -> str:
@@ -103,19 +102,21 @@ def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t
         access.seal("-")  # no run has this id, but the hub reads all spools first, so new runs are known
     if args.RUN:
         return find(store, args.RUN).id
-    told = False
-    while True:
-        lost_after_s = args.settings.lost_after_s
-        runs = select(store, limit=100, lost_after_s=lost_after_s)
-        alive = [run for run in runs if run.end_t is None]
-        living = [run for run in alive if run.state != "lost"] or alive
-        begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and may have ended already
-        for run in (*living[:1], *begun[-1:]):
-            return run.id
-        if not told:
-            told = True
-            sys.stderr.write("no run is alive; waiting for one to begin (Ctrl-C leaves)\n")
-        time.sleep(0.2)
+    lost_after_s = args.settings.lost_after_s
+    if (chosen := _newest(store, begun_t, lost_after_s)) is None:
+        sys.stderr.write("no run is alive; waiting for one to begin (Ctrl-C leaves)\n")
+        # A run that begins starts a hub itself.
+        chosen = access.wait_for(lambda: _newest(store, begun_t, lost_after_s), needs_hub=lambda: False)
+    assert chosen is not None  # it waits for as long as it takes
+    return chosen
+
+
+def _newest(store: Reader, begun_t: int, lost_after_s: float) -> str | None:
+    runs = select(store, limit=100, lost_after_s=lost_after_s)
+    alive = [run for run in runs if run.end_t is None]
+    living = [run for run in alive if run.state != "lost"] or alive
+    begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and may have ended already
+    return next((run.id for run in (*living[:1], *begun[-1:])), None)
 
 
 class _Watch:
