@@ -21,6 +21,7 @@ from vedette.fileio import file_size
 from vedette.home import Home
 from vedette.query.losses import losses
 from vedette.query.retention import due
+from vedette.query.runs import SKEWED_S
 from vedette.segment import list_segments, segment_name
 from vedette.settings import Keep, Settings
 from vedette.store.sqlite_file import VERSION
@@ -28,7 +29,6 @@ from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
 _LOW_BYTES = 1 << 30
-_SKEWED_S = 1.0
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +159,7 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
         checks.append(("listens", health.deaf, advice))
     for host, skew_s in health.links:
         known = "" if skew_s is None else f", its clock is {abs(skew_s):.3f} s {'ahead' if skew_s > 0 else 'behind'}"
-        off = skew_s is not None and abs(skew_s) > _SKEWED_S
+        off = skew_s is not None and abs(skew_s) >= SKEWED_S
         advice = "set the clocks by NTP: times are shown as each machine reported them" if off else ""
         checks.append(("link", f"{host} relays to this hub{known}", advice))
     for address, trouble in health.relays:

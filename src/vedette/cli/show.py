@@ -19,7 +19,7 @@ from vedette.cli.output import complete_runs, count, open_home, print_json, tabl
 from vedette.fold import flatten
 from vedette.query.logs import ends, tail
 from vedette.query.progress import Bar
-from vedette.query.runs import RunView
+from vedette.query.runs import SKEWED_S, RunView
 from vedette.query.runs import view as find_view
 from vedette.query.silence import Seen
 from vedette.store import SeriesRow
@@ -28,7 +28,6 @@ from vedette.views.text import clean, counted, duration, moment, number, percent
 _MOST_BARS = 20
 _LINES = 50
 _STACK = 40  # lines of a traceback
-_SKEWED_S = 0.5  # a clock that is off by more is mentioned
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +102,7 @@ def _print_head(view: RunView) -> None:
         "clocks": ", ".join(
             f"{host} is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}; its times are as it reported them"
             for host, skew in sorted(view.skews().items())
-            if abs(skew) >= _SKEWED_S
+            if abs(skew) >= SKEWED_S
         ),
         "removed": f"`vedette rm --undo {view.id}` brings it back" if view.attrs.get("removed") else "",
     }

@@ -27,6 +27,7 @@ from vedette.store import (
     Where,
 )
 
+SKEWED_S = 0.5  # a clock that is off by so much is mentioned
 _NOT_PURGED = Not(Compare("state", "=", PURGED))
 
 

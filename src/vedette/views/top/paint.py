@@ -7,6 +7,7 @@ from textual.content import Content
 from vedette.query.closeup import CloseUp, ProcessLine
 from vedette.query.overview import HostLine
 from vedette.query.progress import Bar
+from vedette.query.runs import SKEWED_S
 from vedette.views.spark import bar as draw_bar
 from vedette.views.spark import spark
 from vedette.views.text import clean, duration, moment, number, percent
@@ -17,7 +18,6 @@ COLOURS = {
     "lost": "bold $text-accent",
 }  # fmt: skip
 _DIM = "$foreground 60%"
-_SKEWED_S = 0.5  # a clock that is off by more is mentioned
 _SILENT_S = 15.0
 _MOST_HOSTS = 4  # to leave room for the runs
 
@@ -60,7 +60,7 @@ def _host(line: HostLine, width: int, wide: int) -> Content:
             parts.append(f" {short_size(used['gpu_memory_bytes'])}")
         if width >= 100 and "gpu_temperature_c" in used:
             parts.append(f" {used['gpu_temperature_c']:.0f}°C")
-    if line.skew_s is not None and abs(line.skew_s) >= _SKEWED_S:
+    if line.skew_s is not None and abs(line.skew_s) >= SKEWED_S:
         ahead = "ahead" if line.skew_s > 0 else "behind"
         parts.append((f"  clock {duration(abs(line.skew_s))} {ahead}", "$text-warning"))
     elif line.link == "linked":
