@@ -23,6 +23,7 @@ MAX_SHIPMENT = 16 << 20
 MAX_HELLO = 4 << 10  # what may be sent before Hello is accepted
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
+NO_RUN = "-"  # no run has this id: to seal it is a turn of the hub, which reads all spools, and nothing else
 
 # All that msgspec raises on malformed bytes (for text that is not UTF-8 it is a plain ValueError).
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)

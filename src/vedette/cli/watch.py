@@ -31,6 +31,7 @@ from vedette.store import Reader, SpanQuery
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
+from vedette.wire import NO_RUN
 
 _TICK_S = 0.1
 _LEAST_S = 0.05  # at most twenty looks a second, however much changes
@@ -99,7 +100,7 @@ def _opened(access: HomeAccess) -> Reader | None:
 def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t: int) -> str:
     """Return the id of the run to watch; without RUN also one that began since `begun_t` and has ended already."""
     with contextlib.suppress(HubError):
-        access.seal("-")  # no run has this id, but the hub reads all spools first, so new runs are known
+        access.seal(NO_RUN)  # the hub reads all spools, so new runs are known
     if args.RUN:
         return find(store, args.RUN).id
     lost_after_s = args.settings.lost_after_s

@@ -29,7 +29,6 @@ _MOST_BEHIND = 256  # changes that a slow follower may miss before it is told to
 _HELLO_S = 10.0
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
-NOTHING = "-"  # no run has this id: sealing it is a turn and nothing else
 
 
 def most_unauthenticated(limits: Limits) -> int:
@@ -151,14 +150,14 @@ class Server:
             return wire.Refused(failure) if failure else wire.Done(behind=behind)
         if isinstance(message, wire.Edit):
             await self._hub.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
-            failure = await self._hub.seal(NOTHING)  # a turn, so that the edit is committed before the answer
+            failure = await self._hub.seal(wire.NO_RUN)  # a turn, so that the edit is committed before the answer
             if message.state == PURGED:
                 self._hub.purged()
             return wire.Refused(failure) if failure else wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
             with contextlib.suppress(TimeoutError):  # a turn first, so that health includes what was written until now
                 async with asyncio.timeout(_TURN_PATIENCE_S):
-                    await self._hub.seal(NOTHING)
+                    await self._hub.seal(wire.NO_RUN)
             return self._hub.health()
         if isinstance(message, wire.AskLatest):
             return wire.Latest(await self._hub.in_keeper(lambda keeper: requests.newest(keeper, message.prefix)))
