@@ -14,6 +14,7 @@ from vedette import kernel, wire
 from vedette.access import hub_socket
 from vedette.access.follower import Follower
 from vedette.blobs import Blobs, is_digest
+from vedette.deaths.tree import GRACE_S
 from vedette.errors import FormatError, HubError, NotFoundError, VedetteError
 from vedette.home import Home
 from vedette.ids import new_id
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from vedette.store.sqlite_read import SqliteReader
 
 _COMMAND_EXPIRES_S = 60
-_STOP_GRACE_S = 10.0
 _MOST_READ = 64 << 20  # bytes of one blob
 _WAIT_LEAST_S, _WAIT_MOST_S = 0.05, 0.5  # between two looks of somebody who waits for something
 
@@ -171,7 +171,7 @@ class HomeAccess:
         if not isinstance(self.ask(wire.Edit(spans, attrs or {})), wire.Done):
             raise HubError("the hub did not confirm the edit")
 
-    def stop(self, run: str, grace_s: float = _STOP_GRACE_S) -> None:
+    def stop(self, run: str, grace_s: float = GRACE_S) -> None:
         """Send a run the command to stop; raise HubError when there is nobody to send it to."""
         _, count = self._order(run, "stop", {"grace_s": grace_s, "by": _user()})
         if not count:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette import masks
+from vedette.deaths.tree import GRACE_S
 from vedette.errors import NotFoundError, VedetteError
 from vedette.ids import looks_like_run
 from vedette.settings import Settings
@@ -57,8 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=_limit, metavar="TIME", help="end it after this time, such as 90s, 45m or 1h30m"
     )
     parser.add_argument(
-        "--grace", type=float, default=10.0, metavar="SECONDS",
-        help="between SIGTERM and SIGKILL at its time limit (default 10)",
+        "--grace", type=float, default=GRACE_S, metavar="SECONDS",
+        help="between SIGTERM and SIGKILL at its time limit (default %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--no-capture",

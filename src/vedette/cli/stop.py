@@ -8,6 +8,7 @@ import argparse
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
+from vedette.deaths.tree import GRACE_S
 from vedette.errors import HubError, VedetteError
 from vedette.model import KINDS
 from vedette.query.runs import RunView, find, view
@@ -19,7 +20,9 @@ _MARGIN_S = 15.0
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("RUN", help="an id, the beginning of one, or a name").completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--grace", type=float, default=10.0, help="seconds between SIGTERM and SIGKILL (default 10)")
+    parser.add_argument(
+        "--grace", type=float, default=GRACE_S, help="seconds between SIGTERM and SIGKILL (default %(default)g)"
+    )
     parser.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     parser.add_argument("--json", action="store_true", help="as JSON")
 

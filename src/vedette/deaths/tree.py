@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from vedette import kernel
 
+GRACE_S = 10.0  # between SIGTERM and SIGKILL, if nobody says
 _ROUNDS = 20  # a stopped tree cannot grow, so it is complete long before this
 
 Find = Callable[[], Collection[int]]

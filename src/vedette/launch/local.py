@@ -32,7 +32,7 @@ class Options(NamedTuple):
 
     capture: bool = True
     limit_s: float | None = None
-    grace_s: float = 10.0  # between SIGTERM and SIGKILL at the time limit
+    grace_s: float = tree.GRACE_S  # between SIGTERM and SIGKILL at the time limit
 
 
 class Launch:

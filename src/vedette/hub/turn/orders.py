@@ -12,7 +12,6 @@ from vedette.hub.turn.questions import ANSWER
 from vedette.ids import is_within, run_and_try
 from vedette.model import Command, Event, Fact, Origin
 
-_GRACE_S = 10.0
 _MOST_REMEMBERED = 10_000
 Say = Callable[[list[Fact], str], None]
 
@@ -49,8 +48,8 @@ class Orders:
             for origin, _ in meant:
                 self._answer(command, origin, f"there is no command {command.verb[:50]!r} for")
             return len(meant)
-        grace_s = command.args.get("grace_s", _GRACE_S)
-        kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else _GRACE_S)
+        grace_s = command.args.get("grace_s", tree.GRACE_S)
+        kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else tree.GRACE_S)
         sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
         by = command.args.get("by")
         who = by[:100] if isinstance(by, str) else ""
