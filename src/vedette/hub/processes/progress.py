@@ -4,10 +4,11 @@ The gauges of a dead process are read once more before its spool is removed.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vedette.gauges import GaugesFile, read
+from vedette.hub.turn.own import Say
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Span
 
@@ -16,7 +17,6 @@ _UPDATES_PER_S = 100.0  # of all bars
 _MOST_AT_ONCE = 20.0
 
 Gauge = tuple[float | None, float | None]
-Say = Callable[[list[Fact], str], None]
 
 
 class _Update(NamedTuple):

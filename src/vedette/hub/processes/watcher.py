@@ -4,19 +4,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from vedette.deaths import last_words, memory, tree
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.process_watch import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
+from vedette.hub.turn.own import Say
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import enclosing, run_and_try
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
 
 _NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead process
-
-Say = Callable[[list[Fact], str], None]
 
 
 class Watcher:

@@ -4,16 +4,16 @@ import contextlib
 import functools
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from vedette.deaths import tree
 from vedette.deaths.process_watch import Watch
+from vedette.hub.turn.own import Say
 from vedette.hub.turn.questions import ANSWER
 from vedette.ids import is_within, run_and_try
-from vedette.model import Command, Event, Fact, Origin
+from vedette.model import Command, Event, Origin
 
 _MOST_REMEMBERED = 10_000
-Say = Callable[[list[Fact], str], None]
 
 
 class Orders:

@@ -6,6 +6,7 @@ So they are committed, relayed, and found again after a kill -9 like the records
 import contextlib
 import os
 import platform
+from collections.abc import Callable
 
 from vedette import kernel
 from vedette.home import Home
@@ -13,6 +14,8 @@ from vedette.ids import new_id
 from vedette.model import HUB, LANE_FACTS, Fact, Sample, Span
 from vedette.segment import list_segments, segment_name
 from vedette.voice import SteadyClock, Voice, origin_here
+
+Say = Callable[[list[Fact], str], None]  # writes facts for a hub, as `Own.say` does
 
 
 class Own:
