@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.conftest import begin_hub
 from tests.rooms.conftest import BORN, SECOND, Maker
 from vedette import app
 from vedette.errors import AmbiguousError, NotFoundError
@@ -231,12 +232,13 @@ def test_lost(store, make, silent_s, state, shown):
     assert select(store)[0].state == shown
 
 
-def test_lost_is_the_same_by_every_way(home, hub):
+def test_lost_is_the_same_by_every_way(home):
     """`vedette.get` and `vedette.runs` say the same of a lost run."""
     home.prepare()
     store = SqliteStore(home.store)
     Maker(store).run("r1", state="running", heard_t=time.time_ns() - 100 * SECOND)
     store.close()
+    begin_hub(home)  # not before: it would create the store at the same time
 
     assert [view.state for view in app.runs()] == ["lost"]
     assert app.get("r1").state == "lost"
@@ -249,7 +251,7 @@ def test_nothing_known_is_not_lost(store, make):
     assert RunView(store, store.spans(SpanQuery(kind="run"))[0]).state == "running"
 
 
-def test_the_python_verbs(home, hub):
+def test_the_python_verbs(home):
     """`vedette.runs` and `vedette.get` read any home, the one in use unless another is named."""
     home.prepare()
     store = SqliteStore(home.store)
@@ -257,6 +259,7 @@ def test_the_python_verbs(home, hub):
     make.run("r1", "alpha", project="x", config={"lr": 1})
     make.run("r2", "beta", "failed", project="y")
     store.close()
+    begin_hub(home)  # not before: it would create the store at the same time
 
     assert [view.name for view in app.runs()] == ["beta", "alpha"]
     assert [view.name for view in app.runs("config.lr = 1", home=home.asked)] == ["alpha"]
