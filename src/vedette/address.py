@@ -11,7 +11,7 @@ import struct
 
 from msgspec import Struct
 
-from vedette import kernel
+from vedette import host_port
 from vedette.errors import FormatError, SettingError
 from vedette.guard import is_loopback
 from vedette.home import Home
@@ -37,14 +37,15 @@ class Address(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return it without the token, as it may be shown."""
-        return self.path or _join(self.host, self.port)
+        return self.path or host_port.join(self.host, self.port)
 
     def connect_string(self) -> str:
         """Return what to put into VEDETTE_HUB."""
         if self.path:
             return self.path
         token = f"{self.token}@" if self.token else ""
-        return f"{_SCHEME}{token}{_join(self.host, self.port)}" + (f"/{self.fingerprint}" if self.fingerprint else "")
+        fingerprint = f"/{self.fingerprint}" if self.fingerprint else ""
+        return f"{_SCHEME}{token}{host_port.join(self.host, self.port)}{fingerprint}"
 
 
 def parse(text: str, *, listening: bool = False) -> Address:
@@ -121,27 +122,7 @@ def check_peer(peer: socket.socket) -> None:
 
 
 def _split(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not port.isascii() or not port.isdigit() or not int(port) < 1 << 16:
+    found = host_port.split(text)
+    if found is None:
         raise SettingError(f"{text!r} has no port: HOST:PORT, with a port from 0 to 65535")
-    return host, int(port)
-
-
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def guess_host() -> str:
-    """Return the address under which others are most likely to reach this machine."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent: it only asks which way packets would go
-            return str(probe.getsockname()[0])
-    except OSError:  # there is no route to other networks: use an address of an interface
-        return next(iter(kernel.addresses()), socket.gethostname())
-
-
-def own_names() -> list[str]:
-    """Return the names and addresses by which others know this machine, the likeliest first."""
-    return list(dict.fromkeys([guess_host(), socket.gethostname(), *kernel.addresses()]))
+    return found

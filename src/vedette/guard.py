@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from vedette import host_port
 from vedette.errors import SettingError
 
 METHODS = ("GET", "HEAD", "POST")
@@ -131,10 +132,10 @@ def check_bind(host: str, *, token: bool, tls: bool, advice: str) -> None:
 
 def bind(text: str) -> tuple[str, int]:
     """Read where to listen, `HOST:PORT`, `:PORT` or `PORT`, as host and port; without a host it is loopback."""
-    host, _, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port[:10]) >= 1 << 16:
+    found = host_port.split(text)
+    if found is None:
         raise SettingError(f"{text!r} is nowhere to listen: give HOST:PORT, :PORT or PORT, with a port up to 65535")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+    return found[0] or "127.0.0.1", found[1]
 
 
 def same_token(said: str, token: str) -> bool:

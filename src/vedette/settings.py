@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from vedette import host_port
 from vedette.errors import SettingError
 
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
@@ -173,8 +174,8 @@ def _looks_like_address(upstream: str) -> bool:
     """Tell whether a text can be the address of a hub; the hub checks it fully."""
     if upstream.startswith(("/", ".", "~", "unix:")) or upstream.replace("-", "").replace(".", "").isidentifier():
         return True  # a path, or the name of a socket
-    host, _, port = upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2].rpartition(":")
-    return bool(host) and "//" not in host and port.isascii() and port.isdigit() and int(port[:10]) < 1 << 16
+    found = host_port.split(upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2])
+    return found is not None and found[0] != ""
 
 
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from vedette import address, certificate, guard, tokens
+    from vedette import certificate, guard, host_port, tokens
     from vedette.views.web.serve import check_bind, open_port, serve
     from vedette.views.web.server import build
 
@@ -65,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
         pem = certificate.path_of(home)
         sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
     if wide:
-        names += address.own_names()
+        names += host_port.own_names()
     bound = open_port(args.host, _PORT if args.port is None else args.port)
     port = bound.getsockname()[1]
     shown = (names[0] if wide and names else args.host) or "127.0.0.1"
-    url = f"{'https' if args.tls else 'http'}://{f'[{shown}]' if ':' in shown else shown}:{port}{path}?token={token}"
+    url = f"{'https' if args.tls else 'http'}://{host_port.join(shown, port)}{path}?token={token}"
     if args.project and path == "/":
         url += f"&project={quote(args.project, safe='')}"
     app = build(HomeAccess.of(args.settings), token, names=names, read_only=args.read_only, project=args.project)

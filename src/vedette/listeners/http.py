@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from vedette import guard
+from vedette import guard, host_port
 
 if TYPE_CHECKING:
     import uvicorn
@@ -42,8 +42,7 @@ def take(host: str, port: int) -> socket.socket:
 
 def where(bound: socket.socket) -> str:
     """Return HOST:PORT of a listening socket."""
-    host, port = bound.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port.join(*bound.getsockname()[:2])
 
 
 class HttpServer:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import vedette
 from vedette import address as addresses
-from vedette import cli, kernel, settings
+from vedette import cli, host_port, settings
 from vedette.access.home_access import HomeAccess
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
@@ -176,7 +176,7 @@ def _is_ours(home: Home, address: addresses.Address) -> bool:
             own = addresses.parse(file.read())
     except (OSError, SettingError):
         return False
-    here = is_loopback(address.host) or address.host in (own.host, kernel.host(), *kernel.addresses())
+    here = is_loopback(address.host) or address.host in (own.host, *host_port.own_names())
     return here and address.port == own.port
 
 

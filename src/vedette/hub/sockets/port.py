@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
 from vedette import address as addresses
-from vedette import certificate, tokens
+from vedette import certificate, host_port, tokens
 from vedette.address import Address
 from vedette.errors import SettingError
 from vedette.home import Home
@@ -44,7 +44,7 @@ def endpoint_of(home: Home, settings: Settings, *, tls: bool = True) -> Endpoint
             " leave out --no-tls, or set hub.trusted_network=true if you trust the network"
         )
     context, fingerprint = certificate.serving(home) if wide and tls else (None, "")
-    host = bind.host if bind.host not in ("", "0.0.0.0", "::") else addresses.guess_host()  # noqa: S104 - not bound to
+    host = bind.host if bind.host not in ("", "0.0.0.0", "::") else host_port.guess_host()  # noqa: S104 - not bound to
     port = bind.port
     if settings.hub.advertise:
         text = settings.hub.advertise

@@ -8,7 +8,6 @@ numbers are read rarely. After that it is removed, as when a GPU has gone for go
 
 import builtins
 import re
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from vedette import guard, kernel
+from vedette import guard, host_port, kernel
 from vedette.errors import MissingError, SettingError
 from vedette.ids import is_host
 from vedette.model import Sample
@@ -104,7 +103,8 @@ class Prometheus:
         self._last_s = self._gap_s = 0.0
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
-        names = (*config.hostnames, *(_own_names() if config.token else ()))
+        own = (*host_port.own_names(), kernel.host().partition(".")[0]) if config.token else ()
+        names = (*config.hostnames, *own)
         self._page = Page(config.host, config.port, self._render, config.token, _context(config), names)
         self.port = self._page.port
 
@@ -184,11 +184,6 @@ class Prometheus:
 def open(config: Config, metrics: Mapping[str, Metric]) -> Prometheus:  # noqa: A001 - the name that every sink has
     """Open it."""
     return Prometheus(config, metrics)
-
-
-def _own_names() -> set[str]:
-    name = socket.gethostname()
-    return {name, name.partition(".")[0], *kernel.addresses()}
 
 
 def _context(config: Config) -> ssl.SSLContext | None:
