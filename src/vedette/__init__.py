@@ -43,6 +43,7 @@ Modules of the core:
 - `masks`: finds secrets by name or form, and masks them
 - `guard`: the one check before every HTTP server; no I/O
 - `host_port`: HOST:PORT read and written, and the names of this machine
+- `http_port`: the port of every HTTP server
 - `address`: where a hub can be reached, and its connect string
 - `certificate`: the certificate of a home, for TLS
 - `tokens`: the secrets and the id of a home

@@ -265,7 +265,7 @@ def test_the_hub_imports_none(home, begin, tmp_path):
 ECHO = '''
 """A listener of somebody else's: whatever is posted becomes a line of one run."""
 import time
-from vedette import guard
+from vedette import guard, http_port
 from vedette.listeners import http
 from vedette.ids import new_id
 from vedette.model import HUB, Event, Span
@@ -274,7 +274,7 @@ parse = guard.bind
 
 class Listener:
     def __init__(self, taken, intake):
-        self.where = http.where(taken)
+        self.where = http_port.where(taken)
         self._server = http.HttpServer(taken, self._app, guard.Rules())
         self._intake, self._run = intake, new_id()
         self.close = self._server.close
@@ -291,7 +291,7 @@ class Listener:
         await PlainTextResponse("kept")(scope, receive, send)
 
 def open(config, intake):
-    return Listener(http.take(*config), intake)
+    return Listener(http_port.take(*config), intake)
 '''
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server of a listener: a port, the guard before its app, and time limits for connections.
+"""The HTTP server of a listener: the guard before its app, and time limits for connections; `http_port` has its port.
 
 It imports starlette and uvicorn only when it begins to serve.
 """
@@ -9,7 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from vedette import guard, host_port
+from vedette import guard
 
 if TYPE_CHECKING:
     import uvicorn
@@ -29,20 +29,6 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a fault
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
-
-
-def take(host: str, port: int) -> socket.socket:
-    """Listen on a port; clients wait until it is served. Raise OSError if that fails."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.create_server((host, port), family=family, backlog=128)
-    # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return bound
-
-
-def where(bound: socket.socket) -> str:
-    """Return HOST:PORT of a listening socket."""
-    return host_port.join(*bound.getsockname()[:2])
 
 
 class HttpServer:

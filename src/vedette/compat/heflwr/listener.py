@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from vedette import guard
+from vedette import guard, http_port
 from vedette.compat.heflwr import wire
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
@@ -44,7 +44,7 @@ class Listener:
 
     def __init__(self, port: socket.socket, intake: Intake) -> None:
         """Answer nothing before `serve`."""
-        self.where = http.where(port)
+        self.where = http_port.where(port)
         self._receiver = Receiver(intake)
         self._server = HttpServer(port, _app(self._receiver, intake), guard.Rules())
 
@@ -69,7 +69,7 @@ class Listener:
 
 def open(config: Config, intake: Intake) -> Listener:  # noqa: A001 - the name that every listener has
     """Open the port."""
-    return Listener(http.take(config.host, config.port), intake)
+    return Listener(http_port.take(config.host, config.port), intake)
 
 
 def _app(receiver: Receiver, intake: Intake) -> App:

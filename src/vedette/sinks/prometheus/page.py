@@ -4,7 +4,6 @@ The guard of all HTTP servers checks each request before anything else.
 """
 
 import contextlib
-import errno
 import selectors
 import socket
 import ssl
@@ -12,10 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 from typing import Any
 
-from vedette import guard, kernel
-from vedette.errors import SettingError
+from vedette import guard, http_port, kernel
 
 Render = Callable[[str], tuple[bytes, str]]  # from the Accept header to the page and its media type
 _TIMEOUT_S = 10.0
@@ -37,21 +36,17 @@ class Page:
         advice = "give token, cert and key, or listen on 127.0.0.1 and have it read through an ssh tunnel"
         guard.check_bind(host, token=bool(token), tls=context is not None, advice=advice)
         try:
-            self._server = _Server(host, port, render, _rules(token, [host, *names]), context)
+            bound = http_port.take(host, port, dual_stack=True)
         except OSError as error:
-            why = (
-                "another program listens there already"
-                if error.errno == errno.EADDRINUSE
-                else error.strerror or str(error)
-            )
-            raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
+            raise http_port.explain(error, host, port) from None
+        self._server = _Server(bound, render, _rules(token, [host, *names]), context)
         self.port = int(self._server.server_address[1])
         try:
             self._ready = selectors.DefaultSelector()
             self._wakeup_read, self._wakeup_write = socket.socketpair()
         except OSError as error:
             self._server.server_close()
-            raise SettingError(f"{host}:{port} cannot be listened on: {error.strerror}") from None
+            raise http_port.explain(error, host, port) from None
         self._thread = threading.Thread(target=self._serve, name="vedette-prometheus", daemon=True)
         self._thread.start()
 
@@ -76,11 +71,9 @@ class Page:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    allow_reuse_address = True  # the port can be used again at once
-    request_queue_size = 128
 
     def __init__(
-        self, host: str, port: int, render: Render, rules: guard.Rules, context: ssl.SSLContext | None
+        self, bound: socket.socket, render: Render, rules: guard.Rules, context: ssl.SSLContext | None
     ) -> None:
         self.closed = False
         self.render = render
@@ -88,16 +81,10 @@ class _Server(ThreadingHTTPServer):
         self.context = context
         self._readers: dict[socket.socket, None] = {}  # open connections, the oldest first
         self._lock = threading.Lock()
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Reader)
+        # TCPServer's would make a socket of its own, and HTTPServer's would ask a name server, which may be slow.
+        BaseServer.__init__(self, bound.getsockname(), _Reader)
+        self.socket = bound
         self.socket.setblocking(False)  # accept() must not block if a client has left meanwhile
-
-    def server_bind(self) -> None:
-        """Bind without a DNS lookup, which may be slow."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def get_request(self) -> tuple[Any, Any]:
         try:

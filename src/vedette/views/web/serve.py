@@ -1,15 +1,13 @@
 """The port: where the web server listens, and who may reach it."""
 
 import contextlib
-import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from vedette import guard
-from vedette.errors import SettingError
+from vedette import guard, http_port
 from vedette.views.web.guard import App
 
 _GRACE_S = 1
@@ -24,17 +22,10 @@ def check_bind(host: str, *, token: str, tls: bool) -> None:
 
 def open_port(host: str, port: int) -> socket.socket:
     """Open the port; raise SettingError when that fails."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        bound = socket.create_server((host, port), family=family, backlog=256)
+        return http_port.take(host, port)
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
-        why = (
-            "another program listens there already: give another with --port" if taken else error.strerror or str(error)
-        )
-        raise SettingError(f"{host}:{port} cannot be listened on: {why}") from None
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return bound
+        raise http_port.explain(error, host, port, "give another with --port") from None
 
 
 def config_of(app: App, certificate: str = "") -> uvicorn.Config:

@@ -1,0 +1,39 @@
+"""The port of an HTTP server of ours: opened in one way, and one sentence if that fails. `guard` says who may ask."""
+
+import errno
+import os
+import socket
+
+from vedette import host_port
+from vedette.errors import SettingError
+
+_BACKLOG = 256
+
+
+def take(host: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+    """Listen on a port; clients wait until it is served. Raise OSError if that fails.
+
+    `dual_stack`: `::` takes connections over IPv4, too.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = dual_stack and family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+def where(bound: socket.socket) -> str:
+    """Return HOST:PORT of a listening socket."""
+    return host_port.join(*bound.getsockname()[:2])
+
+
+def explain(error: OSError, host: str, port: int, advice: str = "") -> SettingError:
+    """Return the error that says why a port could not be taken; `advice`: what to do if another program has it."""
+    if error.errno == errno.EADDRINUSE:
+        why = "another program listens there already" + (f": {advice}" if advice else "")
+    elif error.errno and error.errno > 0:
+        why = os.strerror(error.errno)
+    else:  # a name that is not known, whose number is not one of the system's errors
+        why = error.strerror or str(error)
+    return SettingError(f"{host_port.join(host, port)} cannot be listened on: {why}")
