@@ -42,8 +42,9 @@ Modules of the core:
 - `media`: what kind of file bytes are, judged by the bytes
 - `masks`: finds secrets by name or form, and masks them
 - `guard`: the one check before every HTTP server; no I/O
-- `host_port`: HOST:PORT read and written, and the names of this machine
 - `http_port`: the port of every HTTP server
+- `asgi`: what the apps of HTTP servers share
+- `host_port`: HOST:PORT read and written, and the names of this machine
 - `address`: where a hub can be reached, and its connect string
 - `certificate`: the certificate of a home, for TLS
 - `tokens`: the secrets and the id of a home

@@ -6,29 +6,18 @@ It imports starlette and uvicorn only when it begins to serve.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from vedette import guard
+from vedette import asgi, guard
+from vedette.asgi import App, Refusal, Scope
 
 if TYPE_CHECKING:
     import uvicorn
 
-Scope = MutableMapping[str, Any]
-App = Callable[[Scope, Any, Any], Awaitable[None]]
-
 _MAX_CONNECTIONS = 256
 _BODY_S = 10.0
 _IDLE_S = 30.0  # for the headers of a request, and for an idle connection
-_GRACE_S = 1
-
-
-class Refusal(Exception):  # noqa: N818 - an answer, not a fault
-    """A request that is answered with an error status and a sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
 
 
 class HttpServer:
@@ -43,12 +32,9 @@ class HttpServer:
 
     async def serve(self) -> None:
         """Answer until it is closed."""
-        import uvicorn  # noqa: PLC0415 - a web server, only where one is asked for
-
-        config = uvicorn.Config(
-            self._app, http=_protocol(), ws="none", lifespan="off", loop="none", log_config=None,
-            access_log=False, log_level="critical", server_header=False, proxy_headers=False,
-            limit_concurrency=_MAX_CONNECTIONS, timeout_keep_alive=30, timeout_graceful_shutdown=_GRACE_S,
+        config = asgi.config(
+            self._app, http=_protocol(), lifespan="off", loop="none", limit_concurrency=_MAX_CONNECTIONS,
+            timeout_keep_alive=30,
         )  # fmt: skip
         self._server = _server(config)
         try:
@@ -61,7 +47,7 @@ class HttpServer:
         if self._server is not None:
             self._server.should_exit = True
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), 2 * _GRACE_S)
+                await asyncio.wait_for(self._ended.wait(), 2 * asgi.GRACE_S)
         self._bound.close()
 
 

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
+from vedette.asgi import Refusal
 from vedette.compat.heflwr import receiver as receivers
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
 from vedette.hub.turn.keeper import Keeper
-from vedette.listeners.http import Refusal
 from vedette.listeners.intake import Intake
 from vedette.model import USER, Span
 from vedette.query.runs import select

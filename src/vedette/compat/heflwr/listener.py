@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from vedette import guard, http_port
+from vedette.asgi import App, Refusal, Scope
 from vedette.compat.heflwr import wire
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
 from vedette.listeners import http
-from vedette.listeners.http import App, HttpServer, Refusal, Scope
+from vedette.listeners.http import HttpServer
 from vedette.listeners.intake import Intake
 
 _TEND_S = 5.0

@@ -9,10 +9,10 @@ import sqlite3
 import time
 from collections import OrderedDict
 
+from vedette.asgi import Refusal
 from vedette.compat.heflwr import wire
 from vedette.errors import VedetteError
 from vedette.ids import new_id
-from vedette.listeners.http import Refusal
 from vedette.listeners.intake import Intake
 from vedette.model import HUB, Event, Fact, Sample, Span
 from vedette.store import Both, Compare, Either, Not, Reader, SpanQuery

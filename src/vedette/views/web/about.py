@@ -2,10 +2,10 @@
 
 import time
 
+from vedette.asgi import Refusal
 from vedette.errors import NotFoundError
 from vedette.store import Reader
 from vedette.version import __version__
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.shapes import About
 from vedette.views.web.state import AppState

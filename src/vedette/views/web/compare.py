@@ -3,12 +3,12 @@
 import msgspec
 from msgspec import Struct
 
+from vedette.asgi import Refusal
 from vedette.query.compare import Key, Property
 from vedette.query.compare import compare as compared
 from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.text import for_json
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row

@@ -4,10 +4,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from vedette.asgi import Refusal
 from vedette.model import KINDS
 from vedette.query.runs import below, find, find_removed, view
 from vedette.store import Reader
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 

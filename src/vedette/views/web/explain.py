@@ -5,11 +5,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from vedette.asgi import Refusal
 from vedette.query.explain import explain as explained
 from vedette.query.runs import find
 from vedette.store import Reader
 from vedette.views.text import for_json
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.runs import rows_of
 from vedette.views.web.shapes import Number, Row

@@ -15,6 +15,7 @@ from msgspec import Struct
 from starlette.responses import Response, StreamingResponse
 
 from vedette.access.home_access import HomeAccess
+from vedette.asgi import Refusal
 from vedette.errors import VedetteError
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.files import files as files_of
@@ -22,7 +23,6 @@ from vedette.query.runs import find, view
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web import run as runs
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.shapes import FileShape
 from vedette.views.web.state import AppState

@@ -6,7 +6,7 @@ browser's history.
 
 import html
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -14,11 +14,9 @@ from msgspec import structs
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from vedette import guard
+from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import share
-from vedette.views.web.replies import Refusal, refuse
-
-Scope = MutableMapping[str, Any]
-App = Callable[[Scope, Any, Any], Awaitable[None]]
+from vedette.views.web.replies import refuse
 
 _COOKIE_S = 365 * 86400
 _POLICY = (

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from vedette.access.home_access import HomeAccess
+from vedette.asgi import Refusal
 from vedette.ids import run_of
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
-from vedette.views.web.replies import Refusal
 from vedette.views.web.updater import Updater
 from vedette.wire import Change
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
-from vedette.views.web.replies import Refusal
+from vedette.asgi import Refusal
 
 _ROOT: Final = os.path.join(os.path.dirname(__file__), "page")
 PAGES: Final = ("/", "/compare", "/explain", "/run/{run}", "/run/{run}/{tab}")

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from vedette.asgi import Refusal
 from vedette.errors import (
     AmbiguousError,
     FormatError,
@@ -22,15 +23,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (WhereError, 400), (SettingError, 400), (NotFoundError, 404), (AmbiguousError, 400), (HubError, 503),
     (MissingError, 501), (FormatError, 500), (VedetteError, 400),
 )  # fmt: skip
-
-
-class Refusal(Exception):  # noqa: N818 - a response, not an error of ours
-    """The request was refused; the message says why."""
-
-    def __init__(self, status: int, why: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(why)
-        self.status = status
-        self.headers = headers or {}
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

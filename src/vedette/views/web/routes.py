@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 from msgspec import Struct, field
 
-from vedette.views.web.replies import Refusal
+from vedette.asgi import Refusal
 
 MOST_QUERY = 16 << 10  # bytes
 MOST_T = 9e12  # milliseconds: the year 2255, which still fits 64 bits in nanoseconds

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 
+from vedette.asgi import Refusal
 from vedette.query.curves import Curve, Curves, DrawnSoFar, Range
 from vedette.store import Reader, SeriesRow
-from vedette.views.web.replies import Refusal
 from vedette.views.web.routes import MOST_T, Request
 from vedette.views.web.state import AppState
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from vedette import guard, http_port
-from vedette.views.web.guard import App
+from vedette import asgi, guard, http_port
+from vedette.asgi import App
 
-_GRACE_S = 1
 _MOST_CONNECTIONS = 2048
 
 
@@ -30,10 +29,9 @@ def open_port(host: str, port: int) -> socket.socket:
 
 def config_of(app: App, certificate: str = "") -> uvicorn.Config:
     """Return uvicorn's config for an app; `certificate`: a file with key and certificate, for TLS."""
-    config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="on", log_config=None, access_log=False, log_level="critical",
-        server_header=False, proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
-        timeout_graceful_shutdown=_GRACE_S, ssl_certfile=certificate or None, h11_max_incomplete_event_size=64 << 10,
+    config = asgi.config(
+        app, http="h11", lifespan="on", limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
+        ssl_certfile=certificate or None, h11_max_incomplete_event_size=64 << 10,
     )  # fmt: skip
     if certificate:
         config.load()

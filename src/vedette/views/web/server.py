@@ -9,11 +9,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from vedette.access.home_access import HomeAccess
+from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import about, compare, edits, explain, files, logs, openapi, run, runs, series, share, usage
-from vedette.views.web.guard import App, Guard, Scope
+from vedette.views.web.guard import Guard
 from vedette.views.web.live import News, live
 from vedette.views.web.pages import Pages, is_page
-from vedette.views.web.replies import Refusal, as_json, refuse
+from vedette.views.web.replies import as_json, refuse
 from vedette.views.web.routes import MOST_T, Match, Parameter, Request, Route, find, read_body, read_query
 from vedette.views.web.shapes import About, OneRun, RunsPage
 from vedette.views.web.state import AppState

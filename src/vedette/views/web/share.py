@@ -6,7 +6,7 @@ import time
 
 from msgspec import Struct
 
-from vedette.views.web.replies import Refusal
+from vedette.asgi import Refusal
 from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 
