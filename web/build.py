@@ -1,7 +1,7 @@
-"""Build the page out of web/ into src/vedette/views/web/page, when it is not what web/ says already.
+"""Build the page from web/ into src/vedette/views/web/page, unless it is already up to date.
 
-python web/build.py         build it, with what the build needs and no more
-python web/build.py dev     build it, and install the tools that check and test it
+python web/build.py         build it; installs only what the build needs
+python web/build.py dev     build it, and install the tools for lint and tests
 python web/build.py NAME    run a script of package.json, such as lint or test
 """
 
@@ -32,11 +32,11 @@ _PARTS = (
 
 
 class PageError(Exception):
-    """Why there is no page, in a sentence."""
+    """The page could not be built; the message says why."""
 
 
 def digest() -> str:
-    """Return the digest of all that the page is built from; times of files differ between checkouts, this does not."""
+    """Return a digest of all source files of the page. Unlike file times, it is the same in every checkout."""
     total = hashlib.sha256()
     for part in _PARTS:
         place = SOURCE / part
@@ -48,7 +48,7 @@ def digest() -> str:
 
 
 def node() -> list[str] | None:
-    """Return the command of npm, by the system's node or the one from PyPI; None when neither is new enough."""
+    """Return the npm command, from the system's node or the one from PyPI; None if neither is new enough."""
     found, npm = shutil.which("node"), shutil.which("npm")
     if found and npm:
         told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
@@ -64,7 +64,7 @@ def node() -> list[str] | None:
 
 
 def build(*, tools: bool = False) -> bool:
-    """Build the page; return False when it was there already. `tools`: install what checks it too. Raises PageError."""
+    """Build the page; return False if it was up to date. `tools`: install lint and test tools too. Raises PageError."""
     wanted = digest()
     stamp = PAGE / "built-from"
     built = stamp.exists() and stamp.read_text() == wanted
@@ -75,7 +75,7 @@ def build(*, tools: bool = False) -> bool:
         return False
     done = _run([*npm, "run", "build", "--silent"])
     if done.returncode != 0 and "native binding" in done.stderr + done.stdout:
-        # The lock was made on another platform, whose compiled parts alone stand in it.
+        # The lock file was made on another platform, and lists compiled packages only for that one.
         shutil.rmtree(SOURCE / "node_modules")
         _install(npm, "--no-package-lock", *_only(tools=tools))
         done = _run([*npm, "run", "build", "--silent"])
@@ -86,13 +86,13 @@ def build(*, tools: bool = False) -> bool:
 
 
 def run(script: str) -> int:
-    """Run a script of package.json, and return its exit code; what it says is shown. Raises PageError."""
+    """Run a script of package.json with its output shown, and return its exit code. Raises PageError."""
     command = [*_prepared(tools=True), "run", "--silent", script]
     return subprocess.run(command, cwd=SOURCE, env=_environ(command), check=False).returncode
 
 
 def _prepared(*, tools: bool) -> list[str]:
-    """Return the command of npm, once what the lock names is installed."""
+    """Install the packages of the lock file if needed, and return the npm command."""
     npm = node()
     if npm is None:
         oldest = ".".join(map(str, OLDEST_NODE))
@@ -125,7 +125,7 @@ def _run(command: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def _environ(command: list[str]) -> dict[str, str]:
-    """Return an environment in which npm's scripts find the same node."""
+    """Return an environment in which npm scripts run with the same node."""
     return {**os.environ, "PATH": f"{Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
@@ -135,12 +135,12 @@ def _last(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main() -> int:
-    """Do what is asked, and say what came of it; only VEDETTE_REQUIRE_PAGE=1 makes a missing page an error."""
+    """Run the given command. A page that cannot be built is an error only with VEDETTE_REQUIRE_PAGE=1."""
     word = sys.argv[1] if len(sys.argv) > 1 else "user"
     try:
         if word not in ("user", "dev"):
             return run(word)
-        print("the page was built" if build(tools=word == "dev") else "the page is as web/ says", file=sys.stderr)
+        print("the page was built" if build(tools=word == "dev") else "the page is up to date", file=sys.stderr)
     except PageError as error:
         print(f"{'vedette' if word in ('user', 'dev') else f'NOT RUN, {word} of web/'}: {error}", file=sys.stderr)
         return 1 if os.environ.get("VEDETTE_REQUIRE_PAGE") == "1" else 0

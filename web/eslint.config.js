@@ -16,11 +16,11 @@ export default defineConfig(
       parserOptions: { projectService: true, extraFileExtensions: [".svelte"] },
     },
     rules: {
-      "max-len": ["error", { code: 120 }], // prettier breaks code, but neither comments nor texts
-      "no-control-regex": "off", // escape codes of terminals are just what is looked for
-      "svelte/no-useless-mustaches": "off", // {" "} keeps a space that would be dropped otherwise
-      "svelte/require-each-key": "off", // a key that a user's data repeats breaks the page; rows that move have one
-      "svelte/prefer-svelte-reactivity": "off", // maps and sets are replaced whole ($state.raw), never changed in place
+      "max-len": ["error", { code: 120 }], // prettier does not break comments and strings
+      "no-control-regex": "off", // lib/ansi.ts looks for terminal escape codes
+      "svelte/no-useless-mustaches": "off", // {" "} keeps a space that Svelte would drop
+      "svelte/require-each-key": "off", // a duplicate key in user data would break the page; rows that move have keys
+      "svelte/prefer-svelte-reactivity": "off", // maps and sets are replaced ($state.raw), never mutated
     },
   },
   {
@@ -39,7 +39,7 @@ export default defineConfig(
   {
     files: ["**/*.svelte"],
     rules: {
-      // In markup eslint takes what comes from another component, or from `{#each}`, for `any`; svelte-check knows it.
+      // In markup, eslint types values from other components and from `{#each}` as `any`; svelte-check checks them.
       "@typescript-eslint/no-redundant-type-constituents": "off",
       "@typescript-eslint/no-unsafe-argument": "off",
       "@typescript-eslint/no-unsafe-assignment": "off",
@@ -49,7 +49,7 @@ export default defineConfig(
     },
   },
   {
-    files: ["*.js"], // what configures the tools runs in node, and has no types
+    files: ["*.js"], // config files run in node, and have no types
     extends: [ts.configs.disableTypeChecked],
     languageOptions: { globals: globals.node, parserOptions: { projectService: false } },
   },

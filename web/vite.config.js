@@ -1,7 +1,7 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 
-// Nothing inline: the page is served with the policy default-src 'self'.
+// Inline nothing: the page's content security policy is default-src 'self'.
 export default defineConfig({
   plugins: [svelte()],
   build: {

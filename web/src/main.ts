@@ -1,4 +1,4 @@
-/** Where the page begins. */
+/** The entry point: mounts the app. */
 import { mount } from "svelte";
 import "uplot/dist/uPlot.min.css";
 import "./lib/theme.css";

@@ -1,4 +1,4 @@
-/** What a person does to runs: star, tag, stop, delete; said in a sentence, undone where it can be. */
+/** Actions on runs: edit, stop, delete. Each tells the user its result; a deletion can be undone. */
 import { post, type Edit, type Remove, type Row } from "./api";
 import { session } from "./session.svelte";
 
@@ -20,7 +20,7 @@ export async function stop(rows: Row[]): Promise<void> {
   if (asked.length) session.say(`Asked ${named(asked)} to stop.`);
 }
 
-/** Hide runs; `after` is told which are gone (true) or back. */
+/** Delete runs. Calls `after` with the deleted runs and true, and with the restored runs and false after an undo. */
 export async function remove(rows: Row[], after: (rows: Row[], gone: boolean) => void): Promise<void> {
   const hide = (body: Remove) => (run: string) => post("/api/runs/{run}/remove", { run }, body);
   const gone = await each(rows, hide({}), "Not deleted");
@@ -31,7 +31,7 @@ export async function remove(rows: Row[], after: (rows: Row[], gone: boolean) =>
   });
 }
 
-/** Ask for one act on each run, and return those with which it was done; which were refused, and why, is said. */
+/** Request one action for each run; return the runs where it succeeded, and tell the user about the others. */
 async function each(rows: Row[], act: (run: string) => Promise<unknown>, refusal: string): Promise<Row[]> {
   const done: Row[] = [];
   const refused: Row[] = [];

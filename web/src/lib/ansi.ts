@@ -1,10 +1,10 @@
-/** Text with colour codes, cut into pieces of one colour each; every other control code is dropped. */
+/** Split text with ANSI colour codes into pieces of one style each; drop all other control codes. */
 
 export type Piece = { text: string; style: string };
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/;
-const COLOUR = /\x1b\[([0-9;:]*)m/; // the only one with a group
+const COLOUR = /\x1b\[([0-9;:]*)m/; // the only alternative of CODES with a capture group
 const OTHERS = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]/;
 const CODES = new RegExp([COLOUR, OTHERS, CONTROL].map((one) => one.source).join("|"), "g");
 

@@ -1,9 +1,9 @@
-/** The server's API: requests, typed by its own description, and the binary form of series. */
+/** The server's API: requests, typed by its OpenAPI description, and the binary encoding of series. */
 import type { Drawn, Gets, Head, Posts, Since, Wish } from "./api.gen";
 
 export type * from "./api.gen";
 
-/** What the server says when it refuses: one sentence. */
+/** A failed request; the message is a sentence for the user. Status 0: no response. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -13,7 +13,7 @@ export class ApiError extends Error {
   }
 }
 
-/** An address of the API: what its path names stands in the path, the rest in the query; null and "" are left out. */
+/** Build an address of the API: fill in path parameters, put the rest in the query, and skip null and "". */
 export function address<P extends keyof (Gets & Posts)>(path: P, takes: (Gets & Posts)[P]["takes"]): string {
   const query = new URLSearchParams();
   let filled: string = path;
@@ -43,7 +43,7 @@ async function ask(path: string, options: RequestInit): Promise<Response> {
   throw new ApiError(response.status, sentence);
 }
 
-/** GET as JSON; throws ApiError with a sentence. */
+/** GET JSON; throws ApiError. */
 export async function get<P extends keyof Gets>(
   path: P,
   takes: Gets[P]["takes"],
@@ -57,7 +57,7 @@ function send(path: string, body: unknown, signal?: AbortSignal): Promise<Respon
   return ask(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-/** POST JSON, and get JSON back. */
+/** POST JSON, and return the JSON response; throws ApiError. */
 export async function post<P extends Exclude<keyof Posts, "/api/series">>(
   path: P,
   takes: Posts[P]["takes"],
@@ -66,7 +66,7 @@ export async function post<P extends Exclude<keyof Posts, "/api/series">>(
   return (await (await send(address(path, takes), body)).json()) as Posts[P]["gives"];
 }
 
-/** A number, also where JSON had to spell it; null where it is none. */
+/** Return a value as a number, also "nan", "inf" and "-inf", which JSON cannot hold; null for anything else. */
 export function numeric(value: unknown): number | null {
   if (typeof value === "number") return value;
   if (value === "nan") return NaN;
@@ -75,25 +75,25 @@ export function numeric(value: unknown): number | null {
   return null;
 }
 
-/** A file's bytes as text, at most so many characters. */
+/** Return a file as text, at most `most` characters. */
 export async function text(digest: string, name: string, most = 2_000_000): Promise<string> {
   const response = await ask(address("/api/blobs/{digest}", { digest, name }), {});
   return (await response.text()).slice(0, most);
 }
 
-/** A series as it is drawn: its columns instead of their places. */
+/** A series whose columns are decoded, instead of offsets into the response. */
 export type Series = Omit<Drawn, "x" | "y"> & { x: Float64Array; y: Float64Array };
 export type SeriesAnswer = { series: Series[]; cursor: Since };
 
-/** Points of many series in one request, as columns. */
+/** Request the points of many series at once. */
 export async function series(wish: Wish, signal?: AbortSignal): Promise<SeriesAnswer> {
   if (wish.of.length === 0) return { series: [], cursor: {} };
   return decode(await (await send("/api/series", wish, signal)).arrayBuffer());
 }
 
 /**
- * u32 length, JSON head, padding to 8, float64 columns: all little endian.
- * Offsets count float64s from the first column.
+ * Decode a response of /api/series: u32 length of the header, JSON header, padding to 8 bytes, float64 columns; all
+ * little endian. Offsets count float64s from the first column.
  */
 export function decode(buffer: ArrayBuffer): SeriesAnswer {
   const length = new DataView(buffer).getUint32(0, true);

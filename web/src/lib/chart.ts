@@ -1,4 +1,4 @@
-/** What a chart is made of: lines on one axis, smoothed, stacked, and drawn by uPlot. */
+/** The data of a chart: lines, how to smooth, stack and align them for uPlot, and the labels of axes. */
 import type uPlot from "uplot";
 import * as format from "./format";
 
@@ -7,12 +7,12 @@ export type Line = {
   color: string;
   x: ArrayLike<number>;
   y: ArrayLike<number | null>;
-  nan?: ArrayLike<number>; // where a value was no number, in x
-  told?: ArrayLike<number | null>; // what the tooltip says, where what is drawn was scaled
+  nan?: ArrayLike<number>; // the x of values that are NaN
+  told?: ArrayLike<number | null>; // the values for the tooltip, if y is scaled
   dash?: number[];
   width?: number;
   alpha?: number;
-  low?: ArrayLike<number | null>; // the edges of a band around it, at the same x
+  low?: ArrayLike<number | null>; // the edges of a band around the line, at the same x
   high?: ArrayLike<number | null>;
 };
 
@@ -25,7 +25,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** How far labels of an axis may be apart: round numbers of steps, and round times in milliseconds. */
+/** Allowed distances between labels of an axis: round numbers of steps, and round times in milliseconds. */
 export const APART = {
   step: [...[1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].flatMap((unit) => [unit, 2 * unit, 5 * unit]), 1e8, 1e9],
   time: [
@@ -37,7 +37,7 @@ export const APART = {
   ],
 };
 
-/** Exponential moving average without the pull of its first value; a gap stays a gap. */
+/** Exponential moving average, corrected for the bias towards the first value; gaps stay gaps. */
 export function ema(y: ArrayLike<number | null>, weight: number): (number | null)[] {
   const out = new Array<number | null>(y.length);
   let sum = 0;
@@ -55,7 +55,7 @@ export function ema(y: ArrayLike<number | null>, weight: number): (number | null
   return out;
 }
 
-/** Gaussian mean over so many points to either side. */
+/** Gaussian smoothing; `sigma` is in points. Gaps stay gaps. */
 export function gaussian(y: ArrayLike<number | null>, sigma: number): (number | null)[] {
   const radius = Math.max(1, Math.ceil(sigma * 3));
   const kernel = Array.from({ length: radius + 1 }, (_, i) => Math.exp(-(i * i) / (2 * sigma * sigma)));
@@ -80,7 +80,7 @@ export function gaussian(y: ArrayLike<number | null>, sigma: number): (number | 
   return out;
 }
 
-/** The place in sorted x nearest to a value; -1 where there is none. */
+/** Return the index of the value in sorted x that is nearest to `value`; -1 if x is empty. */
 export function nearest(x: ArrayLike<number>, value: number): number {
   let low = 0;
   let high = x.length - 1;
@@ -94,8 +94,8 @@ export function nearest(x: ArrayLike<number>, value: number): number {
 }
 
 /**
- * One sorted x for all columns. A column is undefined where it has no point (the line goes on), and null where its
- * value is not a finite number (a gap).
+ * Put all columns on one sorted x. A column is undefined where it has no point (uPlot connects the neighbours), and
+ * null where its value is not finite (uPlot draws a gap).
  */
 export function align(
   columns: { x: ArrayLike<number>; y: ArrayLike<number | null> }[],
@@ -137,7 +137,7 @@ function equal(a: ArrayLike<number>, b: ArrayLike<number>): boolean {
   return true;
 }
 
-/** Lay lines upon each other: each holds its last value until its own end, and is nothing outside its life. */
+/** Stack lines: each holds its last value until it ends, and counts as 0 outside. */
 export function stack(lines: Line[]): Line[] {
   let times: number[] = [];
   for (const { x } of lines) times.push(...Array.from(x));
@@ -158,7 +158,7 @@ export function stack(lines: Line[]): Line[] {
 
 const MOST_SUMS = 2000;
 
-/** Add lines up: each holds its last value until its own end. Of very many moments, the highest of each small part. */
+/** Sum lines: each holds its last value until it ends. A long result is thinned, keeping the maximum of each part. */
 export function sum(lines: Line[]): { x: number[]; y: number[] } {
   const steps: [number, number][] = [];
   for (const { x, y } of lines) {
@@ -182,12 +182,12 @@ export function sum(lines: Line[]): { x: number[]; y: number[] } {
   return out;
 }
 
-/** Where an axis of time has its labels: at round local times, also where daylight saving begins or ends. */
+/** Where a time axis has its labels: at round local times, also across changes of daylight saving time. */
 export function timeSplits(from: number, to: number, step: number): number[] {
   const away = new Date(from).getTimezoneOffset() * 60_000;
   const out: number[] = [];
   for (let local = Math.ceil((from - away) / step) * step; out.length < 1000; local += step) {
-    const at = new Date(local); // its parts as if it were in Greenwich are those of the local time
+    const at = new Date(local); // its UTC fields are the local date and time
     const t =
       step < 3_600_000
         ? local + away
@@ -198,7 +198,7 @@ export function timeSplits(from: number, to: number, step: number): number[] {
   return out;
 }
 
-/** Labels of an axis of time, as fine as its steps. */
+/** Labels of a time axis, as precise as the distance between them needs. */
 export function timeLabels(splits: number[], step: number): string[] {
   return splits.map((t, i) => {
     if (step >= 86_400_000) return format.date(t).slice(5);
@@ -208,7 +208,7 @@ export function timeLabels(splits: number[], step: number): string[] {
   });
 }
 
-/** Labels of an axis of numbers: short, and no two the same. */
+/** Labels of a number axis: as few digits as keep all labels different. */
 export function numberLabels(splits: (number | null)[]): string[] {
   for (let digits = 3; digits <= 8; digits++) {
     const labels = splits.map((v) => (v === null ? "" : tick(v, digits)));

@@ -1,8 +1,8 @@
-/** Numbers, times and sizes as a person reads them. */
+/** Format numbers, times and sizes for people. */
 
 const DAY_S = 86400;
 
-/** A number with about four digits that matter; plain where that is short, else by powers of ten. */
+/** A number with about four significant digits; very large and very small ones in scientific notation. */
 export function number(value: number | null | undefined, digits = 4): string {
   if (value === null || value === undefined) return "";
   if (Number.isNaN(value)) return "NaN";
@@ -27,7 +27,7 @@ export function count(value: number): string {
     .replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
-/** Bytes in the largest unit that leaves a number above one. */
+/** Bytes in the largest unit in which the number is at least one. */
 export function bytes(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "";
   const units = ["B", "kB", "MB", "GB", "TB", "PB"];
@@ -39,7 +39,7 @@ export function bytes(value: number | null | undefined): string {
   return `${at === 0 || Math.abs(value) >= 99.95 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
-/** Labels of an axis of bytes; none twice. */
+/** Labels of an axis of bytes; a label equal to the one before it is left empty. */
 export function byteLabels(splits: (number | null)[]): string[] {
   let before = "";
   return splits.map((split) => {
@@ -50,11 +50,11 @@ export function byteLabels(splits: (number | null)[]): string[] {
   });
 }
 
-/** A duration by its two largest units: 2d 4h, 3h 07m, 4m 05s, 12.3s, 42ms. */
+/** A duration in its two largest units: 2d 4h, 3h 07m, 4m 05s, 12.3s, 42ms. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "";
   if (seconds < 0) seconds = 0;
-  // Each unit ends where it would be rounded up to the next.
+  // The limits are below 1 and 60 so that no value is rounded up to 1000ms or 60s.
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)}ms`;
   if (seconds < 59.5) return `${seconds < 9.95 ? seconds.toFixed(1) : Math.round(seconds)}s`;
   const whole = Math.round(seconds);
@@ -64,7 +64,7 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(whole / DAY_S)}d ${Math.floor((whole % DAY_S) / 3600)}h`;
 }
 
-/** How long ago a moment was, in one unit. */
+/** How long ago `t` was, in one unit; a date if that is long ago. */
 export function ago(t: number | null | undefined, now: number): string {
   if (t === null || t === undefined) return "";
   const s = Math.max(0, (now - t) / 1000);
@@ -84,7 +84,7 @@ export function date(t: number): string {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
 }
 
-/** 14:03:22, with milliseconds where asked. */
+/** 14:03:22, or with `fine` 14:03:22.123. */
 export function clock(t: number, fine = false): string {
   const d = new Date(t);
   const text = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
@@ -96,7 +96,7 @@ export function moment(t: number | null | undefined): string {
   return t === null || t === undefined ? "" : `${date(t)} ${clock(t)}`;
 }
 
-/** A share in percent, rounded down: 100% only if it is complete. */
+/** A fraction in percent, rounded down: 100% only if it is complete. */
 export function percent(fraction: number | null | undefined): string {
   if (fraction === null || fraction === undefined) return "";
   if (fraction >= 1) return "100%";
@@ -105,7 +105,7 @@ export function percent(fraction: number | null | undefined): string {
   return `${(Math.floor(fraction * 100 * step + 1e-9) / step).toFixed(digits)}%`;
 }
 
-/** A number as it was given, so that it can be copied: whole numbers whole, others with all digits that matter. */
+/** A number as the user wrote it, so that it can be copied: integers in full, others with up to `digits` digits. */
 function exact(of: number, digits: number): string {
   if (Number.isNaN(of)) return "nan";
   if (!Number.isFinite(of)) return of > 0 ? "inf" : "-inf";
@@ -115,7 +115,7 @@ function exact(of: number, digits: number): string {
   return (size < 1e-4 || size >= 1e15 ? near.toExponential() : String(near)).replace("e+", "e");
 }
 
-/** Any value of a config or an attribute, on one line; what was measured needs fewer digits than what was given. */
+/** Any config value or attribute on one line. Pass fewer `digits` for measured values. */
 export function value(of: unknown, digits = 12): string {
   if (of === undefined) return "";
   if (of === null) return "null";

@@ -1,4 +1,4 @@
-/** Keys that do something, and the list of them that `?` shows. */
+/** Keyboard shortcuts, and the list of them that `?` shows. */
 
 import { untrack } from "svelte";
 
@@ -7,7 +7,7 @@ export type Key = { key: string; does: string; act: (event: KeyboardEvent) => vo
 class Keys {
   groups: { title: string; keys: Key[] }[] = $state.raw([]);
 
-  /** Bind keys while a view is there; returns how to unbind. The newest binding of a key wins. */
+  /** Bind keys; returns a function that unbinds them. The newest binding of a key wins. */
   bind(title: string, keys: Key[]): () => void {
     const group = { title, keys };
     untrack(() => (this.groups = [...this.groups, group]));
@@ -16,7 +16,7 @@ class Keys {
 
   press(event: KeyboardEvent): void {
     if (event.defaultPrevented || event.altKey || event.isComposing) return;
-    if (document.querySelector("dialog[open]")) return; // it has keys of its own
+    if (document.querySelector("dialog[open]")) return; // a dialog handles its own keys
     if (typing(event.target)) {
       if (event.key === "Escape") (event.target as HTMLElement).blur();
       return;
@@ -41,7 +41,7 @@ function typing(target: EventTarget | null): boolean {
   return element.tagName === "TEXTAREA" || element.tagName === "SELECT" || element.isContentEditable;
 }
 
-/** What Enter and Space press by themselves. */
+/** Whether the browser itself handles Enter and Space on this element. */
 function pressed(target: EventTarget | null): boolean {
   return (
     target instanceof Element && target.closest("a[href], button, input, summary, [role=tab], [role=button]") !== null

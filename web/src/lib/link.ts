@@ -1,4 +1,4 @@
-/** A view is its address: to share it is to copy that. */
+/** Copy the link to the current view: the address holds all of its state. */
 import { session } from "./session.svelte";
 
 export async function copyLink(): Promise<void> {

@@ -1,4 +1,4 @@
-/** What changes while one looks: the server's events, and a bound on how often they make the page ask anew. */
+/** The server's change events, and a limit on how often they make the page request data again. */
 import { address, type News } from "./api";
 
 /** Everything may have changed. */
@@ -7,9 +7,9 @@ export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [],
 export type Link = "open" | "waiting";
 
 /**
- * Listen to what changes, for one run or ("") for all; returns how to stop.
- * `missed` is called whenever something may have gone by unheard: then read anew. A page that nobody sees does not
- * listen: a browser has few connections to one server, for all its tabs together.
+ * Listen to changes of one run, or of all runs (""); returns a function that stops it.
+ * Calls `missed` whenever changes may have been lost; the caller then loads its data again. A hidden page does not
+ * listen, because a browser allows only a few connections to one server for all its tabs together.
  */
 export function live(
   run: string,
@@ -37,7 +37,7 @@ export function live(
     source.onerror = () => {
       link?.("waiting");
       broken = true;
-      if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      if (source?.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
       timer = setTimeout(open, wait_ms);
       wait_ms = Math.min(wait_ms * 2, 15_000);
     };
@@ -60,12 +60,12 @@ export function live(
   };
 }
 
-/** Call `act` at most once in `every_ms`, and once more after the last call. */
+/** Call `act` at most once per `every_ms`. A call in between runs `act` once more at the end of the interval. */
 export function throttled(act: () => void | Promise<void>, every_ms: number): { call: () => void; stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let busy = false;
   let again = false;
-  let stopped = false; // also while `act` is not done yet
+  let stopped = false; // may be set while `act` is still running
   const turn = async (): Promise<void> => {
     busy = true;
     again = false;

@@ -1,4 +1,4 @@
-/** What this browser remembers between visits; nothing is lost where it may not. */
+/** Settings in the browser's local storage. If the browser forbids storage, the page works without it. */
 
 export function recall<T>(name: string, otherwise: T): T {
   try {
@@ -13,6 +13,6 @@ export function remember(name: string, value: unknown): void {
   try {
     localStorage.setItem(`vedette.${name}`, JSON.stringify(value));
   } catch {
-    // a private window remembers nothing
+    // the browser forbids storage
   }
 }

@@ -1,10 +1,10 @@
-/** How a part of the page keeps up with what changes, for as long as it is shown. */
+/** How a component follows changes while it is mounted. */
 import { untrack } from "svelte";
 import { throttled } from "./live";
 
 /**
- * Call `act` when `concerned` holds of the newest change, at most once in `every_ms`; returns how to call it besides.
- * To be used where a part is set up: it stops with that part.
+ * Call `act` when `concerned` is true for the newest change, at most once per `every_ms`. Returns a function that calls
+ * `act` under the same limit. Use it while a component is initialised: it stops when the component is destroyed.
  */
 export function onNews(concerned: () => unknown, act: () => void | Promise<void>, every_ms: number): () => void {
   const again = throttled(act, every_ms);

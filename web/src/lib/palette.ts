@@ -1,4 +1,4 @@
-/** The colours of lines, in their order, on a light and on a dark ground. */
+/** The colours of lines, in order, for the light and the dark theme. */
 
 export const LIGHT = [
   "#2a78b5",

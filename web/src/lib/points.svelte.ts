@@ -1,4 +1,4 @@
-/** Points of some series of runs, as drawn: all at once at first, then only what is new. */
+/** Points of some series, for drawing: loads all of them first, then only new ones. */
 import { series, type Of, type Series, type Since } from "./api";
 import type { Range } from "./chart";
 
@@ -6,17 +6,17 @@ export type Wanted = { of: Of[]; x: string; width: number; range: Range | null }
 
 export const keyOf = (one: Of): string => `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
 
-const AT_ONCE = 250; // series in one request
+const AT_ONCE = 250; // series per request
 
 export class Points {
   held: Map<string, Series> = $state.raw(new Map<string, Series>());
   loading = $state(false);
   problem = $state("");
   #wanted: Wanted | null = null;
-  #cursors: Since[] = []; // of each request; none before all are here
+  #cursors: Since[] = []; // one per request; empty until all points are loaded
   #asking: AbortController | null = null;
 
-  /** Ask for all points of what is wanted, in as many as there are pixels for. */
+  /** Load all points of the wanted series, thinned to `width` pixels. */
   async ask(wanted: Wanted): Promise<void> {
     this.#wanted = wanted;
     this.#asking?.abort();
@@ -42,7 +42,7 @@ export class Points {
     }
   }
 
-  /** Ask for what came since; a part that was zoomed into is left alone. */
+  /** Load new points; does nothing while zoomed in. */
   async more(): Promise<void> {
     const wanted = this.#wanted;
     if (!wanted || wanted.range || this.loading) return;
@@ -61,7 +61,7 @@ export class Points {
       this.held = next;
       if (crowded) await this.ask(wanted);
     } catch {
-      // the next change asks again
+      // the next change tries again
     }
   }
 
@@ -74,7 +74,7 @@ export class Points {
 const parts = (of: Of[]): Of[][] =>
   Array.from({ length: Math.ceil(of.length / AT_ONCE) }, (_, i) => of.slice(i * AT_ONCE, (i + 1) * AT_ONCE));
 
-/** Put a series where it was, or behind what was there; tell whether that is far more than can be seen. */
+/** Replace a series, or append its new points; return true if it now has far more points than pixels. */
 function put(held: Map<string, Series>, one: Series, width: number): boolean {
   const key = keyOf(one);
   const before = held.get(key);

@@ -1,4 +1,4 @@
-/** The address bar is the state of the view; this is what changes it, and what hears that it changed. */
+/** The address bar holds the state of the view; the router changes it, and follows back and forward. */
 import { readRoute, toQuery, type Route } from "./routes";
 
 class Router {
@@ -16,7 +16,7 @@ class Router {
     if (!replace) window.scrollTo(0, 0);
   }
 
-  /** Change some of the query; null and "" take a key away. */
+  /** Change some keys of the query; null and "" remove a key. */
   set(changes: Record<string, string | null>, replace = true): void {
     const query = new URLSearchParams(this.at.query);
     for (const [key, value] of Object.entries(changes))
@@ -28,7 +28,7 @@ class Router {
 
 export const router = new Router();
 
-/** Let plain clicks on links within the page be a change of view, not a reload. */
+/** Handle plain clicks on internal links without reloading the page. */
 export function followLinks(event: MouseEvent): void {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
     return;

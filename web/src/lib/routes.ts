@@ -1,4 +1,4 @@
-/** The page's own addresses, read and written: every view is a link that can be shared. */
+/** Parse and build the page's addresses: every view is a link that can be shared. */
 
 export type Route = {
   page: "runs" | "run" | "compare" | "explain" | "nowhere";
@@ -8,7 +8,7 @@ export type Route = {
   query: URLSearchParams;
 };
 
-/** What an address shows. */
+/** Parse an address. */
 export function readRoute({ pathname, search }: { pathname: string; search: string }): Route {
   const query = new URLSearchParams(search);
   const parts = pathname.split("/").filter(Boolean).map(decoded);
@@ -19,7 +19,7 @@ export function readRoute({ pathname, search }: { pathname: string; search: stri
   return known("nowhere");
 }
 
-/** An address with this query; commas, slashes and tildes stay plain, so that a link is easier to read. */
+/** Add a query to a path; commas, slashes and tildes are not escaped, so that a link is easier to read. */
 export function toQuery(path: string, query: URLSearchParams): string {
   const text = query.toString().replace(/%2C/g, ",").replace(/%2F/g, "/").replace(/%7E/g, "~");
   return text ? `${path}?${text}` : path;
@@ -29,11 +29,11 @@ export const toRun = (id: string, tab = ""): string => `/run/${encodeURIComponen
 export const toCompare = (ids: string[]): string => toQuery("/compare", new URLSearchParams({ runs: joined(ids) }));
 export const toExplain = (a: string, b: string): string => toQuery("/explain", new URLSearchParams({ a, b }));
 
-/** Names as one text with commas between them; a comma or percent sign inside a name is escaped. */
+/** Join names with commas; a comma or percent sign inside a name is escaped. */
 export const joined = (names: string[]): string =>
   names.map((name) => name.replace(/[%,]/g, encodeURIComponent)).join(",");
 
-/** The names in such a text. */
+/** Split such a text into names. */
 export const parted = (text: string): string[] => text.split(",").filter(Boolean).map(decoded);
 
 function decoded(part: string): string {

@@ -1,35 +1,35 @@
-/** A long list of runs of which a window is held: fetched as it is scrolled, kept up to date by what changes. */
+/** A long list of runs: loads rows as the user scrolls, and updates them when runs change. */
 import { ApiError, get, type Column, type Row } from "./api";
 import { live, throttled } from "./live";
 import { session } from "./session.svelte";
 
 export type View = { where: string; project: string; sort: string; group: string; columns: string };
 
-const MOST = 200; // rows in one request
-const AHEAD = 24; // rows beyond the edges of what is seen
-const SOON = 150; // rows that are fetched before who scrolls gets there
+const MOST = 200; // rows per request
+const AHEAD = 24; // rows to load above and below the visible ones
+const SOON = 150; // rows to load ahead in the direction of scrolling
 
 export class Rows {
   total = $state(0);
   loaded = $state(false);
-  problem = $state(""); // of the query, or of the server
+  problem = $state(""); // an error in the query, or of the server
   columns: Column[] = $state.raw([]);
-  version = $state(0); // changes with every change of what `at` hands out
+  version = $state(0); // grows whenever a result of `at` may have changed
   #ids: string[] = [];
   #known = new Map<string, Row>();
   #view: View = { where: "", project: "", sort: "-start_t", group: "", columns: "" };
   #from = 0;
   #to = 40;
-  #up = false; // which way it is scrolled
+  #up = false; // whether the user scrolls up
   #cursor = "";
   #turn = 0;
   #looked = "";
   #asking: AbortController | null = null;
-  #filling: AbortController | null = null; // what fetches rows that are scrolled to
+  #filling: AbortController | null = null; // the pending request for rows scrolled to
   #again = throttled(() => this.#refresh(), 700);
   #settling: ReturnType<typeof setTimeout> | undefined;
 
-  /** Follow what changes; returns how to stop. */
+  /** Follow changes; returns a function that stops it. */
   listen(): () => void {
     const stop = live(
       "",
@@ -44,17 +44,17 @@ export class Rows {
     };
   }
 
-  // The server may hand out an order that is a second old: when all is quiet, look once more.
+  // The server caches the order for a second: refresh once more after the last change.
   #changed(): void {
     this.#again.call();
     clearTimeout(this.#settling);
     this.#settling = setTimeout(() => this.#again.call(), 1500);
   }
 
-  /** Take rows away that were just deleted, before the server tells. */
+  /** Remove deleted rows at once, before the server reports the change. */
   drop(ids: string[]): void {
     const gone = new Set(ids);
-    const kept: string[] = []; // with holes where the list has them: what is not known keeps its place
+    const kept: string[] = []; // sparse: rows that are not loaded stay gaps
     let count = 0;
     this.#ids.forEach((id, i) => {
       if (gone.has(id)) count += 1;
@@ -65,7 +65,7 @@ export class Rows {
     this.version += 1;
   }
 
-  /** Show another list. What is on screen stays until the new rows are here. */
+  /** Show another list. The old rows stay on screen until the new ones are loaded. */
   show(view: View): void {
     if (JSON.stringify(view) === JSON.stringify(this.#view) && this.loaded) return;
     this.#view = view;
@@ -73,21 +73,21 @@ export class Rows {
     void this.#fetch(true);
   }
 
-  /** Say which rows are seen. */
+  /** Set which rows are visible, and load those that are missing. */
   look(from: number, to: number): void {
     this.#up = from < this.#from;
     this.#from = Math.max(0, from);
     this.#to = to;
-    if (this.#filling) return; // one at a time: the server need not answer for what was only scrolled past
+    if (this.#filling) return; // one request at a time, so that rows scrolled past are never requested
     const span = `${this.#from} ${to} ${this.#cursor}`;
-    if (span === this.#looked) return; // a hole that stays one is not asked for again and again
+    if (span === this.#looked) return; // do not request a gap twice in a row
     const hole = this.#hole();
     if (hole === undefined) return;
     this.#looked = span;
     void this.#fetch(false, hole);
   }
 
-  /** The first row that is not known, of those that are seen and those that will be if it is scrolled on. */
+  /** Return the first row that is not loaded, among the visible ones and the next ones in scroll direction. */
   #hole(): number | undefined {
     const [low, high] = this.#up ? [this.#from - SOON, this.#to] : [this.#from, this.#to + SOON];
     const [first, last] = [Math.max(0, low), Math.min(high, this.total) - 1];
@@ -112,7 +112,7 @@ export class Rows {
     return this.#ids.indexOf(id);
   }
 
-  /** Put in what was just changed by hand, before the server tells it back. */
+  /** Apply an edit of the user at once, before the server reports it. */
   patch(id: string, changes: Partial<Row>): void {
     const row = this.#known.get(id);
     if (!row) return;
@@ -125,7 +125,7 @@ export class Rows {
     this.#changed();
   }
 
-  /** Ids of all rows, for selecting them; at most so many. */
+  /** Load all rows of the list, at most `most`, for selecting them. */
   async all(most: number): Promise<Row[]> {
     const rows: Row[] = [];
     while (rows.length < Math.min(most, this.total)) {
@@ -144,10 +144,10 @@ export class Rows {
     const turn = this.#turn;
     try {
       const got = await get("/api/runs", { ...this.#view, offset, limit, since: this.#cursor });
-      if (turn !== this.#turn) return; // another list is shown by now
+      if (turn !== this.#turn) return; // another list is shown now
       for (const row of got.rows) this.#known.set(row.id, row);
       if (got.ids.some((id) => !this.#known.has(id))) return this.#fetch(true);
-      this.#ids = []; // what is out of sight may have moved
+      this.#ids = []; // rows outside of the response may have moved
       got.ids.forEach((id, i) => (this.#ids[offset + i] = id));
       this.total = got.total;
       this.#cursor = got.cursor;
@@ -158,7 +158,7 @@ export class Rows {
   }
 
   async #fetch(anew: boolean, hole = 0): Promise<void> {
-    // Who scrolls goes on the same way: as much of it as one question may get, so that rows are seen on the way.
+    // Load a full request of rows in scroll direction, so that fast scrolling still shows rows.
     const offset = Math.max(0, anew ? this.#from - AHEAD : this.#up ? hole + 1 - MOST : hole);
     const limit = anew ? Math.min(MOST, Math.max(60, this.#to + AHEAD - offset)) : MOST;
     this.#asking?.abort();
@@ -183,13 +183,13 @@ export class Rows {
       if (offset >= got.total && got.total > 0) this.look(0, 40);
     } catch (error) {
       if ((error as Error).name === "AbortError") return;
-      // A home in which nothing was ever logged has no store yet: it is empty, not broken.
+      // Before the first run is logged there is no store: show an empty list, not an error.
       const nothing = error instanceof ApiError && /^nothing has been logged/.test(error.message);
       if (nothing) this.total = 0;
       this.problem = nothing ? "" : (error as Error).message;
       this.loaded = true;
     } finally {
-      if (this.#filling === asking) this.#filling = null; // the version that has changed has it look again
+      if (this.#filling === asking) this.#filling = null; // the changed version makes the page call look() again
     }
   }
 }

@@ -1,4 +1,4 @@
-/** What the whole page shares: who serves it, whether it hears what changes, and sentences to the user. */
+/** State that all pages share: the server, the connection for changes, the clock, and notes to the user. */
 import { get, type About } from "./api";
 
 export type Note = { id: number; text: string; bad: boolean; undo?: () => void };
@@ -29,7 +29,7 @@ class Session {
     return this.about !== null && !this.about.read_only;
   }
 
-  /** Tell the user a sentence for some seconds, with a way back where there is one. */
+  /** Show the user a sentence for some seconds; with `undo`, also an Undo button. */
   say(text: string, bad = false, undo?: () => void): void {
     const note = { id: this.#next++, text, bad, undo };
     this.notes = [...this.notes.filter((one) => one.text !== text), note].slice(-3);

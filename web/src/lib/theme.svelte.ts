@@ -1,4 +1,4 @@
-/** Dark or light: by the system, or as chosen; and the colours that charts draw with. */
+/** The light or dark theme, by the system or by choice, and the colours of lines in it. */
 import { recall, remember } from "./memory";
 import { DARK, LIGHT } from "./palette";
 
@@ -27,7 +27,7 @@ class Theme {
     else document.documentElement.dataset.theme = this.choice;
   }
 
-  /** The colours of lines, in their order; reads as a dependency of whoever draws. */
+  /** The colours of lines, in order. Reactive: readers update when the theme changes. */
   get palette(): string[] {
     return this.dark ? DARK : LIGHT;
   }

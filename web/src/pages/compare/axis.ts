@@ -1,4 +1,4 @@
-/** Any property as an axis: numbers on a scale, also a logarithmic one, everything else at places of its own. */
+/** Axes for any property: numbers on a linear or log scale, everything else as categories. */
 import { numeric } from "../../lib/api";
 import { digitsOf, distinct, said, token, type Table } from "./data";
 import { domainOf, scale, ticks, type Tick } from "./scale";
@@ -12,7 +12,7 @@ export type Axis = {
   where: (tick: Tick) => number;
 };
 
-/** Numbers that span more than a factor of 50, all above zero, are better told by their powers. */
+/** Whether a log scale suits a property: all values positive, and spanning a factor of 50 or more. */
 export function wide(table: Table, property: string): boolean {
   const sizes = table
     .column(property)
@@ -21,7 +21,7 @@ export function wide(table: Table, property: string): boolean {
   return sizes.length > 1 && Math.min(...sizes) > 0 && Math.max(...sizes) / Math.min(...sizes) >= 50;
 }
 
-/** Place a property of all runs onto [from, to] pixels. */
+/** Make the axis of a property from pixel `from` to `to`. */
 export function axis(table: Table, property: string, from: number, to: number, log: boolean, about = 5): Axis {
   const column = table.column(property);
   if (table.isNumber(property)) {

@@ -1,8 +1,8 @@
-/** Colours by value: categories from the palette, numbers along a scale that is read as an order. */
+/** Colours by value: categories from the palette, numbers from a sequential colour scale. */
 import { numeric } from "../../lib/api";
 import { distinct, token } from "./data";
 
-// From few to much; each theme's ends are far from its own ground.
+// From low to high; both ends contrast with the background of their theme.
 const SCALES = {
   light: ["#d99a16", "#d8602a", "#b32d5e", "#6d2a86", "#2b2f77"],
   dark: ["#8f7cf0", "#d066c4", "#f0707a", "#f5a35c", "#f3e08a"],
@@ -19,7 +19,7 @@ export function mix(a: string, b: string, at: number): string {
     .join("")}`;
 }
 
-/** A colour of the scale, from 0 to 1. */
+/** Return the colour of the scale at `at`, from 0 to 1; grey if `at` is not finite. */
 export function along(at: number, dark: boolean): string {
   const stops = SCALES[dark ? "dark" : "light"];
   if (!Number.isFinite(at)) return dark ? "#8b9098" : "#6e737a";
@@ -28,7 +28,7 @@ export function along(at: number, dark: boolean): string {
   return mix(stops[low], stops[low + 1], place - low);
 }
 
-/** The n-th category; past the palette the same hues come again, lighter or darker. */
+/** Return the colour of the n-th category; after the last one, the palette repeats lighter or darker. */
 export function category(at: number, palette: string[], dark: boolean): string {
   const turn = Math.floor(at / palette.length);
   const color = palette[at % palette.length];
@@ -37,7 +37,7 @@ export function category(at: number, palette: string[], dark: boolean): string {
 
 export type Colours = { numbers: boolean; values: unknown[]; of: (value: unknown) => string };
 
-/** Colours for a list of values. Few numbers are spread evenly, so that 0.001, 0.01 and 0.1 are told apart. */
+/** Colours for a list of values. Up to 12 numbers are spread evenly, so that 0.001, 0.01 and 0.1 differ clearly. */
 export function colours(values: unknown[], palette: string[], dark: boolean): Colours {
   const known = distinct(values);
   const there = known.filter((value) => value !== undefined && value !== null);

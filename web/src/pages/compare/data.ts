@@ -1,16 +1,16 @@
-/** Runs beside each other as the server tells them, and any property of a run by its name. */
+/** The compared runs as the server sends them, and access to any property of a run by name. */
 import { numeric, type Comparison, type Key, type Series } from "../../lib/api";
 import * as format from "../../lib/format";
 
-export const MOST_RUNS = 200; // more of them are no picture
+export const MOST_RUNS = 200; // a figure of more is unreadable
 export const MOST_SERIES = 1000;
 const NONE = "—";
 
-/** What is the same value has the same token. */
+/** Return a text that is equal for equal values. */
 export const token = (value: unknown): string =>
   value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value);
 
-/** A value as it is said in a cell or a legend. */
+/** Format a value for a cell or a legend. */
 export function said(value: unknown, digits?: number): string {
   if (value === undefined || value === null) return NONE;
   if (value === "") return "“”";
@@ -19,17 +19,17 @@ export function said(value: unknown, digits?: number): string {
   return format.value(value, digits);
 }
 
-/** Digits that a property is told with: what was measured needs fewer than what was given. */
+/** Digits to show for a property: fewer for measured values; undefined for the default. */
 export const digitsOf = (property: string): number | undefined =>
   property.startsWith("metric.") || property === "duration" ? 6 : undefined;
 
-/** config.lr is known as lr to whoever wrote it. */
+/** Drop the prefix of a key: config.lr is shown as lr. */
 export const short = (key: string): string =>
   key.startsWith("config.") ? key.slice(7) : key.startsWith("metric.") ? key.slice(7) : key;
 
-/** All that can be asked of the runs by name. */
+/** The compared runs, with their properties by name. */
 export class Table {
-  readonly places = new Map<string, number>(); // of runs, by id
+  readonly places = new Map<string, number>(); // index of each run, by id
   readonly names: string[];
   #keys = new Map<string, Key>();
   #last = new Map<string, unknown[]>();
@@ -45,7 +45,7 @@ export class Table {
     for (const metric of of.metrics) this.#last.set(`metric.${metric.name}`, metric.last);
   }
 
-  /** The value of a property in the run at a place: a key, metric.NAME (its last value), run, name, state or tags. */
+  /** The value of a property for the run at an index: a key, metric.NAME (last value), run, name, state, tags... */
   value(property: string, place: number): unknown {
     const key = this.#keys.get(property);
     if (key) return key.missing.includes(place) ? undefined : key.values[place];
@@ -60,12 +60,12 @@ export class Table {
     return undefined;
   }
 
-  /** Values over all runs. */
+  /** The values of a property for all runs. */
   column(property: string): unknown[] {
     return this.of.runs.map((_, place) => this.value(property, place));
   }
 
-  /** Numbers throughout, where there is a value at all. */
+  /** Whether a property has values, and all of them are numbers. */
   isNumber(property: string): boolean {
     let any = false;
     for (const value of this.column(property)) {
@@ -76,7 +76,7 @@ export class Table {
     return any;
   }
 
-  /** What can tell runs apart: config first, then the rest; a name says nothing that `run` does not. */
+  /** The properties that differ between the runs, config first; without `name`, because `run` covers it. */
   differing(): string[] {
     const keys = this.of.properties.map((one) => one.key);
     const rank = (key: string): number =>
@@ -84,7 +84,7 @@ export class Table {
     return keys.filter((key) => key !== "name").sort((a, b) => rank(a) - rank(b));
   }
 
-  /** The config key that parts the runs best: several values, yet few enough to tell apart; never a seed. */
+  /** The config key that splits the runs best: the one with most values, from 2 to 8; never a seed. */
   telling(but = ""): string {
     const fits = this.of.properties.filter(
       (one) =>
@@ -97,7 +97,7 @@ export class Table {
     return fits.sort((a, b) => b.values.length - a.values.length)[0]?.key ?? "";
   }
 
-  /** Axes of scatter and parallel coordinates: config keys that differ, last values, and how long it took. */
+  /** The properties for axes of scatter and parallel: keys that differ, last values of metrics, and duration. */
   measurable(): string[] {
     const keys = this.of.keys
       .filter((one) => one.differs && one.values.every((v) => typeof v !== "object" || v === null))
@@ -115,7 +115,7 @@ export function valueOf(table: Table, series: Series, property: string): unknown
   return table.value(property, table.places.get(series.run) ?? -1);
 }
 
-/** Distinct values in the order in which a person expects them: numbers by size, text by letters, nothing last. */
+/** Return the distinct values: first numbers by size, then text in alphabetical order, then missing values. */
 export function distinct(values: unknown[]): unknown[] {
   const found = new Map<string, unknown>();
   for (const value of values) found.set(token(value), value);

@@ -1,4 +1,4 @@
-/** What is shown, as a file: PNG, SVG, CSV, or one page of HTML that needs nothing else. */
+/** Export the view as a file: PNG, SVG, CSV, or one self-contained HTML page. */
 import { numeric } from "../../lib/api";
 import * as format from "../../lib/format";
 import { LIGHT } from "../../lib/palette";
@@ -18,7 +18,7 @@ export type Picture = {
   csv?: () => string;
 };
 
-/** Hand a file to the user. */
+/** Download a file. */
 export function keep(name: string, media: string, content: string | Blob | null): void {
   if (content === null) return session.say("The picture is too large for this browser: SVG keeps it.", true);
   const address = URL.createObjectURL(
@@ -31,7 +31,7 @@ export function keep(name: string, media: string, content: string | Blob | null)
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** The picture and its legend below each other; returns the height of both. */
+/** Draw the picture with its legends below; returns the total height. */
 function whole(pen: Pen, picture: Picture, ink: Ink): number {
   picture.draw(pen, ink);
   let y = picture.height + 18;
@@ -76,7 +76,7 @@ export function pngOf(picture: Picture, dark: boolean): Promise<Blob | null> {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-/** A cell of CSV. What a spreadsheet would take for a formula is made text by a quote before it. */
+/** Format a CSV cell. Text that a spreadsheet would run as a formula gets a quote in front. */
 export function cell(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "number") return String(value);
@@ -87,7 +87,7 @@ export function cell(value: unknown): string {
 
 const rows = (lines: unknown[][]): string => `${lines.map((line) => line.map(cell).join(",")).join("\r\n")}\r\n`;
 
-/** A line for each run: what it was told, and its last values. */
+/** CSV with a line per run: the given properties, or else all keys and last values of metrics. */
 export function csvOf(table: Table, properties?: string[]): string {
   const keys = properties ?? [
     ...table.of.keys.map((one) => one.key),
@@ -99,7 +99,7 @@ export function csvOf(table: Table, properties?: string[]): string {
   ]);
 }
 
-/** A line for each point of each curve. */
+/** CSV with a line per point of each curve. */
 export function curvesCsv(table: Table, curves: Curve[], x: string): string {
   const varying = table.differing().filter((key) => key.startsWith("config."));
   const lines: unknown[][] = [
@@ -143,7 +143,7 @@ th[scope=row]{position:sticky;left:0;background:#fff;font-weight:500}
 .equal{opacity:.45}
 `;
 
-/** One page that needs nothing else: no script, nothing fetched. The picture is light or dark, as it is seen. */
+/** One self-contained HTML page: no scripts, no requests. The picture has the theme of the page. */
 export function htmlOf(table: Table, picture: Picture | null, dark: boolean): string {
   const heads = `<tr><th></th>${table.names.map((name) => `<th scope="col">${escape(name)}</th>`).join("")}</tr>`;
   const body = (list: { key: string; values: unknown[]; differs: boolean }[]): string =>

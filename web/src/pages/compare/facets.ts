@@ -1,4 +1,4 @@
-/** Series of many runs, laid out by their properties: rows x columns x hue x dash, and means over the others. */
+/** Arrange the series of many runs by properties: rows x columns x hue x dash, and means over other properties. */
 import { ema } from "../../lib/chart";
 import type { Series } from "../../lib/api";
 import { colours, type Colours } from "./colour";
@@ -18,7 +18,7 @@ export type Curve = {
   y: ArrayLike<number>;
   low?: ArrayLike<number>;
   high?: ArrayLike<number>;
-  raw?: ArrayLike<number>; // before it was smoothed
+  raw?: ArrayLike<number>; // y before smoothing
   nan: number[];
 };
 
@@ -33,7 +33,7 @@ export type Facets = {
   dash: Entry[];
   colours: Colours;
   curves: Curve[];
-  left: string; // a sentence on what was left out
+  left: string; // a sentence about omitted rows and columns
 };
 
 export type Wish = {
@@ -41,7 +41,7 @@ export type Wish = {
   cols: string;
   hue: string;
   dash: string;
-  over: string; // a property, * for all that is not shown, or nothing
+  over: string; // a property, "*" for all properties not shown, or "" for no mean
   band: "std" | "range";
   x: "step" | "time";
   log: boolean;
@@ -53,10 +53,10 @@ export type Wish = {
 export const ALL_ELSE = "*";
 const MOST_ROWS = 24;
 const MOST_COLS = 24;
-const GRID = 600; // points of a mean of curves that have no x in common
+const GRID = 600; // points of a mean if its curves have different x
 const DASHES = [[], [6, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 2, 2, 2, 2, 2]];
 
-/** Lay series out. */
+/** Arrange series into panels of curves. */
 export function facets(table: Table, series: Series[], wish: Wish, palette: string[], dark: boolean): Facets {
   const of = (one: Series, property: string): unknown => (property ? valueOf(table, one, property) : "");
   const every = (property: string): unknown[] => (property ? distinct(series.map((one) => of(one, property))) : [""]);
@@ -112,7 +112,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
     cells.set(cell, [...(cells.get(cell) ?? []), curve]);
   }
 
-  // One y for all, but for each metric its own where it has its own panels.
+  // All panels share one y domain; if panels are split by metric, each metric has its own.
   const byMetric = wish.rows === "metric" || wish.cols === "metric";
   const domains = new Map<string, Domain>();
   const domain = (metric: string): Domain => {
@@ -174,7 +174,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
   };
 }
 
-/** lr = 0.1; a metric says its name alone. */
+/** Format as "lr = 0.1"; of a metric or a run only the name. */
 export const told = (property: string, value: unknown): string =>
   property === "metric" || property === "run" ? said(value) : `${short(property)} = ${said(value)}`;
 
@@ -191,7 +191,7 @@ function label(table: Table, group: Series[], apart: string[] | null): string {
   return `${what.join(", ") || "mean"} (${runs} ${runs === 1 ? "run" : "runs"})`;
 }
 
-/** Steps as they are; times as seconds since the run began, for runs that began at other times to lie on each other. */
+/** Keep steps; convert times to seconds since the start of the run, so that runs line up. */
 function onAxis(table: Table, series: Series, x: "step" | "time", values: ArrayLike<number>): number[] {
   if (x === "step") return Array.from(values);
   const start = table.of.runs[table.places.get(series.run) ?? -1]?.start_t ?? series.first_x ?? 0;
@@ -204,7 +204,7 @@ function alone(table: Table, series: Series, wish: Wish): Pick<Curve, "x" | "y" 
   return { x, y: ema(series.y, wish.smooth).map((value) => value ?? NaN), raw: series.y };
 }
 
-/** The mean of curves, and a band: one standard deviation to either side, or from the least to the greatest. */
+/** The mean of curves with a band: one standard deviation to either side, or from minimum to maximum. */
 export function mean(table: Table, group: Series[], wish: Wish): Pick<Curve, "x" | "y" | "low" | "high"> {
   const members = group.map((one) => alone(table, one, wish)).filter((one) => one.x.length > 0);
   if (members.length === 0) return { x: [], y: [] };
@@ -231,7 +231,7 @@ export function mean(table: Table, group: Series[], wish: Wish): Pick<Curve, "x"
   return { x, y, low, high };
 }
 
-/** The x that all have, where that is one and the same; else a grid from the first to the last. */
+/** A common x for curves: their own if equal, the union if that is small, otherwise a uniform grid. */
 function shared(columns: ArrayLike<number>[]): ArrayLike<number> {
   const first = columns[0];
   const same = columns.every(
@@ -252,7 +252,7 @@ function shared(columns: ArrayLike<number>[]): ArrayLike<number> {
   return Float64Array.from({ length: GRID }, (_, i) => low + ((high - low) * i) / (GRID - 1));
 }
 
-/** A curve's values at other x, by straight lines between its points; NaN outside of it, and next to a NaN. */
+/** Interpolate a curve linearly at other x; NaN outside of its range, and next to a NaN. */
 function onto(grid: ArrayLike<number>, x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
   if (grid === x) return Float64Array.from(y);
   const out = new Float64Array(grid.length).fill(NaN);

@@ -1,4 +1,4 @@
-/** The picture of facets: where each panel lies, and how it is drawn, on the screen as in a file. */
+/** The figure of facets: the layout of its panels, and how to draw them, on the screen or in a file. */
 import type { Curve, Facets, Panel } from "./facets";
 import { told } from "./facets";
 import type { Pen } from "./pen";
@@ -73,10 +73,10 @@ export type Shape = {
   height?: number;
 };
 
-/** Find a place for each panel in a width; a single row of many columns is broken into several. */
+/** Lay out the panels in a width; a single row of many columns wraps into several lines. */
 export function layout(facets: Facets, width: number, shape: Shape): Figure {
   const wraps = facets.rows.length === 1;
-  // Each column has labels of its own.
+  // Each column has its own y labels.
   const own = new Set(facets.panels.flat().map((panel) => panel.y)).size > 1 && shape.cols === "metric";
   const least = wraps ? (width < 520 ? 200 : 240) : 150;
   const count = facets.cols.length;
@@ -134,7 +134,7 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
   };
 }
 
-/** As few columns as keep the number of lines: 7 in 5 columns are better 4 and 3. */
+/** The fewest columns that need no more lines: 7 panels are better in lines of 4 and 3 than of 5 and 2. */
 function balanced(count: number, most: number): number {
   return Math.ceil(count / Math.ceil(count / most));
 }
@@ -146,7 +146,7 @@ export function scales(figure: Figure, cell: Cell): { x: Scale; y: Scale } {
   };
 }
 
-/** Draw it all. */
+/** Draw the whole figure. */
 export function draw(pen: Pen, figure: Figure, ink: Ink): void {
   for (const { y, text } of figure.rowHeads)
     pen.text(LEFT, y, text, { color: ink.ink, weight: 600, size: 12, most: figure.width - LEFT - 8 });
@@ -164,7 +164,7 @@ export function draw(pen: Pen, figure: Figure, ink: Ink): void {
     });
 }
 
-/** Draw some curves above a veil over all others: what is below need not be drawn anew for each move of a pointer. */
+/** Dim the figure and draw some curves on top, so that a moving pointer does not repaint all curves. */
 export function drawLit(pen: Pen, figure: Figure, ink: Ink, lit: (curve: Curve) => boolean): void {
   for (const cell of figure.cells) {
     if (cell.panel.curves.length === 0) continue;
@@ -186,7 +186,7 @@ function drawAxes(pen: Pen, figure: Figure, cell: Cell, ink: Ink): void {
     if (!figure.seconds && !Number.isInteger(tick.value)) continue;
     const at = Math.round(by.x.at(tick.value)) + 0.5;
     pen.line([at, at], [y, y + h], { color: ink.soft, width: 1 });
-    // At its ends a label keeps to its own panel, for those of its neighbour.
+    // Keep the first and last label inside the panel, so that they do not overlap those of its neighbours.
     const half = tick.label.length * 3.2;
     const anchor = at + half > x + w ? "end" : at - half < x ? "start" : "middle";
     if (cell.bottom)
@@ -227,7 +227,7 @@ function drawCurves(pen: Pen, figure: Figure, cell: Cell, curves: Curve[], width
   });
 }
 
-/** Marks that lie on each other are one. */
+/** Drop marks that would overlap the one before. */
 function thinned(places: number[]): number[] {
   const found: number[] = [];
   for (const place of places.sort((a, b) => a - b))
@@ -241,7 +241,7 @@ function pixels(values: ArrayLike<number>, by: Scale): Float64Array {
 
 export type Near = { cell: Cell; curve: Curve; at: number; px: number; py: number };
 
-/** The curve nearest to a place in the picture, within reach. */
+/** Find the curve nearest to a point of the figure, at most `reach` pixels away. */
 export function near(figure: Figure, px: number, py: number, reach = 28): Near | null {
   const cell = figure.cells.find(
     (one) => px >= one.x - 4 && px <= one.x + one.w + 4 && py >= one.y - 8 && py <= one.y + one.h + 8,

@@ -1,4 +1,4 @@
-/** What draws: the same calls make a canvas on the screen, or SVG in a file. */
+/** Drawing: the same calls paint a canvas on the screen or write SVG to a file. */
 
 export type Stroke = { color: string; width?: number; dash?: number[]; alpha?: number };
 export type Text = {
@@ -11,15 +11,15 @@ export type Text = {
 };
 
 export interface Pen {
-  /** A line through points; NaN in y breaks it. */
+  /** Draw a line through points; NaN in y breaks it. */
   line(x: ArrayLike<number>, y: ArrayLike<number>, stroke: Stroke): void;
-  /** What lies between two lines. */
+  /** Fill the area between two lines. */
   band(x: ArrayLike<number>, low: ArrayLike<number>, high: ArrayLike<number>, color: string, alpha: number): void;
   rect(x: number, y: number, w: number, h: number, fill: string, alpha?: number): void;
   dot(x: number, y: number, r: number, fill: string, alpha?: number, ring?: string): void;
   triangle(x: number, y: number, size: number, fill: string): void;
   text(x: number, y: number, text: string, style: Text): void;
-  /** Draw within a box alone. */
+  /** Clip what `draw` draws to a box. */
   within(x: number, y: number, w: number, h: number, draw: () => void): void;
 }
 
@@ -45,7 +45,7 @@ export class CanvasPen implements Pen {
         ctx.moveTo(x[i], y[i]);
         down = true;
       }
-      // A stroke that crosses itself often costs far more than its parts do.
+      // Stroke long lines in pieces: one path that crosses itself often is far slower.
       if (down && i % PIECE === PIECE - 1 && dash.length === 0) {
         ctx.stroke();
         ctx.beginPath();
@@ -136,7 +136,7 @@ export class CanvasPen implements Pen {
 export class SvgPen implements Pen {
   #parts: string[] = [];
   #clips = 0;
-  readonly #name = `c${Math.random().toString(36).slice(2, 8)}`; // of clips: another picture in the file has others
+  readonly #name = `c${Math.random().toString(36).slice(2, 8)}`; // prefix of clip ids, unique per picture
 
   line(x: ArrayLike<number>, y: ArrayLike<number>, { color, width = 1.5, dash = [], alpha = 1 }: Stroke): void {
     let d = "";
@@ -186,7 +186,7 @@ export class SvgPen implements Pen {
     text: string,
     { color, size = 11, anchor = "start", weight = 400, turn = false, most }: Text,
   ): void {
-    // Nothing measures text in a file: a letter is a little over half as wide as it is high.
+    // SVG text cannot be measured here: assume that a letter is 0.56 times as wide as high.
     const room = most ? Math.max(2, Math.floor(most / (size * 0.56))) : Infinity;
     const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
     const turned = turn ? ` transform="rotate(-90 ${n(x)} ${n(y)})"` : "";
@@ -201,7 +201,7 @@ export class SvgPen implements Pen {
     this.#parts.push("</g>");
   }
 
-  /** The picture as a file. */
+  /** Return the SVG document. */
   done(width: number, height: number, ground: string, title: string): string {
     const size = `width="${n(width)}" height="${n(height)}" viewBox="0 0 ${n(width)} ${n(height)}"`;
     return [
@@ -213,7 +213,7 @@ export class SvgPen implements Pen {
   }
 }
 
-/** Text that is safe in XML and HTML, also within quotes. */
+/** Escape text for XML and HTML, also for quoted attributes. */
 export function escape(text: string): string {
   const safe: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
   return text
@@ -227,7 +227,7 @@ const box = (x: number, y: number, w: number, h: number): string =>
 const filled = (color: string, alpha: number): string =>
   ` fill="${escape(color)}"${alpha < 1 ? ` fill-opacity="${n(alpha)}"` : ""}`;
 
-/** Stretches in which both edges are numbers. */
+/** Yield the index ranges in which both edges are numbers. */
 function* pieces(low: ArrayLike<number>, high: ArrayLike<number>): Generator<[number, number]> {
   let from = -1;
   for (let i = 0; i <= low.length; i++) {

@@ -1,4 +1,4 @@
-/** From values to pixels, and the ticks between. */
+/** Scales from values to pixels, and their ticks. */
 import * as format from "../../lib/format";
 import { numberLabels } from "../../lib/chart";
 
@@ -6,7 +6,7 @@ export type Domain = [number, number];
 export type Tick = { value: number; label: string };
 export type Scale = { domain: Domain; log: boolean; at: (value: number) => number; back: (pixel: number) => number };
 
-/** A scale onto [from, to] pixels; what a log scale cannot place is NaN. */
+/** A scale from a domain to [from, to] pixels; on a log scale, values that are not positive map to NaN. */
 export function scale(domain: Domain, from: number, to: number, log = false): Scale {
   const bend = log ? Math.log10 : (value: number): number => value;
   const straight = log ? (value: number): number => 10 ** value : (value: number): number => value;
@@ -20,7 +20,7 @@ export function scale(domain: Domain, from: number, to: number, log = false): Sc
   };
 }
 
-/** The least and greatest of what a scale can show, with a little room; a range by hand goes before it. */
+/** The minimum and maximum of all values, with some padding; limits set by hand take precedence. */
 export function domainOf(
   columns: Iterable<ArrayLike<number | null>>,
   log: boolean,
@@ -48,7 +48,7 @@ export function domainOf(
   return low < high ? [low, high] : [low, low + (Math.abs(low) || 1)];
 }
 
-/** About so many round values. */
+/** Return about `about` ticks at round values. */
 export function ticks(scale: Scale, about: number, kind: "number" | "seconds" = "number"): Tick[] {
   const [low, high] = scale.domain;
   if (scale.log) return logTicks(low, high, about);

@@ -1,4 +1,4 @@
-/** What is shown, all of it in the address: a link is the view. */
+/** The state of the compare page, all of it in the address: a link shows the same view. */
 import { router } from "../../lib/router.svelte";
 import { joined, parted, toQuery } from "../../lib/routes";
 
@@ -34,7 +34,7 @@ class View {
   axes = $derived(parted(this.#read("axes")));
   color = $derived(this.#read("color"));
 
-  /** Change some of it. The address leaves out what is the default; "" of rows, cols and hue means none, and stays. */
+  /** Change some settings. Defaults are left out of the address; for rows, cols and hue, "" means none and is kept. */
   set(changes: Record<string, string | null>): void {
     const query = new URLSearchParams(router.at.query);
     for (const [key, value] of Object.entries(changes))

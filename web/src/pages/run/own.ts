@@ -1,4 +1,4 @@
-/** Files that a run saved itself, apart from what was taken down of it: that is told on the tabs of code and config. */
+/** Which files the run saved itself. The others were recorded by vedette; the code and config tabs show them. */
 import type { FileShape } from "../../lib/api";
 
 export const PACKAGES = "packages.json";

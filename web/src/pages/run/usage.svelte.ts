@@ -1,10 +1,10 @@
-/** What a run's processes used: fetched once, then only what is new. */
+/** The usage of a run's processes and hosts: loads all of it once, then only what is new. */
 import { get, type CurveShape, type Usage, type UseShape } from "../../lib/api";
 import { sum, type Line } from "../../lib/chart";
 
-const OTHERS = "#8b9098"; // no process has it
+const OTHERS = "#8b9098"; // a grey that is no colour of the palette
 
-const LATE_MS = 15_000; // measures of one moment may come one after another
+const LATE_MS = 15_000; // measurements of one moment may arrive at different times
 
 export class Used {
   got: Usage | null = $state.raw(null);
@@ -29,7 +29,7 @@ const keyOf = (one: UseShape): string => one.process + one.host;
 const lastOf = (one: UseShape): number =>
   Math.max(-Infinity, ...Object.values(one.series).map(({ t }) => t.at(-1) ?? -Infinity));
 
-/** From when on something may be new: each host tells at its own time, so the one that is farthest behind says it. */
+/** Return the time from which there may be new points: the last point of the host or process farthest behind. */
 function sinceOf(got: Usage): number | undefined {
   const all = [...got.processes, ...got.hosts];
   const times = (of: UseShape[]): number[] => of.map(lastOf).filter(Number.isFinite);
@@ -39,7 +39,7 @@ function sinceOf(got: Usage): number | undefined {
   return ended.length ? Math.max(...ended) - LATE_MS : undefined;
 }
 
-/** Whether what is new goes behind what is there: it is of the same processes or younger ones, and not too much. */
+/** Whether new points can be appended: every process is known or new, and no series has grown too long. */
 function fits(before: Usage, news: Usage, since: number, width: number): boolean {
   const known = new Set([...before.processes, ...before.hosts].map(keyOf));
   const strange = [...news.processes, ...news.hosts].some(
@@ -70,7 +70,7 @@ function join(before: Usage, news: Usage): Usage {
   return { ...news, processes: part(before.processes, news.processes), hosts: part(before.hosts, news.hosts) };
 }
 
-/** How much of something was used over time: what it was, times how long. */
+/** Integrate a measure over time. */
 function used({ t, value }: CurveShape): number {
   let sum = 0;
   for (let i = 0; i < t.length; i++) sum += (value[i] ?? 0) * (i + 1 < t.length ? t[i + 1] - t[i] : 1);
@@ -78,8 +78,8 @@ function used({ t, value }: CurveShape): number {
 }
 
 /**
- * The lines of one measure, one for each process or host that has it, the busiest first. A colour belongs to a process,
- * whatever is measured. Of more than `most`, the others are one line: what lies upon each other must add up to all.
+ * The lines of one measure, one per process or host that has it, the busiest first. A process has one colour in all
+ * charts. If there are more than `most`, the rest is summed into one line, so that a stack still shows the total.
  */
 export function linesOf(of: UseShape[], measure: string, color: (at: number) => string, most = Infinity): Line[] {
   const having = of
@@ -99,7 +99,7 @@ export function linesOf(of: UseShape[], measure: string, color: (at: number) => 
   return [...lines.slice(0, most - 1), { label: `${others.length} others`, color: OTHERS, ...sum(others) }];
 }
 
-/** The lines of all GPUs of hosts: of each host by its name, where there are several. */
+/** The lines of all GPUs; labelled with the host if there are several hosts. */
 export function gpuLines(hosts: UseShape[], color: (at: number) => string): Line[] {
   const all = hosts.flatMap((one) =>
     Object.entries(one.series)
@@ -131,7 +131,7 @@ const UNITS: [RegExp, string][] = [
   [/_s$/, "s"],
 ];
 
-/** A measure's name in words, what it is of, and its unit: `disk_busy_percent disk=vda` is busy disk, vda, %. */
+/** Split the name of a measure into words, tags and unit: `disk_busy_percent disk=vda` is Disk busy, vda, %. */
 export function spoken(measure: string): { words: string; of: string; unit: string } {
   const [name, ...tags] = measure.split(" ");
   const [suffix, unit] = UNITS.find(([ending]) => ending.test(name)) ?? [null, ""];
@@ -145,12 +145,12 @@ export function spoken(measure: string): { words: string; of: string; unit: stri
   };
 }
 
-/** Measures that were never anything but nothing. */
+/** Whether a measure was always 0. */
 export function idle(of: UseShape[], measure: string): boolean {
   return of.every((one) => one.series[measure]?.value.every((value) => !value) ?? true);
 }
 
-/** All measures that anybody has, the usual ones first. */
+/** All measures that any process or host has, the common ones first. */
 export function measures(of: UseShape[]): string[] {
   const all = new Set(of.flatMap((one) => Object.keys(one.series).filter((name) => one.series[name].t.length)));
   const first = ["cpu_percent", "memory_bytes", "gpu_percent", "gpu_memory_bytes"];

@@ -1,4 +1,4 @@
-/** Where one was in the list of runs, for whoever comes back to it from a run. */
+/** The scroll position, cursor and selection in the list of runs, restored when the user comes back from a run. */
 import type { Row } from "../../lib/api";
 
 type Place = { list: string; scroll: number; cursor: number; at: string; picked: Map<string, Row> };
@@ -6,7 +6,7 @@ type Place = { list: string; scroll: number; cursor: number; at: string; picked:
 const nowhere: Omit<Place, "list"> = { scroll: 0, cursor: -1, at: "", picked: new Map() };
 const kept: Place = { list: "", ...nowhere };
 
-/** The place in a list; the beginning, where it is another list than the one that was left. */
+/** Return the saved place if it belongs to this list, otherwise the beginning. */
 export const placeIn = (list: string): Place => (kept.list === list ? { ...kept } : { list, ...nowhere });
 
 export function keepPlace(place: Place): void {
