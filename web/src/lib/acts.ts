@@ -27,7 +27,7 @@ export async function remove(rows: Row[], after: (rows: Row[], gone: boolean) =>
   if (gone.length === 0) return;
   after(gone, true);
   session.say(`Deleted ${named(gone)}.`, false, () => {
-    void each(gone, hide({ undo: true }), "Not brought back").then((back) => after(back, false));
+    void each(gone, hide({ undo: true }), "Not restored").then((back) => after(back, false));
   });
 }
 

@@ -8,7 +8,7 @@ export type Line = {
   x: ArrayLike<number>;
   y: ArrayLike<number | null>;
   nan?: ArrayLike<number>; // the x of values that are NaN
-  told?: ArrayLike<number | null>; // the values for the tooltip, if y is scaled
+  tooltipY?: ArrayLike<number | null>; // the values for the tooltip, if y is scaled
   dash?: number[];
   width?: number;
   alpha?: number;

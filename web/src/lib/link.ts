@@ -4,8 +4,8 @@ import { session } from "./session.svelte";
 export async function copyLink(): Promise<void> {
   try {
     await navigator.clipboard.writeText(window.location.href);
-    session.say("The link to this view is copied.");
+    session.say("Copied the link to this view.");
   } catch {
-    session.say("The browser lets nothing be copied: the address bar has the link.", true);
+    session.say("The browser does not allow copying. Copy the link from the address bar.", true);
   }
 }

@@ -20,7 +20,7 @@ export type Picture = {
 
 /** Download a file. */
 export function keep(name: string, media: string, content: string | Blob | null): void {
-  if (content === null) return session.say("The picture is too large for this browser: SVG keeps it.", true);
+  if (content === null) return session.say("The picture is too large for this browser. Export it as SVG.", true);
   const address = URL.createObjectURL(
     typeof content === "string" ? new Blob([content], { type: `${media};charset=utf-8` }) : content,
   );
@@ -107,7 +107,7 @@ export function curvesCsv(table: Table, curves: Curve[], x: string): string {
   ];
   for (const curve of curves) {
     const places = curve.runs.map((run) => table.places.get(run) ?? -1);
-    const told = varying.map((key) => {
+    const varyingValues = varying.map((key) => {
       const values = places.map((place) => table.value(key, place));
       return new Set(values.map(token)).size === 1 ? values[0] : "";
     });
@@ -116,7 +116,7 @@ export function curvesCsv(table: Table, curves: Curve[], x: string): string {
         curve.label,
         curve.runs.join(" "),
         curve.metric,
-        ...told,
+        ...varyingValues,
         curve.x[i],
         curve.y[i],
         curve.low?.[i],

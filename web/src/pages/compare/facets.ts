@@ -133,7 +133,9 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
       const mine = cells.get(`${token(row)}\n${token(col)}`) ?? [];
       const metric =
         wish.rows === "metric" ? String(row) : wish.cols === "metric" ? String(col) : (mine[0]?.metric ?? "");
-      const title = [wish.rows && told(wish.rows, row), wish.cols && told(wish.cols, col)].filter(Boolean).join(", ");
+      const title = [wish.rows && facetTitle(wish.rows, row), wish.cols && facetTitle(wish.cols, col)]
+        .filter(Boolean)
+        .join(", ");
       return { row, col, curves: mine, y: domain(metric), title };
     }),
   );
@@ -175,7 +177,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
 }
 
 /** Format as "lr = 0.1"; of a metric or a run only the name. */
-export const told = (property: string, value: unknown): string =>
+export const facetTitle = (property: string, value: unknown): string =>
   property === "metric" || property === "run" ? said(value) : `${short(property)} = ${said(value)}`;
 
 function label(table: Table, group: Series[], apart: string[] | null): string {

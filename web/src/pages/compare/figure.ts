@@ -1,6 +1,6 @@
 /** The figure of facets: the layout of its panels, and how to draw them, on the screen or in a file. */
 import type { Curve, Facets, Panel } from "./facets";
-import { told } from "./facets";
+import { facetTitle } from "./facets";
 import type { Pen } from "./pen";
 import { scale, ticks, type Scale } from "./scale";
 
@@ -95,10 +95,10 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
   for (let line = 0; line < lines; line++) {
     const heads = wraps ? Boolean(shape.cols) : line === 0 && Boolean(shape.cols);
     if (!wraps) {
-      rowHeads.push({ y: y + 13, text: told(shape.rows, facets.rows[line]) });
+      rowHeads.push({ y: y + 13, text: facetTitle(shape.rows, facets.rows[line]) });
       y += TITLE;
     } else if (shape.rows) {
-      if (line === 0) rowHeads.push({ y: y + 13, text: told(shape.rows, facets.rows[0]) });
+      if (line === 0) rowHeads.push({ y: y + 13, text: facetTitle(shape.rows, facets.rows[0]) });
       if (line === 0) y += TITLE;
     }
     if (heads) y += HEAD;
@@ -115,7 +115,7 @@ export function layout(facets: Facets, width: number, shape: Shape): Figure {
         h,
         left: column === 0 || own,
         bottom,
-        head: heads ? told(shape.cols, facets.cols[at]) : "",
+        head: heads ? facetTitle(shape.cols, facets.cols[at]) : "",
       });
     }
     y += h + (line === lines - 1 ? FOOT : wraps && (line + 2) * columns > count ? FOOT + 2 : 12);
@@ -198,7 +198,7 @@ function drawAxes(pen: Pen, figure: Figure, cell: Cell, ink: Ink): void {
       );
   }
   pen.line([x, x + w], [y + h + 0.5, y + h + 0.5], { color: ink.line, width: 1 });
-  if (panel.curves.length === 0) pen.text(x + w / 2, y + h / 2, "no such runs", { color: ink.ink3, anchor: "middle" });
+  if (panel.curves.length === 0) pen.text(x + w / 2, y + h / 2, "no runs", { color: ink.ink3, anchor: "middle" });
 }
 
 function drawCurves(pen: Pen, figure: Figure, cell: Cell, curves: Curve[], width: number): void {

@@ -5,10 +5,10 @@ import { joined, parted, toQuery } from "../../lib/routes";
 export type Tab = "charts" | "config" | "scatter" | "parallel";
 export const TABS: Tab[] = ["charts", "config", "scatter", "parallel"];
 
-const PLAIN: Record<string, string> = { view: "charts", x: "step", band: "std", alpha: "1" };
+const DEFAULTS: Record<string, string> = { view: "charts", x: "step", band: "std", alpha: "1" };
 
 class View {
-  #read = (key: string): string => router.at.query.get(key) ?? PLAIN[key] ?? "";
+  #read = (key: string): string => router.at.query.get(key) ?? DEFAULTS[key] ?? "";
 
   runs = $derived(parted(this.#read("runs")));
   tab = $derived((TABS as string[]).includes(this.#read("view")) ? (this.#read("view") as Tab) : "charts");
@@ -38,7 +38,7 @@ class View {
   set(changes: Record<string, string | null>): void {
     const query = new URLSearchParams(router.at.query);
     for (const [key, value] of Object.entries(changes))
-      if (value === null || value === PLAIN[key] || (value === "" && !["rows", "cols", "hue"].includes(key)))
+      if (value === null || value === DEFAULTS[key] || (value === "" && !["rows", "cols", "hue"].includes(key)))
         query.delete(key);
       else query.set(key, value);
     router.go(toQuery(router.at.path, query), true);

@@ -2,6 +2,6 @@
 import type { FileShape } from "../../lib/api";
 
 export const PACKAGES = "packages.json";
-const TAKEN = new Set(["code.manifest", "git.diff", PACKAGES, "packages.direct.json"]);
+const RECORDED = new Set(["code.manifest", "git.diff", PACKAGES, "packages.direct.json"]);
 
-export const isOwn = (file: FileShape): boolean => !TAKEN.has(file.name);
+export const isOwn = (file: FileShape): boolean => !RECORDED.has(file.name);
