@@ -61,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
     rows += numbers
     rows += [[one.key, *cells(one)] for one in keys if _rank(one) != 0]
     equal_keys = {one.key for one in keys if not one.differs}
-    dim = {place for place, row in enumerate(rows) if row[0] in equal_keys}
+    dim = {index for index, row in enumerate(rows) if row[0] in equal_keys}
     headers = _headers(found)
     if len(found.runs) <= _columns():
         table(["", *headers], rows, shrink=["", *headers], dim=dim)
     else:
         keys_shown = [row[0] for row in rows]
-        by_run = [[header, *(row[place + 1] for row in rows)] for place, header in enumerate(headers)]
+        by_run = [[header, *(row[index + 1] for row in rows)] for index, header in enumerate(headers)]
         table(["RUN", *keys_shown], by_run, shrink=["RUN", *keys_shown], drop=keys_shown[:0:-1])
     equal = sum(not one.differs for one in found.keys)
     if equal and not args.all:

@@ -120,7 +120,7 @@ def _print_pairs(title: str, pairs: Sequence[Pair], *, everything: bool) -> None
         ["KEY", *_SIDES],
         [[one.key, "-" if one.only == "b" else shown(one.a), "-" if one.only == "a" else shown(one.b)] for one in rows],
         shrink=["KEY", *_SIDES],
-        dim={place for place, one in enumerate(rows) if not one.differs},
+        dim={index for index, one in enumerate(rows) if not one.differs},
     )
 
 
@@ -147,7 +147,7 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
             right=headers[2:],
             shrink=["METRIC"],
             drop=["BEST A", "BEST B"],
-            dim={place for place, one in enumerate(metrics) if one.first_step is None},
+            dim={index for index, one in enumerate(metrics) if one.first_step is None},
         )  # fmt: skip
         left = len(outcome.metrics) - len(metrics)
         if left:

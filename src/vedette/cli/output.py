@@ -73,9 +73,9 @@ def table(
             overflow="ellipsis" if shrink else "fold",
             width=width if shrink else None,
         )
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         shown = [cell for header, cell in zip(headers, row, strict=True) if header in widths]
-        drawn.add_row(*(Text(cell, style="dim" if place in dim else _COLOURS.get(cell, "")) for cell in shown))
+        drawn.add_row(*(Text(cell, style="dim" if index in dim else _COLOURS.get(cell, "")) for cell in shown))
     with console.capture() as captured:
         console.print(drawn)
     print("\n".join(line for line in captured.get().splitlines() if Text.from_ansi(line).plain.strip()))

@@ -45,17 +45,17 @@ def run(args: argparse.Namespace) -> int:
     target = os.path.abspath(args.dir)
     _check(target, force=args.force)
     home = HomeAccess.of(args.settings)
-    kept = {file.name: file.digest for file in view.files()}
-    entries = manifest.read(home.blob_bytes(kept[manifest.NAME])) if manifest.NAME in kept else []
-    packages, direct = (_names(home, kept.get(name)) for name in ("packages.json", "packages.direct.json"))
+    digests = {file.name: file.digest for file in view.files()}
+    entries = manifest.read(home.blob_bytes(digests[manifest.NAME])) if manifest.NAME in digests else []
+    packages, direct = (_names(home, digests.get(name)) for name in ("packages.json", "packages.direct.json"))
     made = recipe(
         view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
     )
     gone = _write_code(home, entries, target)
     _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
-    if "git.diff" in kept:
+    if "git.diff" in digests:
         with contextlib.suppress(VedetteError):
-            _place(target, "git.diff", home.blob_bytes(kept["git.diff"]), 0o644)
+            _write_file(target, "git.diff", home.blob_bytes(digests["git.diff"]), 0o644)
     missing = made.missing + [f"the bytes of {path} are not in this home" for path in gone]
     store.close()
     if args.json:
@@ -101,16 +101,16 @@ def _write_code(home: HomeAccess, entries: list[Entry], target: str) -> list[str
         except (NotFoundError, FormatError):
             gone.append(entry.path)
             continue
-        _place(target, f"code/{entry.path}", data, entry.mode & 0o777 | 0o600)
+        _write_file(target, f"code/{entry.path}", data, entry.mode & 0o777 | 0o600)
     return gone
 
 
 def _write_texts(target: str, texts: dict[str, str]) -> None:
     for name, text in texts.items():
-        _place(target, name, text.encode("utf-8", "surrogateescape"), 0o755 if name == "run.sh" else 0o644)
+        _write_file(target, name, text.encode("utf-8", "surrogateescape"), 0o755 if name == "run.sh" else 0o644)
 
 
-def _place(target: str, path: str, data: bytes, mode: int) -> None:
+def _write_file(target: str, path: str, data: bytes, mode: int) -> None:
     """Write a file below a directory; never follow a symbolic link out of it."""
     *folders, name = path.split("/")
     at = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

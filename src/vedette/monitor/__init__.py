@@ -1,7 +1,7 @@
 """Monitors: sensors are read on a schedule, and the samples go to sinks; in a thread or in a process of its own.
 
 - `watch`: the class `Monitor`
-- `decorator`: `vedette.monitored`: a monitor around a piece of code
+- `decorator`: `vedette.monitored`: a monitor around some code
 - `plan`: what a monitor shall do, checked
 - `rounds`: the body of the loop: read sensors, write to sinks
 - `guarded_sinks`: the sinks of a monitor, each behind a guard

@@ -1,4 +1,4 @@
-"""A monitor around a piece of code: `with vedette.monitored(...)`, or `@vedette.monitored(...)` above a function."""
+"""A monitor around some code: `with vedette.monitored(...)`, or `@vedette.monitored(...)` above a function."""
 
 import contextlib
 import functools
@@ -38,7 +38,7 @@ def monitored(
     sensors: str | Iterable[str] = DEFAULT,
     keep: int = KEEP,
 ) -> Any:
-    """Monitor a piece of code: as a context manager, which returns the `Monitor`, or as a decorator.
+    """Monitor some code: as a context manager, which returns the `Monitor`, or as a decorator.
 
     A mistake in the arguments raises a VedetteError before the code begins; later nothing raises.
     """

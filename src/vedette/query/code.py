@@ -194,15 +194,15 @@ def _meaning(text: str) -> list[tuple[int, str]]:
         for one in tokenize.generate_tokens(io.StringIO(text).readline)
         if one.type not in _DROPPED
     ]
-    kept: list[tuple[int, str]] = []
+    chosen: list[tuple[int, str]] = []
     for at, one in enumerate(found):
         alone = at == 0 or found[at - 1][0] in _BLANK
         if one[0] == tokenize.STRING and alone and found[at + 1][0] == tokenize.NEWLINE:
             continue  # a docstring
-        if one[0] == tokenize.NEWLINE and kept and kept[-1][0] in _BLANK:
+        if one[0] == tokenize.NEWLINE and chosen and chosen[-1][0] in _BLANK:
             continue
-        kept.append(one)
-    return kept
+        chosen.append(one)
+    return chosen
 
 
 def _imports(text: str) -> list[tuple[str, int]]:
@@ -232,7 +232,7 @@ def _reached(files: Mapping[str, Entry], read: Read, argv: Sequence[str]) -> set
             continue
         met.add(path)
         for name, level in _imports(_text(files[path], read) or ""):
-            todo += [found for found in _places(name, level, path, files) if found not in met]
+            todo += [found for found in _files_of(name, level, path, files) if found not in met]
     return met
 
 
@@ -248,7 +248,7 @@ def _is_program(word: str, path: str) -> bool:
     )  # python -m
 
 
-def _places(name: str, level: int, path: str, files: Mapping[str, Entry]) -> list[str]:
+def _files_of(name: str, level: int, path: str, files: Mapping[str, Entry]) -> list[str]:
     base = posixpath.dirname(path)
     for _ in range(level - 1):
         base = posixpath.dirname(base)

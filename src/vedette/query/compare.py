@@ -98,7 +98,7 @@ class Comparison(Struct, frozen=True):
         ordered = sorted(self.keys, key=lambda one: not one.differs)
         keys = Grid(
             "", headers, [[one.key, *cells(one)] for one in ordered],
-            frozenset(place for place, one in enumerate(ordered) if not one.differs),
+            frozenset(index for index, one in enumerate(ordered) if not one.differs),
         )  # fmt: skip
         metrics = Grid("last values", headers, [[one.name, *one.last] for one in self.metrics])
         return html(f"{len(self.runs)} runs", [], [keys, metrics])
@@ -151,7 +151,7 @@ def cells(key: Key) -> list[str]:
         " ".join(map(str, one)) if key.key == "argv" and isinstance(one, list) else one
         for one in key.values  # noqa: PD011 - not a DataFrame
     ]
-    return ["" if place in gone else shown(value) for place, value in enumerate(readable)]
+    return ["" if index in gone else shown(value) for index, value in enumerate(readable)]
 
 
 def _compared(attrs: Mapping[str, Value]) -> dict[str, Value]:
@@ -168,14 +168,14 @@ def _keys(attrs: Sequence[Mapping[str, Value]]) -> list[Key]:
     ordered = sorted(names, key=lambda name: not name.startswith("config."))
     found = []
     for name in ordered:
-        missing = [place for place, one in enumerate(attrs) if name not in one]
+        missing = [index for index, one in enumerate(attrs) if name not in one]
         found.append(_key(name, [one.get(name) for one in attrs], missing))
     return found
 
 
 def _key(name: str, values: list[Value], missing: list[int]) -> Key:
     gone = set(missing)
-    there = [value for place, value in enumerate(values) if place not in gone] if gone else values
+    there = [value for index, value in enumerate(values) if index not in gone] if gone else values
     first = token(there[0]) if there else None
     differs = bool(missing) or any(token(value) != first for value in there)
     return Key(name, differs, values, missing, sorted({_type(value) for value in there}))
@@ -205,13 +205,13 @@ def _order(value: Value) -> tuple[int, float, str]:
 
 def _metrics(runs: Sequence[RunView], series: Mapping[str, Iterable[SeriesRow]]) -> list[Metric]:
     lasts: dict[str, dict[int, float | int | None]] = {}
-    for place, view in enumerate(runs):
+    for index, view in enumerate(runs):
         for row in series.get(view.id, ()):
             known = lasts.setdefault(row.name, {})
-            if place not in known or not row.tags:
-                known[place] = row.last if not row.tags else None
+            if index not in known or not row.tags:
+                known[index] = row.last if not row.tags else None
     count = len(runs)
     return [
-        Metric(name, len(known), [known.get(place) for place in range(count)])
+        Metric(name, len(known), [known.get(index) for index in range(count)])
         for name, known in sorted(lasts.items(), key=lambda item: (-len(item[1]), item[0]))
     ]

@@ -39,7 +39,7 @@ class Curve(Struct, frozen=True, eq=False):
     count: int  # points of the whole series
     exact: bool  # it has all points of the range
     last_t: int  # nanoseconds
-    since: bool  # it has only the points that are new since `seen`
+    only_new: bool  # it has only the points that the reader has not drawn yet
     last_step: float = -math.inf  # the greatest step of the whole series
 
 
@@ -70,88 +70,88 @@ class Curves:
         self._coarse: OrderedDict[ChunkRow, Points] = OrderedDict()  # the cache
         self._lock = threading.Lock()
 
-    def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, seen: DrawnSoFar | None = None) -> Curve:
+    def draw(self, store: Reader, series: SeriesRow, x: str, wanted: Range, drawn: DrawnSoFar | None = None) -> Curve:
         """Draw a series over `x`: step, time, or the name of another metric of the same span.
 
-        `seen`: what the reader has already; if all new points come after that, only these are returned.
+        `drawn`: what the reader has already; if all new points come after that, only these are returned.
         """
         for _ in range(_ATTEMPTS if x in ("step", "time") else 0):
             outline = store.outline(series.id)
-            if len({enclosing(piece.process) for piece in outline}) > 1:
+            if len({enclosing(chunk.process) for chunk in outline}) > 1:
                 break  # a later try may supersede points, so read the series as a whole
             with contextlib.suppress(_ChunksChangedError):
-                return self._draw(store, outline, x, wanted, seen)
+                return self._draw(store, outline, x, wanted, drawn)
         parts = store.parts([series.id])
         points = standing(store, parts)[series.id]
         count = sum(len(part.points) for part in parts[series.id])
         last_t = max((int(part.points.t.max()) for part in parts[series.id]), default=0)
         along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
         totals = _Totals(count, last_t, _greatest([points]))
-        return _curve(along, points.value, wanted, totals, exact=True, since=False)
+        return _curve(along, points.value, wanted, totals, exact=True, only_new=False)
 
     def _draw(
-        self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, seen: DrawnSoFar | None
+        self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range, drawn: DrawnSoFar | None
     ) -> Curve:
-        count = sum(piece.count for piece in outline)
-        last_t = max((piece.last_t for piece in outline), default=0)
-        new = None if seen is None else self._since(store, outline, seen.t)
-        if seen is not None and new is not None and seen.count + len(new) == count:
+        count = sum(chunk.count for chunk in outline)
+        last_t = max((chunk.last_t for chunk in outline), default=0)
+        new = None if drawn is None else self._after(store, outline, drawn.t)
+        if drawn is not None and new is not None and drawn.count + len(new) == count:
             first, last = (new.step.min(), new.step.max()) if len(new) else (math.inf, -math.inf)
-            if x == "time" or first >= seen.step:
-                totals = _Totals(count, last_t, max(seen.step, float(last)))
-                return _curve(_axis(new, x), new.value, wanted, totals, exact=True, since=True)
+            if x == "time" or first >= drawn.step:
+                totals = _Totals(count, last_t, max(drawn.step, float(last)))
+                return _curve(_axis(new, x), new.value, wanted, totals, exact=True, only_new=True)
         points, last_step, exact = self._near_enough(store, outline, x, wanted)
         totals = _Totals(count, last_t, last_step)
-        return _curve(_axis(points, x), points.value, wanted, totals, exact=exact, since=False)
+        return _curve(_axis(points, x), points.value, wanted, totals, exact=exact, only_new=False)
 
     @staticmethod
-    def _since(store: Reader, outline: Sequence[ChunkRow], since_t: int) -> Points | None:
-        tail = [piece for piece in outline if piece.last_t > since_t]
-        if sum(piece.count for piece in tail) > 1_000_000:
+    def _after(store: Reader, outline: Sequence[ChunkRow], after_t: int) -> Points | None:
+        tail = [chunk for chunk in outline if chunk.last_t > after_t]
+        if sum(chunk.count for chunk in tail) > 1_000_000:
             return None
         points = joined(list(_read(store, tail).values()))
-        new = points.t > since_t
+        new = points.t > after_t
         return Points(points.step[new], points.t[new], points.value[new])
 
     def _near_enough(
         self, store: Reader, outline: Sequence[ChunkRow], x: str, wanted: Range
     ) -> tuple[Points, float, bool]:
         """Return enough points for this width, the greatest step, and whether these are all points."""
-        total = sum(piece.count for piece in outline)
+        total = sum(chunk.count for chunk in outline)
         room = PER_PIXEL * wanted.width
         if total <= max(room, 4 * 16384):
             points = joined(list(_read(store, outline).values()))
             return points, _greatest([points]), True
         coarse = self._coarse_chunks(store, outline)
-        spans = [(piece, *_reach(_axis(points, x))) for piece, points in coarse.items()]
-        low = min((low for _, low, _ in spans), default=0.0) if wanted.low is None else wanted.low
-        high = max((high for _, _, high in spans), default=0.0) if wanted.high is None else wanted.high
-        seen = _with_neighbours(spans, low, high)
+        reaches = [(chunk, *_reach(_axis(points, x))) for chunk, points in coarse.items()]
+        low = min((low for _, low, _ in reaches), default=0.0) if wanted.low is None else wanted.low
+        high = max((high for _, _, high in reaches), default=0.0) if wanted.high is None else wanted.high
+        in_view = _with_neighbours(reaches, low, high)
         pixel = (high - low) / max(1, wanted.width)
         # A chunk that crosses an edge of the range is read whole: its coarse extremes may be outside the range.
-        whole = [piece for piece, a, b in seen if (b - a) / _PARTS > pixel or a < low or b > high]
-        if sum(piece.count for piece, _, _ in seen) <= room:
-            whole = [piece for piece, _, _ in seen]
+        whole = [chunk for chunk, a, b in in_view if (b - a) / _PARTS > pixel or a < low or b > high]
+        if sum(chunk.count for chunk, _, _ in in_view) <= room:
+            whole = [chunk for chunk, _, _ in in_view]
         fine = _read(store, whole)
-        parts = [fine.get(piece, coarse[piece]) for piece, _, _ in seen]
-        return joined(parts), _greatest(coarse.values()), len(whole) == len(seen)
+        parts = [fine.get(chunk, coarse[chunk]) for chunk, _, _ in in_view]
+        return joined(parts), _greatest(coarse.values()), len(whole) == len(in_view)
 
     def _coarse_chunks(self, store: Reader, outline: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
         with self._lock:
-            known = {piece: self._coarse[piece] for piece in outline if piece in self._coarse}
-        for piece, points in store.chunks([piece for piece in outline if piece not in known]):
-            known[piece] = _thin(points)
+            known = {chunk: self._coarse[chunk] for chunk in outline if chunk in self._coarse}
+        for chunk, points in store.chunks([chunk for chunk in outline if chunk not in known]):
+            known[chunk] = _thin(points)
         with self._lock:
-            for piece, points in known.items():
-                if piece.id < 0:  # not sealed yet: it will have grown at the next look
+            for chunk, points in known.items():
+                if chunk.id < 0:  # not sealed yet: it will have grown at the next look
                     continue
-                self._coarse[piece] = points
-                self._coarse.move_to_end(piece)
+                self._coarse[chunk] = points
+                self._coarse.move_to_end(chunk)
             while len(self._coarse) > _MOST_COARSE:
                 self._coarse.popitem(last=False)
         if len(known) < len(outline):
             raise _ChunksChangedError
-        return {piece: known[piece] for piece in outline}
+        return {chunk: known[chunk] for chunk in outline}
 
 
 class _Totals(Struct, frozen=True):
@@ -188,8 +188,8 @@ def _thin(points: Points) -> Points:
     starts = np.arange(_PARTS) * size
     lowest = starts + low[: _PARTS * size].reshape(_PARTS, size).argmin(axis=1)
     highest = starts + high[: _PARTS * size].reshape(_PARTS, size).argmax(axis=1)
-    kept = np.unique(np.concatenate((starts, starts + size - 1, lowest, highest, rest, strange[:_MOST_ODD])))
-    return Points(points.step[kept], points.t[kept], points.value[kept])
+    chosen = np.unique(np.concatenate((starts, starts + size - 1, lowest, highest, rest, strange[:_MOST_ODD])))
+    return Points(points.step[chosen], points.t[chosen], points.value[chosen])
 
 
 def _axis(points: Points, x: str) -> Array:
@@ -197,12 +197,12 @@ def _axis(points: Points, x: str) -> Array:
 
 
 def _with_neighbours(
-    spans: list[tuple[ChunkRow, float, float]], low: float, high: float
+    reaches: list[tuple[ChunkRow, float, float]], low: float, high: float
 ) -> list[tuple[ChunkRow, float, float]]:
     """Return the chunks that overlap a range, and the nearest chunk on each side of it."""
-    before = max((span for span in spans if span[2] < low), key=lambda span: span[2], default=None)
-    after = min((span for span in spans if span[1] > high), key=lambda span: span[1], default=None)
-    return [span for span in spans if (span[2] >= low and span[1] <= high) or span is before or span is after]
+    before = max((one for one in reaches if one[2] < low), key=lambda one: one[2], default=None)
+    after = min((one for one in reaches if one[1] > high), key=lambda one: one[1], default=None)
+    return [one for one in reaches if (one[2] >= low and one[1] <= high) or one is before or one is after]
 
 
 def _reach(along: Array) -> tuple[float, float]:
@@ -219,12 +219,12 @@ def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array
     other = standing(store, store.parts([rows[0].id]))[rows[0].id]
     if not len(other):
         return np.full(len(points), np.nan)
-    place = np.searchsorted(other.step, points.step, "right") - 1
-    values = other.value.astype(np.float64)[np.maximum(place, 0)]
-    return np.where(place >= 0, values, np.nan)
+    index = np.searchsorted(other.step, points.step, "right") - 1
+    values = other.value.astype(np.float64)[np.maximum(index, 0)]
+    return np.where(index >= 0, values, np.nan)
 
 
-def _curve(x: Array, y: NDArray[Any], wanted: Range, totals: _Totals, *, exact: bool, since: bool) -> Curve:
+def _curve(x: Array, y: NDArray[Any], wanted: Range, totals: _Totals, *, exact: bool, only_new: bool) -> Curve:
     x, y = x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
     if len(x) and np.any(x[1:] < x[:-1]):
         order = np.argsort(x, kind="stable")
@@ -235,11 +235,11 @@ def _curve(x: Array, y: NDArray[Any], wanted: Range, totals: _Totals, *, exact: 
     first, last = _inside(x, wanted)
     # Keep one neighbour on each side, so that the line is drawn up to the edge of the screen.
     before, after = range(max(0, first - 1), first), range(last, min(len(x), last + 1))
-    kept = pick(x[first:last], y[first:last], wanted.width) + first
-    exact = exact and len(kept) == last - first
-    kept = np.array([*before, *kept, *after], dtype=np.int64)
+    chosen = pick(x[first:last], y[first:last], wanted.width) + first
+    exact = exact and len(chosen) == last - first
+    chosen = np.array([*before, *chosen, *after], dtype=np.int64)
     strange = odd(y[first:last])[:_MOST_ODD] + first
-    return Curve(x[kept], y[kept], x[strange], totals.count, exact, totals.last_t, since, totals.last_step)
+    return Curve(x[chosen], y[chosen], x[strange], totals.count, exact, totals.last_t, only_new, totals.last_step)
 
 
 def _inside(x: Array, wanted: Range) -> tuple[int, int]:

@@ -10,8 +10,8 @@ PER_PIXEL = 4
 
 def downsample(x: NDArray[Any], y: NDArray[Any], width: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return at most four points per pixel, in their order and unchanged; all points if they fit."""
-    kept = pick(x, y, width)
-    return (x, y) if len(kept) == len(x) else (x[kept], y[kept])
+    chosen = pick(x, y, width)
+    return (x, y) if len(chosen) == len(x) else (x[chosen], y[chosen])
 
 
 def pick(x: NDArray[Any], y: NDArray[Any], width: int) -> NDArray[np.int64]:
@@ -26,15 +26,15 @@ def pick(x: NDArray[Any], y: NDArray[Any], width: int) -> NDArray[np.int64]:
         return np.arange(len(x))
     starts = _starts(x, width)
     whole = bool(np.isfinite(y).all())
-    kept: list[int] = []
+    chosen: list[int] = []
     for start, end in zip(starts, [*starts[1:], len(x)], strict=True):
         if end - start <= PER_PIXEL:
-            kept.extend(range(start, end))
+            chosen.extend(range(start, end))
             continue
         part = y[start:end]
         extremes = _extremes(part) if whole else _finite_extremes(part)
-        kept.extend(sorted({start, *(start + place for place in extremes), end - 1}))
-    return np.array(kept, dtype=np.int64)
+        chosen.extend(sorted({start, *(start + index for index in extremes), end - 1}))
+    return np.array(chosen, dtype=np.int64)
 
 
 def odd(y: NDArray[Any]) -> NDArray[np.int64]:
@@ -53,7 +53,7 @@ def _starts(x: NDArray[Any], width: int) -> list[int]:
     else:
         edges = (first + (last - first) * (np.arange(1, width) / width)).astype(x.dtype)
     begins = np.unique(np.concatenate(([0], np.searchsorted(x, edges))))
-    return [int(place) for place in begins if place < len(x)]
+    return [int(index) for index in begins if index < len(x)]
 
 
 def _extremes(part: NDArray[Any]) -> tuple[int, ...]:
@@ -62,4 +62,4 @@ def _extremes(part: NDArray[Any]) -> tuple[int, ...]:
 
 def _finite_extremes(part: NDArray[Any]) -> tuple[int, ...]:
     finite = np.flatnonzero(np.isfinite(part))
-    return tuple(int(finite[place]) for place in _extremes(part[finite])) if len(finite) else ()
+    return tuple(int(finite[index]) for index in _extremes(part[finite])) if len(finite) else ()

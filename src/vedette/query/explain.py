@@ -79,7 +79,7 @@ class Explanation(Struct, frozen=True):
         sides = ["A", "B"]
         causes = Grid(
             "most likely causes", ["weight", "kind", ""], [[one.weight, one.kind, one.text] for one in self.causes],
-            frozenset(place for place, one in enumerate(self.causes) if one.weight < LITTLE),
+            frozenset(index for index, one in enumerate(self.causes) if one.weight < LITTLE),
         )  # fmt: skip
         lists = {
             "config": found.config, "packages": found.packages, "hardware": found.hardware, "data": found.data,

@@ -30,9 +30,9 @@ def _grid(grid: Grid) -> str:
     head = "".join(f'<th style="{_CELL}">{_text(header)}</th>' for header in grid.headers)
     body = "".join(
         "<tr>"
-        + "".join(f'<td style="{_CELL}{_DIM if place in grid.dim else ""}">{_text(cell)}</td>' for cell in row)
+        + "".join(f'<td style="{_CELL}{_DIM if index in grid.dim else ""}">{_text(cell)}</td>' for cell in row)
         + "</tr>"
-        for place, row in enumerate(grid.rows[:_MOST_ROWS])
+        for index, row in enumerate(grid.rows[:_MOST_ROWS])
     )
     more = len(grid.rows) - _MOST_ROWS
     rest = f"<div>and {more} more</div>" if more > 0 else ""

@@ -97,11 +97,11 @@ def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[
     quoted = [shlex.quote(word) for word in words]
     if os.path.basename(argv[0]).startswith("python"):
         quoted[0] = '"${PYTHON:-python3}"'
-    place = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
+    folder = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
     return (
         f"#!/bin/sh\n# Repeats the run {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
         'here=$(cd "$(dirname "$0")" && pwd)\n'
-        f'. "$here"/env.sh\ncd {place}\nexec {" ".join(quoted)} "$@"\n'
+        f'. "$here"/env.sh\ncd {folder}\nexec {" ".join(quoted)} "$@"\n'
     )
 
 

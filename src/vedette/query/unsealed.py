@@ -158,7 +158,7 @@ class _Together:
             sealed = max(marks.get((name, lane), none).offset for lane in (LANE_SAMPLES, AHEAD))
             for block in _after(origin.groups, sealed).values():
                 self._groups.setdefault(block.span, []).append((origin.process, block))
-        self._pieces: dict[ChunkRow, Points] = {}
+        self._unsealed: dict[ChunkRow, Points] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -228,15 +228,15 @@ class _Together:
                 first_t, last_t = int(points.t[0]), int(points.t[-1])
                 # The offset of its last point makes the row unique, together with series, process and count.
                 row = ChunkRow(-int(one.n[-1]), one.process, len(points), first_t, last_t, low, high, series)
-                self._pieces[row] = points
+                self._unsealed[row] = points
                 rows.append(row)
         return rows
 
     def chunks(self, rows: Sequence[ChunkRow]) -> Iterator[tuple[ChunkRow, Points]]:
         """Yield chunks with their points."""
-        kept = [row for row in rows if row not in self._pieces]
-        yield from self._store.chunks(kept)
-        yield from ((row, self._pieces[row]) for row in rows if row in self._pieces)
+        sealed = [row for row in rows if row not in self._unsealed]
+        yield from self._store.chunks(sealed)
+        yield from ((row, self._unsealed[row]) for row in rows if row in self._unsealed)
 
     def _by_number(self, series: Sequence[int]) -> Iterator[tuple[int, list[_Tail]]]:
         for number in series:

@@ -155,7 +155,7 @@ def _reaches(store: Reader, row: SeriesRow, begun: int, until: int) -> bool:
     """Tell whether a series may have points in a time range, without reading its chunks."""
     if begun <= (row.last_t or 0) <= until:
         return True
-    return any(piece.first_t <= until and piece.last_t >= begun for piece in store.outline(row.id))
+    return any(chunk.first_t <= until and chunk.last_t >= begun for chunk in store.outline(row.id))
 
 
 def marks(store: Reader, run: str) -> list[tuple[int, str]]:

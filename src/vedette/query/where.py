@@ -29,14 +29,14 @@ _TIMES = ("start", "end", "duration")  # the other fields are text
 FAMILIES = ("config.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.")
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<mark>[(),])"""
+    r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<sign>[(),])"""
     r"""|(?P<word>[^\s()<>=!~,"']+))"""
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse(text: str) -> Where:
-    """Parse an expression; raise WhereError, which names the place, when it is not valid."""
+    """Parse an expression; raise WhereError, which says where, when it is not valid."""
     if not text.isascii() and text.encode(errors="replace").decode() != text:
         raise WhereError("the expression is not UTF-8 text")
     return _Parser(text).parse()
@@ -68,14 +68,14 @@ class _Parser:
 
     def _takes(self, word: str) -> bool:
         kind, text = self._peek()
-        if kind in ("word", "mark") and text.lower() == word:
+        if kind in ("word", "sign") and text.lower() == word:
             self._at += 1
             return True
         return False
 
     def _error(self, what: str) -> WhereError:
-        place = "the end of" if self._at >= len(self._tokens) else f"{self._text[self._tokens[self._at][2] :]!r} in"
-        return WhereError(f"{what} at {place} --where {self._text!r}")
+        where = "the end of" if self._at >= len(self._tokens) else f"{self._text[self._tokens[self._at][2] :]!r} in"
+        return WhereError(f"{what} at {where} --where {self._text!r}")
 
     def _either(self) -> Where:
         parts = [self._both()]

@@ -108,8 +108,8 @@ def _is_installed(name: str) -> bool:
 
 def options(text: str, known: Iterable[str]) -> tuple[str, dict[str, str]]:
     """Split `TEXT?key=value&flag` into the text and its options; a part with unknown keys belongs to the text."""
-    head, mark, tail = text.rpartition("?")
-    if not mark:
+    head, question_mark, tail = text.rpartition("?")
+    if not question_mark:
         return text, {}
     pairs = [part.partition("=") for part in tail.split("&")]
     if not {key for key, _, _ in pairs} <= set(known):

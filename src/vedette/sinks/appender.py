@@ -92,7 +92,7 @@ class Appender:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def _remove_partial_line(self, written: int) -> None:
-        """Remove a partly written piece from the end, unless another process has written behind it already."""
+        """Remove a partly written line from the end, unless another process has written behind it already."""
         end = os.lseek(self._fd, 0, os.SEEK_CUR)
         self._has_partial_line = True
         if os.fstat(self._fd).st_size == end:

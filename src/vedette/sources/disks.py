@@ -52,7 +52,7 @@ class _Disks:
             if not self._is_disk(name):
                 continue
             try:
-                counts = {key: number(words[place]) for key, place in _FIELDS.items()}
+                counts = {key: number(words[index]) for key, index in _FIELDS.items()}
             except ValueError:
                 continue
             found.append(Reading(self._values(name, counts, at_s), {"disk": name}))

@@ -30,7 +30,7 @@ class Lines:
         for raw in whole:
             *redrawn, last = raw.removesuffix("\r").split("\r")
             found += [Line(part, over=False) for part in redrawn if part]
-            found += [Line(part, over=True) for part in _pieces(last)]
+            found += [Line(part, over=True) for part in _parts(last)]
         carried = rest.endswith("\r")  # perhaps the first half of "\r\n"
         *redrawn, rest = rest.removesuffix("\r").split("\r")
         found += [Line(part, over=False) for part in redrawn if part]
@@ -43,8 +43,8 @@ class Lines:
     def flush(self) -> list[Line]:
         """Return the last line, which has no newline."""
         rest, self.pending = self.pending.removesuffix("\r"), ""
-        return [Line(part, over=True) for part in _pieces(rest)] if rest else []
+        return [Line(part, over=True) for part in _parts(rest)] if rest else []
 
 
-def _pieces(text: str) -> list[str]:
+def _parts(text: str) -> list[str]:
     return [text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE)] or [""]

@@ -42,13 +42,13 @@ def _escape_surrogate(found: re.Match[str]) -> str:
 
 def plain(text: str) -> str:
     """Return only the printable characters, spaces and newlines of a text."""
-    return "".join(part for part, _ in _pieces(text))
+    return "".join(part for part, _ in _parts(text))
 
 
 def painted(text: str) -> str:
     """Return the same with its colours, written as our own codes; no colour stays on after the end of a line."""
     out = []
-    for part, style in _pieces(text):
+    for part, style in _parts(text):
         if not style or part == "\n":
             out.append(part)
         else:
@@ -61,8 +61,8 @@ def one_line(text: str) -> str:
     return " ".join(plain(text[:_MOST_LINE]).split())
 
 
-def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Yield pieces of printable text with the codes of their style; a newline is a piece, tabs become spaces."""
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield parts of printable text with the codes of their style; a newline is a part, tabs become spaces."""
     if len(text) > _MOST_CHARS:
         text = f"{text[:_MOST_CHARS]} (and {len(text) - _MOST_CHARS} characters more)"
     text = _LONE_RETURN.sub("\n", text)
@@ -70,20 +70,20 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
     column = at = 0
     for found in _TOKENS.finditer(text):
         if found.start() > at:
-            for piece, column in _lines(text[at : found.start()], column):  # noqa: B007, B020 - it is carried on
-                yield piece, ";".join(style.values())
+            for part, column in _lines(text[at : found.start()], column):  # noqa: B007, B020 - it is carried on
+                yield part, ";".join(style.values())
         at = found.end()
         if found["final"] == "m" and not found["between"]:
             _apply(style, found["numbers"])
         elif found["surrogate"]:
             yield _escape_surrogate(found), ";".join(style.values())
             column += 6
-    for piece, _ in _lines(text[at:], column):
-        yield piece, ";".join(style.values())
+    for part, _ in _lines(text[at:], column):
+        yield part, ";".join(style.values())
 
 
 def _lines(text: str, column: int) -> Iterator[tuple[str, int]]:
-    """Split text at newlines, and turn tabs into spaces; yield each piece with the column after it."""
+    """Split text at newlines, and turn tabs into spaces; yield each part with the column after it."""
     for number, line in enumerate(text.split("\n")):
         if number:
             column = 0

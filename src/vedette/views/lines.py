@@ -49,10 +49,10 @@ def event_lines(event: EventRow, label: str, look: Appearance) -> list[str]:
     first, *rest = text.split("\n")
     if not coloured and event.level >= 40 and event.kind != "output":
         first, rest = look.paint(first, "31"), [look.paint(line, "31") for line in rest]
-    place = _place(event, look)
+    where = _where(event, look)
     if rest and isinstance(ansi, str):  # such as a table, whose first line must be aligned with the second
-        return [head + place.strip(), *("  " + line for line in (first, *rest))]
-    return [head + first + place, *("    " + line for line in rest)]
+        return [head + where.strip(), *("  " + line for line in (first, *rest))]
+    return [head + first + where, *("    " + line for line in rest)]
 
 
 def _word(event: EventRow) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def _word(event: EventRow) -> tuple[str, str]:
     return one_line(event.kind)[:20], STYLES.get(event.kind, STYLES.get(level, "") if event.level > 20 else "36")
 
 
-def _place(event: EventRow, look: Appearance) -> str:
+def _where(event: EventRow, look: Appearance) -> str:
     """Return the line of code that logged it, as a link if the terminal has links."""
     path, line = event.attrs.get("file"), event.attrs.get("line")
     if not isinstance(path, str) or not path:
@@ -171,8 +171,8 @@ def run_row(run: RunView, width: int, look: Appearance) -> str:
         text += f": nothing heard for {duration(run.silent_s)}"
     elif run.duration_s is not None:
         text += f" for {duration(run.duration_s)}"
-    mark = "●" if look.unicode else "*"
-    return look.paint(mark, STYLES.get(run.state, "36")) + " " + cut(one_line(text), width - 3, look)
+    dot = "●" if look.unicode else "*"
+    return look.paint(dot, STYLES.get(run.state, "36")) + " " + cut(one_line(text), width - 3, look)
 
 
 def run_end(name: str, state: str, cause: str, took_s: float | None, look: Appearance) -> str:

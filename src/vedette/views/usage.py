@@ -192,10 +192,10 @@ def width_for(console: Console) -> int:
     return max(20, min(console.width, 240) - _AXIS - 2)
 
 
-def _look(chart: Chart, layer: Layer, named: list[str], place: int) -> tuple[str, str]:
+def _look(chart: Chart, layer: Layer, named: list[str], index: int) -> tuple[str, str]:
     """Return the colour and the letter of a layer."""
     if chart.resource.startswith("gpu") and chart.resource != "gpu_memory_bytes":
-        return _COLOURS[place % len(_COLOURS)], _LETTERS[place % len(_LETTERS)].upper()
+        return _COLOURS[index % len(_COLOURS)], _LETTERS[index % len(_LETTERS)].upper()
     if layer.key in named:
         return _COLOURS[named.index(layer.key)], _LETTERS[named.index(layer.key)]
     return _OTHERS, "."
@@ -205,7 +205,7 @@ def _chart(chart: Chart, charts: Charts, named: list[str], *, plain: bool) -> li
     width = len(chart.layers[0].values)
     total = chart.total()
     top = ceiling(float(total.max()), chart.unit)
-    looks = [_look(chart, layer, named, place) for place, layer in enumerate(chart.layers)]
+    looks = [_look(chart, layer, named, index) for index, layer in enumerate(chart.layers)]
     tops = _tops(chart, top)
     bars = {min(width - 1, int(charts.at(t) * width)) for t, _ in charts.marks}
     head = Text(f"{chart.title}", style="bold")
@@ -284,8 +284,8 @@ def _legend(charts: Charts, named: list[str], *, plain: bool) -> list[Text]:
     widths = [max(len(head), *(len(row[i]) for row in cells)) for i, (head, _) in enumerate(columns)]
     heads = "  ".join(head.rjust(w) for (head, _), w in zip(columns, widths, strict=True))
     lines = [Text(f"  {'PROCESS':<{widest}}  {heads}", style="bold")]
-    for place, (name, row) in enumerate(zip(names, cells, strict=True)):
-        line = Text(_LETTERS[place] if plain else "■", style="" if plain else _COLOURS[place])
+    for index, (name, row) in enumerate(zip(names, cells, strict=True)):
+        line = Text(_LETTERS[index] if plain else "■", style="" if plain else _COLOURS[index])
         line.append(f" {name:<{widest}}  " + "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)))
         lines.append(line)
     if more := len(charts.uses) - len(named):

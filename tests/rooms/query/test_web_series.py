@@ -193,7 +193,7 @@ def test_chunks_that_are_merged_meanwhile_leave_no_hole(store, times, count):
     [row] = reader.series(["r"], "loss")
     for _ in range(3):
         curve = curves.draw(reader, row, "step", Range(200), seen)
-        shown = np.concatenate((shown, curve.x)) if curve.since else curve.x
+        shown = np.concatenate((shown, curve.x)) if curve.only_new else curve.x
         assert (shown[0], shown[-1], curve.last_step) == (0, curve.count - 1, curve.count - 1)
         assert np.diff(shown).max() <= max(1, curve.count / 100)
         seen = DrawnSoFar(curve.last_t, curve.count, curve.last_step)
@@ -237,7 +237,7 @@ def test_an_empty_series_that_begins(store):
     _many(store, "r", [1.0, 2.0])
     [row] = store.series(["r"], "loss")
     curve = Curves().draw(store, row, "step", Range(100), DrawnSoFar(0, 0, float("-inf")))
-    assert (curve.since, curve.x.tolist(), curve.last_step) == (True, [0, 1], 1)
+    assert (curve.only_new, curve.x.tolist(), curve.last_step) == (True, [0, 1], 1)
 
 
 def test_a_purged_run_leaves_no_shadow(store):

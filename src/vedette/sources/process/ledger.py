@@ -47,10 +47,10 @@ class _Ended:
         The kernel rounds ticks down, and so does the parent's sum, which is never less than the sum of rounded ticks.
         So what a parent has taken over is subtracted to the last tick.
         """
-        for place, unclaimed in enumerate(self.unclaimed):
-            matched = min(unclaimed, growth[place])
-            self.unclaimed[place] -= matched
-            growth[place] -= matched
+        for index, unclaimed in enumerate(self.unclaimed):
+            matched = min(unclaimed, growth[index])
+            self.unclaimed[index] -= matched
+            growth[index] -= matched
 
     @property
     def remainder(self) -> tuple[float, float, float]:

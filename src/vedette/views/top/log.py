@@ -105,40 +105,40 @@ class LogView(ScrollView, can_focus=True):
         letter = "▸" if event.kind == "mark" else _LETTERS.get(event.level // 10 * 10, " ")
         rows: list[tuple[str, str, str]] = []
         for line in text.split("\n"):
-            for piece in [line] if cell_len(line) <= room else chop_cells(line, room):
-                rows.append((" " * _HEAD if rows else f"{at} {letter} ", piece, style))
+            for part in [line] if cell_len(line) <= room else chop_cells(line, room):
+                rows.append((" " * _HEAD if rows else f"{at} {letter} ", part, style))
                 if len(rows) >= _MOST_ROWS:
                     return [*rows, (" " * _HEAD, "(and more: `vedette logs` shows all of it)", "dim")]
         return rows
 
     def render_line(self, y: int) -> Strip:
         """Draw a row."""
-        place = y + self.scroll_offset.y
+        row = y + self.scroll_offset.y
         base, width = self.rich_style, self.size.width
-        if not 0 <= place < len(self._rows):
-            if place == 0 and y == 0:
+        if not 0 <= row < len(self._rows):
+            if row == 0 and y == 0:
                 message = "no line contains this" if self._search else "no lines yet"
                 return Strip([Segment(message, base + self.get_component_rich_style("log--dim"))]).adjust_cell_length(
                     width, base
                 )
             return Strip.blank(width, base)
-        head, text, name = self._rows[place]
+        head, text, name = self._rows[row]
         dim = self.get_component_rich_style("log--dim")
         style = base + self.get_component_rich_style(f"log--{name}") if name else base
-        segments = [Segment(head, base + dim), *self._pieces(text, style)]
+        segments = [Segment(head, base + dim), *self._parts(text, style)]
         return Strip(segments).adjust_cell_length(width, base)
 
-    def _pieces(self, text: str, style: Style) -> list[Segment]:
+    def _parts(self, text: str, style: Style) -> list[Segment]:
         low = text.lower()
         if not self._search or len(low) != len(text):
             return [Segment(text, style)]
         found = style + self.get_component_rich_style("log--found")
-        pieces = []
+        parts = []
         at = 0
         while (hit := low.find(self._search, at)) >= 0:
-            pieces += [Segment(text[at:hit], style), Segment(text[hit : hit + len(self._search)], found)]
+            parts += [Segment(text[at:hit], style), Segment(text[hit : hit + len(self._search)], found)]
             at = hit + len(self._search)
-        return [piece for piece in [*pieces, Segment(text[at:], style)] if piece.text]
+        return [part for part in [*parts, Segment(text[at:], style)] if part.text]
 
     def action_follow(self) -> None:
         """Go to the end, and stay there."""

@@ -69,12 +69,12 @@ class RunTable(ScrollView, can_focus=True):
 
     def show(self, lines: list[RunLine]) -> None:
         """Show these runs; the selected one stays selected, wherever it is now."""
-        kept = self.chosen.id if self.chosen else ""
+        chosen = self.chosen.id if self.chosen else ""
         now = time.time_ns()
         self._lines = lines
         self._rows = [cells(line, now) for line in lines]
-        places = {line.id: place for place, line in enumerate(lines)}
-        self._at = places.get(kept, min(self._at, max(0, len(lines) - 1)))
+        indices = {line.id: index for index, line in enumerate(lines)}
+        self._at = indices.get(chosen, min(self._at, max(0, len(lines) - 1)))
         self._arrange()
 
     def on_resize(self, _: Resize) -> None:
@@ -95,13 +95,13 @@ class RunTable(ScrollView, can_focus=True):
             style = self.get_component_rich_style("runs--head")
             titles = (fit(column.title, size, right=column.right) for column, size in self._columns)
             return Strip([Segment(fit(" ".join(titles), width), style)], width)
-        place = y - 1 + self.scroll_offset.y
+        index = y - 1 + self.scroll_offset.y
         base = self.rich_style
-        if not 0 <= place < len(self._lines):
+        if not 0 <= index < len(self._lines):
             return Strip.blank(width, base)
-        if place == self._at:
+        if index == self._at:
             base += self.get_component_rich_style("runs--chosen")
-        line, row = self._lines[place], self._rows[place]
+        line, row = self._lines[index], self._rows[index]
         segments: list[Segment] = []
         for column, size in self._columns:
             cell = draw(line, row, column, size)
@@ -124,10 +124,10 @@ class RunTable(ScrollView, can_focus=True):
         elif self._at >= top + seen:
             self.scroll_to(y=self._at - seen + 1, animate=False)
 
-    def choose(self, place: int) -> None:
+    def choose(self, index: int) -> None:
         """Select a run by its row, or the nearest one."""
         if self._lines:
-            self._at = max(0, min(place, len(self._lines) - 1))
+            self._at = max(0, min(index, len(self._lines) - 1))
             self._reveal()
             self.refresh()
 
@@ -150,9 +150,9 @@ class RunTable(ScrollView, can_focus=True):
 
     def on_click(self, event: Click) -> None:
         """Select the run under the pointer; a second click opens it."""
-        place = event.y - 1 + self.scroll_offset.y
-        if event.y > 0 and place < len(self._lines):
-            again = place == self._at and event.chain > 1
-            self.choose(place)
+        index = event.y - 1 + self.scroll_offset.y
+        if event.y > 0 and index < len(self._lines):
+            again = index == self._at and event.chain > 1
+            self.choose(index)
             if again:
                 self.action_open()

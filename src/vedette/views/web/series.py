@@ -109,7 +109,7 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
     steps: dict[str, float] = {}
     for row in rows:
         number = str(row.id)
-        curve = curves.draw(store, row, wish.x, wanted, _seen(wish.since, number))
+        curve = curves.draw(store, row, wish.x, wanted, _drawn_so_far(wish.since, number))
         size = len(curve.x)
         drawn.append(_drawn(row, curve, at))
         columns += [curve.x.astype("<f8").tobytes(), curve.y.astype("<f8").tobytes()]
@@ -122,7 +122,7 @@ def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) ->
     return struct.pack("<I", len(head)) + head + b"".join(columns)
 
 
-def _seen(since: Since | None, number: str) -> DrawnSoFar | None:
+def _drawn_so_far(since: Since | None, number: str) -> DrawnSoFar | None:
     if since is None or not isinstance(since.t, dict) or number not in since.counts or number not in since.t:
         return None
     count = since.counts[number]
@@ -137,5 +137,5 @@ def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:
     ends: tuple[Any, Any] = (float(curve.x[0]), float(curve.x[-1])) if size else (None, None)
     return Drawn(
         row.span, row.name, row.tags, (at, size), (at + size, size), curve.count, curve.exact, *ends,
-        curve.odd.tolist(), curve.since,
+        curve.odd.tolist(), curve.only_new,
     )  # fmt: skip
