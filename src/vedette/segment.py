@@ -145,7 +145,7 @@ class Mapped(mmap.mmap):
                 continue  # another thread has just written: the rest is less now
 
 
-class Plain:
+class Unmapped:
     """A segment that is written by os.write, for file systems where mapped files are not reliable."""
 
     def __init__(self, path: str, size: int, *, adopted: bool = False) -> None:

@@ -21,8 +21,8 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import (
     Header,
     Mapped,
-    Plain,
     Segment,
+    Unmapped,
     count_records,
     list_segments,
     pack_header,
@@ -200,9 +200,9 @@ class Spool:
     def make_segment(self, header: Header) -> Segment:
         """Make the file of a segment, whole or not at all."""
         path = os.path.join(self.directory, segment_name(header.lane, header.offset))
-        make = Mapped.make if self._mapped else Plain
+        make = Mapped.make if self._mapped else Unmapped
         if os.path.exists(path):  # an interrupt came just after it was made: it has no records yet
-            return Mapped.adopt(path) if self._mapped else Plain(path, header.size, adopted=True)
+            return Mapped.adopt(path) if self._mapped else Unmapped(path, header.size, adopted=True)
         try:
             try:
                 segment = make(path + ".new", header.size)

@@ -139,7 +139,7 @@ def served(app: Any) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def site(back: Any, **kwargs: Any) -> Iterator[Site]:
+def site(access: Any, **kwargs: Any) -> Iterator[Site]:
     """Serve a home."""
-    with served(server.build(back, TOKEN, **kwargs)) as port:
+    with served(server.build(access, TOKEN, **kwargs)) as port:
         yield Site(port)

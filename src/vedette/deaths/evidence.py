@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 
-class Stacks(NamedTuple):
+class CrashStacks(NamedTuple):
     """What faulthandler wrote when a Python program died."""
 
     signal: int  # the signal that it was written for
@@ -38,10 +38,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     said_code: int | None = None  # the exit code that the process itself reported
     watched: bool = True  # somebody looked when it ended
     rebooted: bool = False  # its machine has been started again since
-    stacks: Stacks | None = None
+    stacks: CrashStacks | None = None
     raised: Raised | None = None
     full_disk: str = ""  # the line among its last ones that tells of a full disk
-    refused: int = 0  # the errno of a failed write of its output
+    output_errno: int = 0  # the errno of a failed write of its output
     sent: Mapping[int, str] = {}  # by signal that was passed on to it: who sent it
     stopped_by: str | None = None  # who asked for its end by `vedette stop` (empty: unknown); None: nobody did
     time_limit: str = ""  # the time limit that it reached, in words

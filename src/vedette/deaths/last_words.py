@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Sequence
 
-from vedette.deaths.evidence import Raised, Stacks
+from vedette.deaths.evidence import CrashStacks, Raised
 
 _FATAL = "Fatal Python error: "
 _FATAL_SIGNALS = {
@@ -25,15 +25,15 @@ _MOST_CHARS = 500
 _LAST = 5  # only so many last lines are searched for a full disk
 
 
-def stacks(text: str) -> Stacks | None:
+def stacks(text: str) -> CrashStacks | None:
     """Read the file to which faulthandler writes a process's stacks on a crash or on SIGTERM."""
     if not text:
         return None
     found = _crash(text)
-    return found._replace(text=text) if found is not None else Stacks(signal.SIGTERM, _frame(text), text)
+    return found._replace(text=text) if found is not None else CrashStacks(signal.SIGTERM, _frame(text), text)
 
 
-def crash(lines: Sequence[str]) -> Stacks | None:
+def crash(lines: Sequence[str]) -> CrashStacks | None:
     """Read stacks that faulthandler printed at the end of the output."""
     return _crash("\n".join(lines))
 
@@ -66,14 +66,14 @@ def full_disk(lines: Sequence[str]) -> str:
     return next((line.strip()[:_MOST_CHARS] for line in reversed(lines[-_LAST:]) if _FULL.search(line)), "")
 
 
-def _crash(text: str) -> Stacks | None:
+def _crash(text: str) -> CrashStacks | None:
     """Read the stacks of a crash. A fatal error without a signal's name is one after which Python aborts."""
     at = text.rfind("\n" + _FATAL) + 1
     if not text.startswith(_FATAL, at):
         return None
     text = text[at:]
     what = text.partition("\n")[0].removeprefix(_FATAL).strip()
-    return Stacks(_FATAL_SIGNALS.get(what, signal.SIGABRT), _frame(text), text)
+    return CrashStacks(_FATAL_SIGNALS.get(what, signal.SIGABRT), _frame(text), text)
 
 
 def _frame(text: str) -> str:

@@ -105,7 +105,7 @@ def _told_to_stop(of: Evidence) -> Verdict | None:
 
 
 def _no_room_for_output(of: Evidence) -> Verdict | None:
-    if of.refused not in _FULL or not _ended_by(of, "SIGPIPE"):
+    if of.output_errno not in _FULL or not _ended_by(of, "SIGPIPE"):
         return None
     before = "" if of.code is None else f"exit code {of.code}: "
     return Verdict(EndKind.DISK, "failed", f"{before}disk full: its output could not be written any more")

@@ -19,7 +19,7 @@ class Ending(NamedTuple):
     sent: dict[int, str]  # by signal that we passed on: who sent it
     timed_out: bool
     killed: bool  # we killed it, because it did not stop in time
-    refused: int = 0  # the errno of a failed write to our own output
+    output_errno: int = 0  # the errno of a failed write to our own output
 
 
 def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[str, str]) -> Evidence:
@@ -29,7 +29,7 @@ def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[s
         stacks=last_words.crash(last),
         raised=last_words.raised(last),
         full_disk=last_words.full_disk(last),
-        refused=ending.refused,
+        output_errno=ending.output_errno,
         sent=ending.sent,
         time_limit=limit if ending.timed_out else "",
         killed_late=ending.killed,

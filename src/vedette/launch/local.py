@@ -95,8 +95,8 @@ class Launch:
                     stream.shut()
             while signal.sigtimedwait(handled, 0) is not None:
                 pass  # a signal that came after the command's end
-        refused = max((stream.trouble for stream in self._plumbing.streams), default=0)
-        return Ending(status, baseline, self._sent, self._timed_out, self._killed, refused)
+        output_errno = max((stream.trouble for stream in self._plumbing.streams), default=0)
+        return Ending(status, baseline, self._sent, self._timed_out, self._killed, output_errno)
 
     def _wait_for_end(self) -> int:
         self._take_terminal()

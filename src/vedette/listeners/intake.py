@@ -19,24 +19,27 @@ T = TypeVar("T")
 
 
 class Intake:
-    """Writes the records of one listener, asks the store, and counts what was refused. Use it from one thread."""
+    """Writes the records of one listener, asks the store, and counts what was refused.
+
+    Only `ask` may be called from any thread; call everything else from one.
+    """
 
     def __init__(self, home: Home) -> None:
         """Write nothing yet."""
         self.refused: Counter[str] = Counter()
         self._home = home
-        self._voice = Own(home)
+        self._own = Own(home)
         self._closed = False
 
     def keep(self, facts: Sequence[Fact], samples: Sequence[Sample] = ()) -> None:
-        """Write records, and return when they are safe; raise OSError if there is no room, or it is closed."""
+        """Write records, and return when they are kept; raise OSError if there is no room, or it is closed."""
         if self._closed:
             raise OSError(errno.ESHUTDOWN, "the hub is leaving")
-        self._voice.say(list(facts))
-        lost = self._voice.lost
+        self._own.say(list(facts))
+        lost = self._own.lost
         if samples:
-            self._voice.sample(list(samples))
-        if self._voice.lost > lost:
+            self._own.sample(list(samples))
+        if self._own.lost > lost:
             raise OSError(errno.ENOSPC, "the listener's spool cannot be written to")
 
     def refuse(self, what: str) -> None:
@@ -55,4 +58,4 @@ class Intake:
     def close(self) -> None:
         """Write nothing more."""
         self._closed = True
-        self._voice.close()
+        self._own.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vedette.deaths import last_words
-from vedette.deaths.evidence import Raised, Stacks
+from vedette.deaths.evidence import CrashStacks, Raised
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "tracebacks").glob("*.txt"))
 STACKS = """Fatal Python error: Segmentation fault
@@ -58,7 +58,7 @@ def test_a_line_of_a_full_disk():
 def test_where_it_crashed():
     """The frame is the topmost one of the thread that crashed, not of another."""
     found = last_words.crash(["before", *STACKS.splitlines()])
-    assert found == Stacks(signal.SIGSEGV, "train.py:12 (step)", STACKS.rstrip("\n"))
+    assert found == CrashStacks(signal.SIGSEGV, "train.py:12 (step)", STACKS.rstrip("\n"))
     assert last_words.crash(["before", *DUMP.splitlines()]) is None
     assert last_words.crash([]) is None
 
@@ -74,11 +74,11 @@ def test_where_it_crashed():
 )
 def test_what_a_file_of_stacks_was_written_for(text, number):
     """The first line tells a crash; Python aborts for an error that it finds itself; a plain dump is SIGTERM's."""
-    assert last_words.stacks(text) == Stacks(number, "train.py:12 (step)", text)
+    assert last_words.stacks(text) == CrashStacks(number, "train.py:12 (step)", text)
 
 
 def test_a_crash_after_a_dump():
     """Of a process that was told to end, and crashed instead, the crash counts and all of the file is kept."""
     text = DUMP.replace("train.py", "other.py") + "\n" + STACKS
-    assert last_words.stacks(text) == Stacks(signal.SIGSEGV, "train.py:12 (step)", text)
+    assert last_words.stacks(text) == CrashStacks(signal.SIGSEGV, "train.py:12 (step)", text)
     assert last_words.stacks("") is None

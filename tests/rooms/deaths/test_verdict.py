@@ -7,15 +7,15 @@ import sys
 import pytest
 
 from vedette import kernel
-from vedette.deaths.evidence import Evidence, Raised, Shortage, Stacks
+from vedette.deaths.evidence import CrashStacks, Evidence, Raised, Shortage
 from vedette.deaths.memory import Baseline, Level
 from vedette.deaths.process_watch import Watch
 from vedette.deaths.verdict import RULES, EndKind, Sure, verdict
 from vedette.launch.ending import Ending, evidence, sender
 from vedette.model import Origin
 
-SEGV = Stacks(signal.SIGSEGV, "train.py:12 (step)", "...")
-DUMP = Stacks(signal.SIGTERM, "train.py:12 (step)", "...")
+SEGV = CrashStacks(signal.SIGSEGV, "train.py:12 (step)", "...")
+DUMP = CrashStacks(signal.SIGTERM, "train.py:12 (step)", "...")
 LIMIT = Shortage(512_000_000, 512_000_000)
 FULL = Raised("OSError: [Errno 28] No space left on device: '/x/model'", 28, "/x/model")
 
@@ -107,11 +107,11 @@ TABLE = [
      (EndKind.DISK, "failed", f"disk full: {FULL.text}", Sure.SEEN)),
     ({"status": 1 << 8, "full_disk": "tar: x: No space left on device"},
      (EndKind.DISK, "failed", "exit code 1: disk full: tar: x: No space left on device", Sure.LIKELY)),
-    ({"status": 13, "refused": 28},
+    ({"status": 13, "output_errno": 28},
      (EndKind.DISK, "failed", "disk full: its output could not be written any more", Sure.SEEN)),
-    ({"status": 141 << 8, "refused": 122},
+    ({"status": 141 << 8, "output_errno": 122},
      (EndKind.DISK, "failed", "exit code 141: disk full: its output could not be written any more", Sure.SEEN)),
-    ({"status": 13, "refused": 32},
+    ({"status": 13, "output_errno": 32},
      (EndKind.SIGNAL, "cancelled", "killed by SIGPIPE: nobody read its output any more", Sure.SEEN)),
     # time limits
     ({"status": 15, "time_limit": "1h"}, (EndKind.TIME, "failed", "time limit of 1h", Sure.SEEN)),
@@ -158,11 +158,12 @@ def ending(status=0, *, levels=(), **more):
 def test_what_a_launcher_gathers():
     """Status, signals, time limit, refused output and the last lines of a command are its evidence."""
     found = evidence(
-        ending(15, sent={15: "ada"}, timed_out=True, killed=True, refused=28, levels=(Level("/nowhere", 0, 0, None),)),
+        ending(15, sent={15: "ada"}, timed_out=True, killed=True, output_errno=28,
+               levels=(Level("/nowhere", 0, 0, None),)),
         ["Traceback (most recent call last):", "  ...", "ValueError: bad", "tar: No space left on device"], "1h", {},
     )  # fmt: skip
     assert found == Evidence(
-        status=15, raised=Raised("ValueError: bad"), full_disk="tar: No space left on device", refused=28,
+        status=15, raised=Raised("ValueError: bad"), full_disk="tar: No space left on device", output_errno=28,
         sent={15: "ada"}, time_limit="1h", killed_late=True, memory_watched=True,
     )  # fmt: skip
     assert evidence(ending(), [], "1h", {}) == Evidence(status=0)

@@ -135,7 +135,7 @@ def test_no_digest_of_a_message_becomes_another_path(bad):
 
 
 def send(queue, blobs, there, upstream="up", until=lambda: True):
-    """Have a carrier send until a condition holds."""
+    """Have a BlobSender send until a condition holds."""
 
     async def run():
         there._pieces = None

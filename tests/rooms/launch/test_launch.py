@@ -86,7 +86,7 @@ def test_output_goes_where_it_always_went_and_is_taken_down(launch, pipes):
     (out, ours), (err, errors) = pipes
     with standing_on(ours, errors):
         ending, taken = launch("sh", "-c", "printf out; printf err >&2; exit 3")
-    assert (ending.status, ending.sent, ending.timed_out, ending.refused) == (3 << 8, {}, False, 0)
+    assert (ending.status, ending.sent, ending.timed_out, ending.output_errno) == (3 << 8, {}, False, 0)
     assert (os.read(out, 100), os.read(err, 100)) == (b"out", b"err")
     assert (text(taken, "stdout"), text(taken, "stderr")) == (b"out", b"err")
     assert verdict(evidence(ending, [], "", {})).cause == "exit code 3"
@@ -197,7 +197,7 @@ def test_a_full_disk_below_the_output(launch):
     """Where our own output is refused the command gets SIGPIPE as without us, and the full disk is the cause."""
     with open("/dev/full", "wb", buffering=0) as full, standing_on(full.fileno(), full.fileno()):
         ending, _ = launch("yes")
-    assert (ending.status, ending.refused) == (signal.SIGPIPE, errno.ENOSPC)
+    assert (ending.status, ending.output_errno) == (signal.SIGPIPE, errno.ENOSPC)
     assert verdict(evidence(ending, [], "", {})).cause == "disk full: its output could not be written any more"
 
 

@@ -140,7 +140,7 @@ def test_an_intake_without_room(home, tmp_path):
     home.prepare()
     intake = Intake(home)
     intake.keep([Event("r", 1, "log", 20, "x")], [Sample(1, 1, {"a": 1.0}, "r")])
-    intake._voice._home.spool = "/proc/none"
+    intake._own._home.spool = "/proc/none"
     fresh = Intake(intake._home)
     with pytest.raises(OSError):
         fresh.keep([Event("r", 1, "log", 20, "x")])

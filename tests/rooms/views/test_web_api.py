@@ -35,7 +35,7 @@ XSS = [
 
 
 @pytest.fixture
-def back(make, store):
+def access(make, store):
     for number in range(30):
         make.run(
             f"run{number:02d}", f"name-{number}", "failed" if number % 3 == 0 else "done",
@@ -47,20 +47,20 @@ def back(make, store):
 
 
 @pytest.fixture
-def hub(back):
-    with ToldHub(back.home) as found:
+def hub(access):
+    with ToldHub(access.home) as found:
         yield found
 
 
 @pytest.fixture
-def blobs(back):
+def blobs(access):
     files = (b"\x89PNG\r\n\x1a\n" + b"0" * 20, b"<html><script>alert(1)</script>", b"\x00\x01\x02bin", b"<svg/>")
-    return [web.put_blob(back.home, data) for data in files]
+    return [web.put_blob(access.home, data) for data in files]
 
 
 @pytest.fixture
-def site(back):
-    with web.site(back) as found:
+def site(access):
+    with web.site(access) as found:
         yield found
 
 
@@ -215,11 +215,11 @@ def test_the_code_of_a_run(make, store):
         "code.manifest": json.dumps([{"path": "train.py", "digest": "ab" * 32, "size": 3, "mode": 420}]).encode(),
         "git.diff": b"--- a\n+++ b\n",
     }
-    back = web.access(store)
+    access = web.access(store)
     make.run("r", "r", **{"git.commit": "abc", "git.dirty": True})
     for name, data in told.items():
-        make.facts("r", Blob("r", BORN, name, web.put_blob(back.home, data), len(data), ""))
-    with web.site(back) as site:
+        make.facts("r", Blob("r", BORN, name, web.put_blob(access.home, data), len(data), ""))
+    with web.site(access) as site:
         code = site.get("/api/runs/r/code")
     assert code["manifest"][0]["path"] == "train.py"
     assert code["git"] == {"commit": "abc", "dirty": True}
@@ -375,14 +375,14 @@ def test_every_route_is_in_the_documents():
     assert set(rows) == {f"{route.method} {route.path}" for route in ROUTES}
 
 
-def test_the_page_is_served_by_name(back, tmp_path):
+def test_the_page_is_served_by_name(access, tmp_path):
     """Pages get index.html, hashed assets are kept for long, links out of the directory are not followed."""
     (tmp_path / "page" / "assets").mkdir(parents=True)
     (tmp_path / "page" / "index.html").write_text("<!doctype html>page")
     (tmp_path / "page" / "assets" / "main-AbCd1234.js").write_text("js")
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "page" / "assets" / "out.txt").symlink_to(tmp_path / "secret")
-    with web.site(back, page=str(tmp_path / "page")) as site:
+    with web.site(access, page=str(tmp_path / "page")) as site:
         for path in (*(one.format(run="run01", tab="logs") for one in PAGES), "/compare?runs=a,b"):
             status, headers, body = site.ask("GET", path)
             assert (status, body) == (200, b"<!doctype html>page")
@@ -397,5 +397,5 @@ def test_the_page_is_served_by_name(back, tmp_path):
         for path in ("/assets/out.txt", "/assets/../../secret", "/assets/%2e%2e/%2e%2e/secret", "/secret", "/assets"):
             assert site.ask("GET", path)[0] == 404
         assert site.ask("POST", "/", {})[0] == 405
-    with web.site(back, page=str(tmp_path / "none")) as site:
+    with web.site(access, page=str(tmp_path / "none")) as site:
         assert b"scripts/install" in site.ask("GET", "/")[2]

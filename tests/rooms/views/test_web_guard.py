@@ -18,21 +18,21 @@ from vedette.views.web.state import AppState
 
 
 @pytest.fixture
-def back(make, store):
+def access(make, store):
     make.run("r1", "first", project="p")
     make.points("r1", "loss", [1.0, 2.0])
     return web.access(store)
 
 
 @pytest.fixture
-def hub(back):
-    with ToldHub(back.home) as found:
+def hub(access):
+    with ToldHub(access.home) as found:
         yield found
 
 
 @pytest.fixture
-def site(back):
-    with web.site(back, names=["box.example"]) as found:
+def site(access):
+    with web.site(access, names=["box.example"]) as found:
         yield found
 
 
@@ -59,9 +59,9 @@ def test_every_route_without_a_token_is_refused(site):
     assert _open_ones(site) == []
 
 
-def test_the_walk_finds_an_app_without_a_guard(back, hub):
+def test_the_walk_finds_an_app_without_a_guard(access, hub):
     """The walk above is not blind: routes that are served without the guard are caught, each of them."""
-    room = AppState(back, web.TOKEN)
+    room = AppState(access, web.TOKEN)
     room.described = {}
     inside = Router(room, Pages())
 
@@ -250,9 +250,9 @@ def test_a_shared_link_cannot_be_made_up_or_made_longer():
         assert not share.is_good(bad, "key", now)
 
 
-def test_a_read_only_server_changes_nothing(back, hub):
+def test_a_read_only_server_changes_nothing(access, hub):
     """`--read-only` refuses what changes something even to the owner."""
-    with web.site(back, read_only=True) as site:
+    with web.site(access, read_only=True) as site:
         for route in ROUTES:
             if route.changes:
                 assert site.ask("POST", route.path.replace("{run}", "r1"), {})[0] == 403
@@ -314,9 +314,9 @@ def test_no_path_leads_out(site, name):
         assert status in (400, 404) or (status == 200 and before in ("/", "/run/r1/") and b"vedette" in body), raw
 
 
-def test_a_read_only_server_still_shares(back):
+def test_a_read_only_server_still_shares(access):
     """A link that may only read changes nothing: on a read-only server its owner makes one, and nobody else does."""
-    with web.site(back, read_only=True) as site:
+    with web.site(access, read_only=True) as site:
         url = site.post("/api/share", {"hours": 1})["url"]
         token = re.search(r"token=([\w.]+)", url)[1]
         assert site.get("/api/about", token=token)["read_only"] is True

@@ -62,9 +62,9 @@ class Listener:
 
 @contextlib.contextmanager
 def _site(store, takes=(UNSEALED,)):
-    back = web.access(store)
-    room = AppState(back, web.TOKEN)
-    with ToldHub(back.home, takes=takes) as hub, web.served(around(room)) as port:
+    access = web.access(store)
+    room = AppState(access, web.TOKEN)
+    with ToldHub(access.home, takes=takes) as hub, web.served(around(room)) as port:
         yield web.Site(port), hub, room
 
 

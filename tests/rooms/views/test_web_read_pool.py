@@ -12,7 +12,7 @@ from vedette.views.web.replies import refuse
 
 
 @pytest.fixture
-def back(make, store):
+def access(make, store):
     make.run("r1", "first")
     return web.access(store)
 
@@ -27,18 +27,18 @@ def _endless(begun: threading.Event | None = None):
     return act
 
 
-def test_a_question_that_never_ends_is_broken_off(back):
+def test_a_question_that_never_ends_is_broken_off(access):
     """What takes too long is broken off and said in a sentence; the thread then answers others."""
 
     async def ask():
-        desk = ReadPool(back, timeout_s=0.2)
+        pool = ReadPool(access, timeout_s=0.2)
         try:
             for _ in range(6):  # more than there are threads
                 with pytest.raises(SlowError):
-                    await desk.ask(_endless())
-            return await desk.ask(lambda reader: reader.connection.execute("SELECT 7").fetchone())
+                    await pool.ask(_endless())
+            return await pool.ask(lambda reader: reader.connection.execute("SELECT 7").fetchone())
         finally:
-            desk.close()
+            pool.close()
 
     assert asyncio.run(ask()) == (7,)
     answer = refuse(SlowError())
@@ -46,14 +46,14 @@ def test_a_question_that_never_ends_is_broken_off(back):
     assert "too long" in json.loads(answer.body)["error"]
 
 
-def test_closing_breaks_off_what_is_being_read(back):
+def test_closing_breaks_off_what_is_being_read(access):
     """Nobody who ends the server waits for a question: its threads end."""
 
     async def ask():
-        desk, begun = ReadPool(back, timeout_s=3600), threading.Event()
-        asking = asyncio.ensure_future(desk.ask(_endless(begun)))
+        pool, begun = ReadPool(access, timeout_s=3600), threading.Event()
+        asking = asyncio.ensure_future(pool.ask(_endless(begun)))
         await asyncio.to_thread(begun.wait)
-        desk.close()
+        pool.close()
         with pytest.raises(SlowError):
             await asking
 

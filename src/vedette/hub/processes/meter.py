@@ -51,7 +51,7 @@ class Meter:
     def __init__(self, home: Home, apart: set[int], *, gpus: Gpus | None = None, proc: str = "/proc") -> None:
         """Measure nothing yet. Pids in `apart` are never measured. `proc` is the kernel's view of processes."""
         self.schedule: Schedule[str] = Schedule()
-        self.voice = Own(home)
+        self.own = Own(home)
         self._apart = apart
         self._gpus = gpus
         self._proc = proc
@@ -118,7 +118,7 @@ class Meter:
         wanted = {name for name in names if self._by_pid[self._targets[name].pid] == name}
         if not wanted:
             return
-        self._t = t = self.voice.now()
+        self._t = t = self.own.now()
         # Known processes are roots, too: their parent may be gone. The targets come last, because the last roots are
         # walked first: a process that is found below a target belongs to it.
         roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
@@ -210,7 +210,7 @@ class Meter:
 
     def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
         """Write that a process is gone; only its parent knows how it ended."""
-        self._t = self.voice.now()
+        self._t = self.own.now()
         if upstream is None:
             upstream = self._targets[known.owner].upstream
         self._say(Span(known.span, self._t, "done", cause, HUB), upstream)
@@ -242,7 +242,7 @@ class Meter:
 
     def close(self) -> None:
         """Close everything."""
-        self.voice.close()
+        self.own.close()
         self._machine.close()
 
     def _say(self, fact: Fact, upstream: str) -> None:
@@ -254,10 +254,10 @@ class Meter:
         try:
             while self._unsaid:
                 fact, upstream = self._unsaid[0]
-                self.voice.say([fact], upstream)
+                self.own.say([fact], upstream)
                 del self._unsaid[0]
             for upstream, heard in samples.items():
-                self.voice.sample(heard, upstream)
+                self.own.sample(heard, upstream)
         except OSError:
             return
 
