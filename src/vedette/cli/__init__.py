@@ -52,7 +52,7 @@ COMMANDS = {
     "stop": "stop a run on any machine: SIGTERM, then SIGKILL after a grace period",
     "rm": "remove runs; they can be brought back, unless they were removed for good",
     "export": "write runs to one file: an archive that `vedette sync` reads back, or their points as Parquet or CSV",
-    "sync": "import what was logged elsewhere: homes, spools and archives, each as often as you like",
+    "sync": "take in what was logged elsewhere: homes, spools and archives, each as often as you like",
     "hub": "run the hub of a home in the foreground; one starts by itself when it is needed",
     "doctor": "check home, hub (started if needed), disk and versions; say what is wrong and what to do",
     "completion": "print the code that lets your shell complete commands and runs with TAB",

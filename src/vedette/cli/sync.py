@@ -1,4 +1,4 @@
-"""import what was logged elsewhere: homes, spools and archives, each as often as you like
+"""take in what was logged elsewhere: homes, spools and archives, each as often as you like
 examples:
   vedette sync brisk-otter-417.vedette
   vedette sync /mnt/node7/home/.vedette
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Have the hub import each path."""
+    """Have the hub take in each path."""
     access = HomeAccess.of(args.settings)
     if missing := [path for path in args.PATH if not os.path.exists(path)]:
         raise NotFoundError(f"there is nothing at {missing[0]}")

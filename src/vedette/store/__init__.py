@@ -7,7 +7,7 @@ The store keeps records and hands them back. What they mean is worked out in `qu
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
 `sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what was
-removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` imports another store. `sqlite_export` and
+removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` takes in another store. `sqlite_export` and
 `archive` write and read runs as one file. `points_view` shows points as an SQL table.
 numpy is imported only where points are read or written.
 """
@@ -162,10 +162,10 @@ class Store(Reader, Protocol):
         """
 
     def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
-        """Import all that another store has, in steps; each step is one transaction, and yields what came so far.
+        """Take in all that another store has, in steps; each step is one transaction, and yields what came so far.
 
-        Records that are here already are skipped. So importing twice is the same as once, the order of imports does
+        Records that are here already are skipped. So doing it twice is the same as once, the order of sources does
         not matter, and after a death it can be repeated. Samples and marks of origins in `live_here` are left out:
         they come from their own spools. A source that is not `trusted` cannot purge anything.
-        Raise FormatError when the source is malformed; what was imported before stays, and is sound.
+        Raise FormatError when the source is malformed; what was taken in before stays, and is sound.
         """

@@ -123,13 +123,13 @@ def _take_files(file: BinaryIO, path: str, blobs: Blobs | None, notes: list[str]
                 for _ in blobs.take(file, size, name.hex()):
                     yield file.tell() - begun
             except BlobError as error:
-                notes.append(f"a file was not imported: {error}")
+                notes.append(f"a file was not taken in: {error}")
         file.seek(behind)
         yield behind - begun
 
 
 def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteReader:
-    """Open a store that a stranger may have made; raise FormatError unless its tables are ours.
+    """Open a store that anybody may have made; raise FormatError unless its tables are ours.
 
     `mode`: of SQLite's URI; a store of an older version must be opened writable, and is brought up to date.
     """

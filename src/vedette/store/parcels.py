@@ -13,7 +13,7 @@ from vedette.model import HUB, LANE_FACTS, OWNER, Fact, Origin, Span
 from vedette.settings import Limits
 from vedette.store import Batch, Block
 
-MOST_NUMBERS = 8 << 20  # in one shipment: 64 MiB of them
+MOST_NUMBERS = 8 << 20  # numbers in one shipment: 64 MiB
 _FACT_HEAD = 16  # bytes of a fact beside its payload, about
 
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from vedette.model import Origin, Value
 
-# A lane of its own for marks: up to its mark, an import may have brought samples beyond the mark of lane `s`.
+# A lane of its own for marks: up to its mark, an archive may have brought samples beyond the mark of lane `s`.
 AHEAD = "+"
 
 
@@ -102,7 +102,7 @@ class ChunkRow(Struct, frozen=True, gc=False):
 
 
 class Taken(Struct):
-    """How much of another store was new, and has been imported so far."""
+    """How much of another store was new, and has been taken in so far."""
 
     spans: int = 0
     events: int = 0

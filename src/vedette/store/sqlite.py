@@ -160,7 +160,7 @@ class SqliteStore(SqliteReader):
         marks = dict(self.connection.execute(among, (origin, batch.lane, AHEAD)))
         mark = marks.get(batch.lane, 0)
         found = [part for columns in batch.columns if len((part := columns.after(mark)).n)]
-        if marks.get(AHEAD, 0) > mark:  # an import has brought some of them already
+        if marks.get(AHEAD, 0) > mark:  # an archive has brought some of them already
             from vedette.store.sqlite_held import not_held
 
             return not_held(self.connection, origin, [part.block() for part in found])

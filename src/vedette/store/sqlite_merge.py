@@ -1,6 +1,6 @@
-"""The import of another store: all records that it has and this one lacks (decisions/006).
+"""Takes in another store: all records that it has and this one lacks (decisions/006).
 
-A record has the same key (origin, lane, n) everywhere, so an import is a union of sets: it works in any order and any
+A record has the same key (origin, lane, n) everywhere, so taking in is a union of sets: it works in any order and any
 number of times. The source is read in one snapshot and never written to. All that comes from it is checked like data
 from a network, since an archive may come from anybody.
 """
@@ -30,7 +30,7 @@ from vedette.store.sqlite_read import SqliteReader
 if TYPE_CHECKING:
     from vedette.store.sqlite import SqliteStore
 
-_MOST_ROWS = 1 << 20  # on one axis
+_MOST_ROWS = 1 << 20  # rows on one axis
 _STEP_ROWS = 200  # spans or events in a transaction
 _STEP_POINTS = 200_000
 _STEP_AXES = 64
@@ -62,7 +62,7 @@ class _Axis(Struct):
 def absorb(
     store: "SqliteStore", source: SqliteReader, live_here: Container[str] = (), *, trusted: bool = True
 ) -> Iterator[Taken]:
-    """Import all that another store has; the Store protocol says what is promised."""
+    """Take in all that another store has; the Store protocol says what is promised."""
     taken = Taken(touched=set())
     with _snapshot(source.connection):
         try:
@@ -75,7 +75,7 @@ def absorb(
                 if origin.name not in live_here:
                     yield from _Samples(store, source, origin, number, purged, taken).take(live_here)
         except sqlite3.DatabaseError as error:  # not a disk error, which is a StoreError: the data is wrong
-            raise FormatError(f"the import cannot be stored: {error}") from None
+            raise FormatError(f"what is taken in cannot be stored: {error}") from None
     yield taken
 
 
@@ -94,23 +94,23 @@ def _read(connection: sqlite3.Connection, query: str, *bound: Any) -> Iterator[t
         for row in connection.execute(query, bound):  # noqa: UP028 - `yield from` would close a cursor that is gone
             yield row
     except sqlite3.Error as error:
-        raise FormatError(f"the import cannot be read: {error}") from None
+        raise FormatError(f"what is taken in cannot be read: {error}") from None
 
 
 def _checked(row: Any, form: Any) -> Any:
     try:
         return msgspec.convert(row, form)
     except msgspec.ValidationError as error:
-        raise FormatError(f"the import has an invalid row: {error}") from None
+        raise FormatError(f"what is taken in has an invalid row: {error}") from None
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"the import has attributes that are not JSON: {error}") from None
+        raise FormatError(f"what is taken in has attributes that are not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise FormatError("the import has attributes that are not an object")
+        raise FormatError("what is taken in has attributes that are not an object")
     return value
 
 
@@ -151,14 +151,14 @@ def _load(connection: sqlite3.Connection, span: str, *, trusted: bool) -> Folded
         for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span)
     ]
     if not trusted and any(claim.state == PURGED for claim in claims):
-        raise FormatError(f"the import has {span} as purged, and an import must not purge anything")
+        raise FormatError(f"what is taken in has {span} as purged, but nothing that is taken in may purge a span")
     writes = []
     for row in _read(connection, "SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
         t, origin, n, attrs = _checked(row, _WRITE)
         try:
             writes.append(Write(t, origin, n, flatten(_decode_attrs(attrs))))
         except wire.UNREADABLE as error:
-            raise FormatError(f"the import has attributes that cannot be read: {error}") from None
+            raise FormatError(f"what is taken in has attributes that cannot be read: {error}") from None
     progress = {
         row[0]: OriginProgress(*row[1:])
         for row in (
@@ -181,7 +181,7 @@ def _events(
             for row in some:
                 span, t, kind, level, text, attrs, number, n = _checked(row, _EVENT)
                 if number not in numbers:
-                    raise FormatError("the import has an event without an origin")
+                    raise FormatError("what is taken in has an event without an origin")
                 if _is_purged(span, purged):
                     continue
                 added = store.connection.execute(
@@ -266,7 +266,7 @@ class _Samples:
         t, step = chunks.unpack_exactly(axis.t, axis.count), chunks.unpack_exactly(axis.step, axis.count)
         n = chunks.unpack_offsets(axis.n, axis.count)
         if t.dtype != np.int64 or step.dtype != np.int64 or not _is_sound(n, axis):
-            raise FormatError("the import has an invalid axis")
+            raise FormatError("what is taken in has an invalid axis")
         new = self._here.new(n)
         if not new.any():
             return 0

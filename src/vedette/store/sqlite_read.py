@@ -13,7 +13,7 @@ from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, Sp
 from vedette.store.sqlite_read_points import PointReader
 from vedette.store.sqlite_where import to_order, to_sql
 
-_STEPS = 10_000  # of SQLite's virtual machine between two calls of `enough`: about a millisecond
+_STEPS = 10_000  # steps of SQLite's virtual machine between two calls of `enough`: about a millisecond
 
 
 class SqliteReader(PointReader):
@@ -255,7 +255,7 @@ class SqliteReader(PointReader):
         return self.connection.execute(f"{of} UNION ALL {parts}", values).fetchall()
 
 
-_ROW_BYTES = 40  # of a row beside its text: its header, its numbers, its index entries
+_ROW_BYTES = 40  # bytes of a row beside its text: its header, its numbers, its index entries
 _CHUNKS = "FROM series CROSS JOIN chunks ON chunks.series = series.id WHERE {0}"
 _WEIGHTS = (
     f"SELECT coalesce(sum(length(value) + {_ROW_BYTES}), 0) {_CHUNKS}",
