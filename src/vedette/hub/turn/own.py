@@ -1,6 +1,7 @@
-"""What the hub itself says: facts and samples are written to spools of its own, one for each hub they are meant for.
+"""What the hub says itself: facts and samples are written to spools of its own, one for each hub they are meant for.
 
-So they are committed, relayed, and found again after a kill -9 like the records of every process.
+Its meter and its listeners, which are processes of their own, say what they measure and receive in the same way.
+So all of it is committed, relayed, and found again after a kill -9 like the records of every process.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ Say = Callable[[list[Fact], str], None]  # writes facts for a hub, as `Own.say` 
 
 
 class Own:
-    """Writes facts and samples as this hub."""
+    """Writes facts and samples as the hub, from the hub itself or from one of its helper processes."""
 
     def __init__(self, home: Home) -> None:
         """Say nothing yet."""
@@ -31,7 +32,7 @@ class Own:
 
     @property
     def names(self) -> set[str]:
-        """The origins of this hub's own spools."""
+        """The origins of these spools."""
         return {voice.origin.name for voice in list(self._voices.values())}
 
     def say(self, facts: list[Fact], upstream: str = "") -> None:
@@ -43,11 +44,11 @@ class Own:
         for fact in facts:
             voice.say(fact)
         if voice.lost:
-            self.sync()  # what was written before must be safe
+            self.sync()  # what was written before must be on disk
             del self._voices[upstream]  # the next try begins a new spool
             with contextlib.suppress(OSError):  # so that failed tries leave no empty directories
                 os.rmdir(voice.spool.directory)
-            raise OSError(f"the hub's own spool cannot be written to: {voice.spool.trouble}")
+            raise OSError(f"the spool {voice.spool.directory} cannot be written to: {voice.spool.trouble}")
         self._unsynced.add(upstream)
 
     @property
