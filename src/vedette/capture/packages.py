@@ -103,7 +103,7 @@ def _environ(cwd: str) -> dict[str, str]:
     """Return the environment for the user's Python: relative paths are made absolute, and our own path is removed."""
     environ = {**os.environ, "PYTHONSAFEPATH": "1"}  # a variable, since an older Python does not know the option -P
     parts = environ.pop("PYTHONPATH", "").split(os.pathsep)
-    if parts[0] == _OURS:  # see client/capturing.py
+    if parts[0] == _OURS:  # `detached.environment` has put it there
         del parts[0]
     if any(parts):
         environ["PYTHONPATH"] = os.pathsep.join(os.path.join(cwd, part) for part in parts)
