@@ -100,12 +100,15 @@ def _spawn(argv: list[str], environ: Mapping[str, str], actions: list[tuple[int,
 
 @contextmanager
 def _without_sigchld() -> Iterator[None]:
-    """Keep the end of the small shell from a SIGCHLD handler of the user's; that of another child is told it again."""
+    """While the shell ends, suspend the user's SIGCHLD handler.
+
+    If another child has ended meanwhile, send the signal again.
+    """
     handler = signal.getsignal(signal.SIGCHLD)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # which passes it over
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the default: the signal is ignored
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - directories that we use there are checked to be ours
 _SOCKET_PATH_LIMIT = 100  # the kernel's is 108, with the final zero
-_WITH_TOKENS = ("onward", "reroute")  # settings that may hold one
+_WITH_TOKENS = ("onward", "reroute")  # settings that may hold a token
 _WAKE_PAUSE_S = 3.0  # a hub that was just started may not have the lock yet
 
 

@@ -11,7 +11,7 @@ import time
 FIRST_TRY = "1"
 HOST = "host-"  # the id of every host begins so
 BY_PID = "pid-"  # the last part of an id begins so if only the meter knows the process
-MOST_LENGTH = 128  # of a whole id
+MOST_LENGTH = 128  # characters of a whole id
 
 _MOST_OF_TRY = 64  # characters of a try's own part
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -10,7 +10,7 @@ STATE, PARENT, GROUP, SESSION = 0, 1, 2, 3
 MINOR_FAULTS, WAITED_MINOR_FAULTS = 7, 8  # WAITED: of its children that have ended and were waited for
 USER_TICKS, SYSTEM_TICKS, WAITED_USER_TICKS, WAITED_SYSTEM_TICKS = 11, 12, 13, 14
 THREADS, STARTED_TICKS, MEMORY_PAGES = 17, 19, 21
-WAIT_STATUS = 49  # of a process that has ended
+WAIT_STATUS = 49  # the wait status of a process that has ended
 
 MOST_BYTES = 4096
 

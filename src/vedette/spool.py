@@ -224,8 +224,8 @@ class Spool:
     def make_room(self, wanted: int, least: int, lane: str) -> int:
         """Return the size that the next segment may have under the cap; drop the oldest samples if need be.
 
-        Raise OSError when there is no room even so. A quarter of the cap is a reserve: the first segment of a lane,
-        and one of samples when all older ones are dropped, always get their size.
+        Raise OSError if a segment of facts does not fit then. A quarter of the cap is a reserve, and two kinds of
+        segments may use it: the first one of a lane, and one of samples when all older samples are dropped.
         """
         with self._room:
             used = {

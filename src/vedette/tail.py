@@ -11,8 +11,8 @@ from vedette.fileio import file_size
 from vedette.segment import Header, list_segments, read_header, segment_name
 
 RECORD = frozenset(bytes([0x90 + n]) for n in range(16)), wire.MAX_PAYLOAD  # it begins as an array in msgpack
-SHIPMENT = frozenset(bytes([0x80 + n]) for n in range(16)), wire.MAX_SHIPMENT  # as a map
-_SEARCH_BYTES = 256 << 20  # to be checksummed at most in search of a sound record
+SHIPMENT = frozenset(bytes([0x80 + n]) for n in range(16)), wire.MAX_SHIPMENT  # it begins as a map
+_SEARCH_BYTES = 256 << 20  # at most so many bytes are checksummed in search of a sound record
 _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
 
 

@@ -1,6 +1,7 @@
 """How a process says facts and numbers: an origin, its spool, a time that never falls, and a hub that is kept awake.
 
-Everybody who writes a spool speaks through this: the user's process, the hub, its meter, the capture, the sink `hub`.
+Everybody who writes a spool speaks through this: the user's process, the hub, its meter and its listeners, the capture,
+the sink `hub`. Only an inbox is written without it: what is in it was said elsewhere.
 """
 
 import os
@@ -15,14 +16,14 @@ from vedette.model import OWNER, Event, Fact, Origin, Sample, Span
 from vedette.spool import Spool
 
 _WAKE_EVERY_NS = 60 * 10**9
-_MOST_CHARS = 100_000  # of an event that is too large for one record
+_MOST_CHARS = 100_000  # characters that stay of the text of an event that is too large for one record
 _DEFAULT_CAP = settings.Spool()
 
 
 def origin_here(
     name: str, *, span: str = "", process: str = "", upstream: str = "", main: bool = False, voice: str = OWNER
 ) -> Origin:
-    """Return an origin of this process, with a name that is nobody else's."""
+    """Return an origin of this process; `name` must be unique."""
     pid = os.getpid()
     try:
         started = kernel.start_ticks(pid) or 0
@@ -35,7 +36,7 @@ class SteadyClock:
     """The time that is written: it never falls, though the system's may."""
 
     def __init__(self) -> None:
-        """Begin with the system's time."""
+        """Begin without a time."""
         self._t = 0
 
     def now(self) -> int:
@@ -44,7 +45,7 @@ class SteadyClock:
         return self._t
 
     def be_later_than(self, t: int) -> None:
-        """Pass a time that was read: who changes what stands there writes a later one."""
+        """From now on return times later than `t`, so that our write wins over the one that was read."""
         self._t = max(self._t, t + 1)
 
 
@@ -61,7 +62,7 @@ class Voice:
         cap: settings.Spool = _DEFAULT_CAP,
         clock: SteadyClock | None = None,
     ) -> None:
-        """Touch nothing yet: the origin is made with the first record. Voices of one speaker may share a clock."""
+        """Touch nothing yet: the origin is made with the first record. Voices of one process may share a clock."""
         self.home = home
         self.spool = Spool(home.spool, make_origin, cap.cap_bytes, cap.cap_share, home.prepare)
         self.clock = clock or SteadyClock()

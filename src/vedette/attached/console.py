@@ -23,7 +23,7 @@ from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
 
 _TICK_S = 0.1
-_LAST_LOOK_S = 1.0  # for the last lines of other processes
+_LAST_LOOK_S = 1.0  # how long we wait at the end for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
 

@@ -44,7 +44,7 @@ _CONNECTED = re.compile(
 # Finds the owner of a key in the text before it: `"wandb": {`, `wandb.login(`, `wandb:`, `[wandb]`.
 _OPENED = re.compile(r"""([A-Za-z_][\w.-]{0,80})["']?\s*(?:[:=]\s*\w{0,40})?[({]""")
 _HEADED = re.compile(r"""\s*\[{0,2}["']?([A-Za-z_][\w.-]{0,80})["']?(?:\s*:|\]{1,2})\s*(?:#.*)?$""")
-_KEY_FORM = re.compile(r"[\w+=-]{16,}")  # of the value of a bare `key`; a path does not match
+_KEY_FORM = re.compile(r"[\w+=-]{16,}")  # the form of the value of a bare `key`; a path does not match
 _LINES_BACK, _CHARS_BACK = 40, 400
 _HINT = re.compile(
     r"[Pp]ass|PASS|[Ss]ecret|SECRET|[Tt]oken|TOKEN|[Kk]ey|KEY|[Cc]red|CRED|[Aa]uth|AUTH|[Pp]wd|PWD|[Jj]wt|JWT"

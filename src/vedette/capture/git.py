@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 _PATIENCE_S = 30.0
-_MOST_OUTPUT = 64 << 20  # bytes of one command
-_DEEPEST = 8  # nested repositories
+_MOST_OUTPUT = 64 << 20  # bytes of the output of one command
+_DEEPEST = 8  # levels of nested repositories
 
 
 class State(Struct, frozen=True):

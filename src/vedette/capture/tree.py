@@ -13,7 +13,9 @@ _JUNK = frozenset(
     ".git .hg .svn .venv node_modules __pycache__ site-packages .mypy_cache .pytest_cache .ruff_cache .tox .nox .eggs"
     " .ipynb_checkpoints .cache .vedette wandb mlruns lightning_logs checkpoints outputs .terraform .idea".split()
 )
-_NEVER = frozenset(".git .venv node_modules __pycache__ site-packages".split())  # not even if git tracks them
+_NEVER = frozenset(
+    ".git .venv node_modules __pycache__ site-packages".split()
+)  # these are not read even if git tracks them
 _BINARY = tuple(
     ".pyc .pyo .so .o .a .dylib .dll .exe .whl .pt .pth .ckpt .safetensors .onnx .gguf .pb .tflite .h5 .hdf5 .npy .npz"
     " .pkl .pickle .joblib .parquet .arrow .feather .zip .tar .tgz .gz .bz2 .xz .zst .7z .rar .mp4 .avi .mov .mkv .wav"

@@ -20,7 +20,7 @@ from vedette.model import Value
 from vedette.settings import Settings
 
 _MAX_WORDS = 1000
-_MAX_CHARS = 100_000  # of all words of a command together
+_MAX_CHARS = 100_000  # characters of all words of a command together
 
 
 class Brief(Struct, frozen=True):

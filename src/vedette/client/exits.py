@@ -27,7 +27,7 @@ def watch(run: Run) -> None:
     run._journal.on_announce = lambda: _watch_worker(run)
     if not run._journal.has_said_nothing:
         _watch_worker(run)
-    _watch_as_worker(run)
+    _watch_once_it_is_a_worker(run)
     if not _installed:
         _installed = True
         atexit.register(_leave)
@@ -66,10 +66,10 @@ def _after_fork() -> None:
     screen.after_fork()
     streams.after_fork()
     _for_each_run("the fork of the run", Run._after_fork)
-    _for_each_run("the fork of the run", _watch_as_worker)
+    _for_each_run("the fork of the run", _watch_once_it_is_a_worker)
 
 
-def _watch_as_worker(run: Run) -> None:
+def _watch_once_it_is_a_worker(run: Run) -> None:
     """Call `_watch_worker` if this process becomes a worker: multiprocessing forgets older finalizers then."""
     util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
     if util is None or process is None:

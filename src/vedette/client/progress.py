@@ -29,7 +29,7 @@ T = TypeVar("T")
 Message = str | Sequence[str]
 
 _INFINITE = math.inf
-_RETRY_S = 1.0  # after the disk was full
+_RETRY_S = 1.0  # how long we wait after the disk was full
 _LEFT_EARLY = "left before its end"
 
 

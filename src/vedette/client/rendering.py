@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
-MAX_CHARS = 64 << 10  # of a recorded text, and of the same text with colour codes
-_WIDTH = 100  # columns, if there is no terminal
+MAX_CHARS = 64 << 10  # characters of a recorded text, and of the same text with colour codes
+_WIDTH = 100  # columns of a text if there is no terminal
 
 
 def is_rich(value: Any) -> bool:

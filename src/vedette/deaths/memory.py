@@ -11,7 +11,7 @@ from vedette.sensing import cgroup
 
 _KILLED = re.compile(r"out of memory[^\n]*: Killed process (\d+)", re.IGNORECASE)
 _LOG = "/dev/kmsg"
-_SLACK_S = 5.0  # between the clock of the log and ours
+_SLACK_S = 5.0  # how far the clock of the kernel's log may be from ours
 
 
 class Level(NamedTuple):

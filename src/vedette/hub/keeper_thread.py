@@ -22,7 +22,7 @@ from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Hub
 
 _RETRY_S = 1.0
-_REST = 9.0  # times as long as a turn took: looking at many quiet spools takes a tenth of the time at most
+_REST = 9.0  # the pause after a turn, in lengths of that turn: many quiet spools take at most a tenth of the time
 _LEAVING = "the hub is leaving"
 T = TypeVar("T")
 
@@ -95,7 +95,8 @@ class KeeperThread:
 
     def purged(self) -> None:
         """Take note that something was removed for good, and is to be deleted."""
-        self._sweeper.busy = True  # until a sweep finds nothing: nobody may be told before that that all is deleted
+        # It stays so until a sweep finds nothing to delete: nobody is told too early that all is deleted.
+        self._sweeper.busy = True
         self.alarm.set()
 
     def _request(self, request: _Seal | _Act) -> None:

@@ -38,10 +38,12 @@ def run(
         return 0
     os.umask(0o077)
     home.prepare()
-    # A wrong setting is an error before anything is locked or opened.
+    # Settings are checked before anything is locked or opened.
     endpoint = endpoint_of(home, settings, tls=tls)
     wanted = settings.hub.listeners()
-    if wanted and not quiet:  # a hub that no user waits for goes on without, and `doctor` says why
+    if (
+        wanted and not quiet
+    ):  # a hub that a process started runs without a wrong listener, and `vedette doctor` names it
         listeners.check(wanted)
     for upstream in (settings.hub.onward, settings.hub.reroute):
         if upstream:

@@ -10,7 +10,7 @@ from vedette.sources.bars import Bars
 from vedette.sources.colours import split
 from vedette.sources.output import Lines
 
-LINES_PER_S = 5000  # recorded in the long run; all lines reach the terminal
+LINES_PER_S = 5000  # lines that are recorded in the long run; all lines reach the terminal
 BURST_LINES = 20_000
 BYTES_PER_S = 2 << 20
 BURST_BYTES = 32 << 20

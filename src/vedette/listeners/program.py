@@ -22,7 +22,7 @@ from vedette.hub.listeners import Begin, Report
 from vedette.listeners import Listener
 from vedette.listeners.intake import Intake
 
-_RETRY_S = 5.0  # between two tries to take the port
+_RETRY_S = 5.0  # the pause between two tries to take the port
 _PORT_BUSY_S = 1.0  # an earlier process of this listener may be about to close the port
 _PAUSE_S = 0.05
 _REPORT_S = 0.25

@@ -13,7 +13,7 @@ from vedette.monitor.record import Part
 
 _HEAD = struct.Struct("<I")
 _MOST_BYTES = 1 << 30
-_WAIT_S = 5.0  # for the rest of a message
+_WAIT_S = 5.0  # how long we wait for the rest of a message
 
 
 class Begin(msgspec.Struct, tag="begin"):

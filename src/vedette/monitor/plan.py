@@ -12,7 +12,7 @@ from vedette.errors import SettingError
 from vedette.sources import SENSORS, sampler
 
 Where = Literal["thread", "process"]
-DEFAULT = ("process", "host", "network")  # the cheap ones
+DEFAULT = ("process", "host", "network")  # the sensors that cost little
 KEEP = 100_000
 _LEAST_S, _MOST_S = 0.001, 86_400.0
 

@@ -16,7 +16,7 @@ from vedette.monitor.record import Record
 
 _READY_S = 10.0  # loading a GPU driver can take seconds
 _ANSWER_S = 1.0
-_LATE_S = 0.02  # if the last question was not answered: the waits of many questions must not add up to minutes
+_LATE_S = 0.02  # how long we wait if the last question was not answered: many such waits must not add up to minutes
 _OF_ITS_SINKS = ("VEDETTE_HUB", "VEDETTE_TOKEN")  # the sink `hub` reads the settings there
 
 

@@ -17,7 +17,7 @@ _MOST_IN_ALL = 400_000  # characters of all diffs together
 _MOST_JUDGED = 2_000_000  # characters of all files that are tokenized to ignore comments
 _MOST_WORK = 4_000_000  # lines of one file times lines of the other: beyond this they are not matched
 _CONTEXT = 3
-_MOST_FILES = 500  # of which the imports are followed
+_MOST_FILES = 500  # files whose imports are followed
 _NO_CODE = re.compile(r"#[^\n]*|\\\r?\n")  # comments and line continuations
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import\b[ \t]*(\([^)]{0,10000}\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE

@@ -22,10 +22,10 @@ from vedette.query.downsample import PER_PIXEL, odd, pick
 from vedette.query.tries import standing
 from vedette.store import ChunkRow, Points, Reader, SeriesRow, joined
 
-_PARTS = 16  # of a chunk in its coarse version
+_PARTS = 16  # parts that a chunk is cut into for its coarse version
 _MOST_COARSE = 20_000  # coarse chunks in the cache: about 20 MB
 _MOST_ODD = 1000  # positions of NaN and infinities that a curve lists
-_ATTEMPTS = 4  # to read the chunks of a series while the hub merges them
+_ATTEMPTS = 4  # how often we try to read the chunks of a series while the hub merges them
 
 Array = NDArray[np.float64]
 

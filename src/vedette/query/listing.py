@@ -27,9 +27,9 @@ _MOST_ORDERS = 32
 _MOST_KNOWN = 20_000
 _MOST_CHANGES = 10_000
 _FRESH_S = 1.0  # while runs keep changing, the order of a list is read at most this often
-_UNCHANGED_S = 30.0  # while nothing changes
+_UNCHANGED_S = 30.0  # while nothing changes, it is read at most this often
 _COLUMNS_S = 10.0
-_COLUMNS_OF = 1000  # newest runs
+_COLUMNS_OF = 1000  # columns are offered from this many of the newest runs
 _MOST_COLUMNS = 500
 
 

@@ -33,9 +33,9 @@ from vedette.wire import Change, Health, Newest
 
 RECENT_S = 600.0  # a run that ended less than this ago is shown with the live ones
 _MISSED_S = 3600.0  # a host that has a live run, and was heard from less than this ago, is shown
-_TREND = 256  # points
+_TREND = 256  # points of a trend
 _LINE_KINDS = ("log", "output", "warning", "exception", "mark")
-_MOST_CHARS = 500  # of a line
+_MOST_CHARS = 500  # characters of a line
 _OPERATOR = re.compile(r"[=<>~()]")
 _SHOWN = Both((Not(Compare("removed", "=", True)), Not(Compare("state", "=", PURGED))))
 

@@ -13,7 +13,7 @@ _KNOWN = re.compile(
 _UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},[^\]]*/[^\]]*\]")
 _SCALES = {unit: 1000.0**power for power, unit in enumerate("kMGTPEZY", 1)}
 _MOST = 100  # bars at once; more are treated as ordinary lines
-_LONGEST = 1000  # characters; a longer line is not a bar
+_LONGEST = 1000  # characters of a bar; a longer line is not a bar
 
 
 class Bar(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-MAX_LINE = 64 << 10  # characters; a longer line is cut into several
+MAX_LINE = 64 << 10  # characters of a line; a longer line is cut into several
 
 
 class Line(NamedTuple):

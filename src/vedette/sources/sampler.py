@@ -9,7 +9,7 @@ from vedette.model import Sample
 from vedette.sensing.sensor import Absent, Metric, Sensor, Target
 from vedette.sources import SENSORS
 
-_GROUP = "vedette.sensors"  # of entry points
+_GROUP = "vedette.sensors"  # the group of entry points
 
 
 def known() -> list[str]:

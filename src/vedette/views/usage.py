@@ -13,8 +13,8 @@ from rich.text import Text
 from vedette.query.usage import Curve, Use
 from vedette.views.text import clean, duration, size
 
-_ROWS = 8  # of one chart
-_AXIS = 10  # columns
+_ROWS = 8  # rows of one chart
+_AXIS = 10  # columns of the axis on the left
 _MOST_NAMED = 8  # processes with a colour of their own
 _MOST_MARKS = 20
 _COLOURS = ("#4e9ad9", "#e8893a", "#57b36a", "#d9616c", "#a583d4", "#b58a5a", "#e27fb8", "#4fb8b0")

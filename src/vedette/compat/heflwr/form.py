@@ -28,12 +28,12 @@ from vedette.sensing.sensor import Metric
 from vedette.sinks import options, wanted
 from vedette.sinks.plain import Plain, line
 
-MAX_WAITING = 10_000  # moments
+MAX_WAITING = 10_000  # moments that wait to be sent
 _HEADER = "Vedette-Moment"
 _LOGGER = "HeFlwr"  # the logger name that receivers expect
 _TIMEOUT_S = 5.0
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # pauses between tries; the last one repeats
-_MAX_REFUSALS = 3  # of one message by a server error (5xx), before it is dropped
+_MAX_REFUSALS = 3  # a message is dropped after so many server errors (5xx)
 _CLOSING_S = 0.5  # shorter than a monitor waits for its sinks
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")

@@ -19,7 +19,7 @@ from vedette.store import Both, Compare, Either, Not, Reader, SpanQuery
 
 _SOURCE = "heflwr"
 IDLE_S = 600.0  # a run ends when its client has sent nothing for so long
-_MAX_RUNS = 1000  # open at once
+_MAX_RUNS = 1000  # runs that are open at once
 _MAX_SENDERS = 10_000
 
 

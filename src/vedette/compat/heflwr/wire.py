@@ -13,7 +13,7 @@ from vedette.errors import FormatError
 from vedette.sinks.plain import KEYS
 
 PATHS = ("/simple_log", "/log")
-MAX_BYTES = 64 << 10  # of a body
+MAX_BYTES = 64 << 10  # bytes of a body
 _MAX_FIELDS = 64
 _MAX_IDENTIFIER, _MAX_MESSAGE, _MAX_WORD = 200, 32_000, 200
 _YEAR_NS = 366 * 24 * 3600 * 10**9

@@ -14,7 +14,7 @@ from vedette.model import Blob, Fact
 
 _ADDRESS = "address"
 _LISTING = b"m"  # the content of the small file, if the blob lists others
-_MOST_ABSENT = 100  # digests that are remembered as missing, of one blob: checking them must be quick
+_MOST_ABSENT = 100  # missing digests that are remembered of one blob: checking them must be quick
 _GIVEN_UP_S = 7 * 86400.0  # a blob whose bytes are not here by then is forgotten
 
 
@@ -26,7 +26,7 @@ class BlobQueue:
         self._blobs = blobs
         self._root = os.path.join(blobs.root, "outward")
         self._waiting: dict[str, dict[str, bool]] = {}  # by address and digest: whether it lists others
-        self._stalled: dict[tuple[str, str], list[str]] = {}  # all that is here was sent; the digests that are missing
+        self._stalled: dict[tuple[str, str], list[str]] = {}  # by address and digest: the digests still missing here
         self.refusing: set[str] = set()  # addresses of hubs that take no blobs
         for name in names(self._root):
             with contextlib.suppress(OSError, UnicodeDecodeError):

@@ -115,9 +115,8 @@ class BlobSender:
                         self.refused = answer.refused[digest]
                         return True
                     before, offset = offset, answer.offsets.get(digest, 0)
-                    if (
-                        before + len(data) == size and answer.offsets.get(digest) == 0
-                    ):  # the whole of it was wrong there
+                    sent_all = before + len(data) == size
+                    if sent_all and answer.offsets.get(digest) == 0:  # there, the bytes did not match the digest
                         mismatches += 1
                         if mismatches > 1 or await asyncio.to_thread(digest_of, file.fileno()) != digest:
                             self.refused = f"the bytes of {digest[:12]} do not match their digest"

@@ -20,7 +20,7 @@ from vedette.ids import new_id, origin_of
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
 _PAUSE_S = 0.2
-_MOST_ORIGINS = 100_000  # of one downstream that answers can be routed to
+_MOST_ORIGINS = 100_000  # origins of one downstream that answers can be routed to
 
 
 class Downstream:
@@ -92,7 +92,7 @@ class Downstreams:
                     if (waiting := downstream.sealed.pop(message.id, None)) is not None:
                         _resolve(waiting)
                 else:
-                    raise FormatError(f"a {type(message).__name__} is not for the hub that keeps")
+                    raise FormatError(f"an upstream hub does not accept a {type(message).__name__}")
         except OSError as error:
             raise HubError(str(error)) from None
         finally:

@@ -28,7 +28,7 @@ _LANE = LANE_SAMPLES
 _LOOK_BYTES = 1 << 20
 _RECENT_S = 600.0
 _MOST_WAITING = 16 << 20  # numbers of 8 bytes that may wait in memory
-_READ_BYTES = 4 << 20  # of an inbox at once
+_READ_BYTES = 4 << 20  # bytes of an inbox that are read at once
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
 
 
@@ -104,8 +104,10 @@ class InboxReader:
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
         self._unsafe: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
-        self._left_over = set(self._names())  # their senders are gone, and were told what is here
-        self._left_over_damaged = False  # one of these is damaged: what follows in a later one may have a gap before it
+        self._left_over = set(
+            self._names()
+        )  # inboxes of an earlier hub: nobody writes to them, or sends again what they hold
+        self._left_over_damaged = False  # one of these is damaged, so that records may be missing before a later one
         self._count = max(map(int, self._left_over), default=0)
 
     @property

@@ -22,7 +22,7 @@ from vedette.errors import FormatError, HubError, VedetteError
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.store import Batch, parcels
 
-_WINDOW_BYTES = 16 << 20  # that may be sent and not acknowledged
+_WINDOW_BYTES = 16 << 20  # bytes that may be sent and not acknowledged
 _SHIPMENT_BYTES = 1 << 20
 _CONNECT_S = 10.0
 _INTRODUCED_AT_ONCE = 1000

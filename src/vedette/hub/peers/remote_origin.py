@@ -8,7 +8,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.points import FULL
 
-_HOLD_NUMBERS = 2 << 20  # of 8 bytes
+_HOLD_NUMBERS = 2 << 20  # numbers of 8 bytes that may wait to be sealed
 _QUIET_S = 60.0
 _Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
 
@@ -109,7 +109,7 @@ class RemoteOrigin:
         return self._sent[LANE_SAMPLES]
 
     def unsealed(self, prefixes: tuple[str, ...], after: int) -> Batch | None:
-        """Return the samples that wait to be sealed, of spans whose ids begin so, behind an offset; None: no such."""
+        """Return unsealed samples behind an offset, of spans whose ids begin with a prefix; None if there are none."""
         start = max(after, self.sealed)
         waiting = (_join(parts).after(start) for key, parts in self._blocks.items() if key[0].startswith(prefixes))
         found: list[Columns | Block] = [block for block in waiting if len(block.n)]

@@ -19,7 +19,7 @@ _RECORDED = {
     "network": ({"net_sent_bytes_per_s", "net_received_bytes_per_s"}, ({},)),
     "power": ({"power_w", "energy_j"}, tuple({"group": one} for one in ("in", "cpu_gpu_cv", "soc"))),
 }
-_MOST = 8  # of one kind: a machine may have a hundred disks
+_MOST = 8  # devices of one kind: a machine may have a hundred disks
 
 
 class Machine:

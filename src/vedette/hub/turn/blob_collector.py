@@ -19,7 +19,7 @@ from vedette.store import Store
 _EVERY_S = 3600.0
 _AGAIN_S = YOUNG_S + 10.0  # the next sweep, when some blobs were too young to be removed
 _SLICE_S = 0.005
-_ROWS = 2000  # that are read from the store at once
+_ROWS = 2000  # rows that are read from the store at once
 
 
 class BlobCollector:

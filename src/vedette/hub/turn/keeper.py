@@ -31,7 +31,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.settings import Settings
 from vedette.store import Mark, Store
 
-_MOST_UNSAFE_BYTES = 4 << 20  # of shipments, before a flush: their senders wait for the acknowledgement
+_MOST_UNSAFE_BYTES = 4 << 20  # bytes of shipments that may wait for a flush: their senders wait for the acknowledgement
 
 
 class Keeper:

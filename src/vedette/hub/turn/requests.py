@@ -9,7 +9,7 @@ from vedette.model import Command
 from vedette.store.parcels import pack, packed_bytes
 
 _MOST_NEWEST = 50_000
-_MOST_UNSEALED_BYTES = 4 << 20  # in one answer; one parcel is sent however large it is
+_MOST_UNSEALED_BYTES = 4 << 20  # bytes in one answer; one parcel is sent however large it is
 
 
 def newest(keeper: Keeper, prefix: str) -> list[wire.Newest]:

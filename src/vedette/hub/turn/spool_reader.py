@@ -18,7 +18,7 @@ from vedette.store.points import FULL
 from vedette.tail import Tail
 
 _HOLD_BYTES = 16 << 20
-_READ_BYTES = 4 << 20  # of a lane at once
+_READ_BYTES = 4 << 20  # bytes of a lane that are read at once
 _NO_LIMITS = Limits(name_chars=1 << 20)
 
 
@@ -301,7 +301,7 @@ class SpoolReader:
         return self._sent[LANE_SAMPLES]
 
     def unsealed(self, prefixes: tuple[str, ...], after: int) -> Batch | None:
-        """Return the samples that wait to be sealed, of spans whose ids begin so, behind an offset; None: no such."""
+        """Return unsealed samples behind an offset, of spans whose ids begin with a prefix; None if there are none."""
         start = max(after, self.sealed)
         waiting = (group.after(start) for group in self._columns.values() if group.span.startswith(prefixes))
         found: list[Columns | Block] = [group for group in waiting if group.n]

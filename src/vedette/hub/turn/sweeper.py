@@ -16,10 +16,10 @@ from vedette.settings import Keep, Settings
 from vedette.store import Store
 
 _EVERY_S = 3600.0
-_LOOK_EVERY_S = 1.0  # whether the file of settings has changed
+_LOOK_EVERY_S = 1.0  # how often we check whether the file of settings has changed
 _RETRY_S = 60.0
-_PAGES = 250  # that one step deletes: some milliseconds
-_REST = 4.0  # times as long as a step took: sweeping takes at most a fifth of the keeper's time
+_PAGES = 250  # pages of the store that one step deletes: some milliseconds
+_REST = 4.0  # the pause after a step, in lengths of that step: sweeping takes at most a fifth of the keeper's time
 _MOST_AT_ONCE = 500  # runs that are removed at once
 
 

@@ -25,7 +25,7 @@ from vedette.segment import list_segments, origin_of
 from vedette.store import Batch, Mark, Taken, archive
 
 SCRATCH = "taking-in-"
-_SLICE_S = 0.05  # of work between two turns of the keeper
+_SLICE_S = 0.05  # how long it works between two turns of the keeper
 _PATIENCE_S = 0.3  # longer than `Tail` waits for a torn record
 _SEAL_S = 60.0
 _AT_ONCE = 50  # spools that are open at the same time

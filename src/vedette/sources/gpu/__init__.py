@@ -24,7 +24,7 @@ METRICS = {
     "gpu_temperature_c": Metric("gauge", "Temperature of the GPU, in degrees Celsius"),
     "gpu_energy_j": Metric("counter", "Energy of the GPU since the first look, in joules"),
 }
-_PATIENCE_S = 0.5  # for one look; if the driver takes longer, later looks do not wait until it has answered
+_PATIENCE_S = 0.5  # how long one look waits; if the driver takes longer, later looks do not wait until it has answered
 _STALE_S = 5.0  # an answer that came too late for its look is used for the next one, if it is not older than this
 _OPENING_S = 5.0  # an idle driver has to be loaded first, GPU by GPU
 _JOIN_S = 0.02

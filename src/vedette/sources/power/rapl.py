@@ -14,7 +14,7 @@ from vedette.sources.power.attribute import Number, names, tag, word
 from vedette.sources.power.board import METRICS
 
 _ZONE = re.compile(r"(intel-rapl(?:-mmio)?)(:[0-9]+)+")
-_MOST_W = 5000.0  # of one zone: more than this means that the counter was reset, not wrapped
+_MOST_W = 5000.0  # the most power of one zone: more than this means that the counter was reset, not wrapped
 
 
 class Zone:

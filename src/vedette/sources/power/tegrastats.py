@@ -26,7 +26,7 @@ _RAIL = re.compile(r"(?<!\S)([A-Za-z0-9][A-Za-z0-9_.-]*) (-?[0-9]{1,9})(?:mW)?/-
 _INTERVAL_MS = 1000
 _STALE_S = 5.0
 _RESTART_S = 30.0  # if the program has ended by itself, start it again after this
-_MOST_BYTES = 1 << 16  # of one line
+_MOST_BYTES = 1 << 16  # bytes of one line
 _JOIN_S = 0.02
 _BECOME = """
 import ctypes, os, signal, sys

@@ -27,7 +27,7 @@ from vedette.sensing.probe import OpenFile
 from vedette.sources.process.ledger import Account, Key
 from vedette.sources.process.snapshot import children
 
-_RESCAN_S = 1.0  # between two scans of all processes, at least
+_RESCAN_S = 1.0  # the least pause between two scans of all processes
 _RESCAN_AT_LATEST_S = 60.0
 _FEW = 100  # new pids that are checked one by one
 _OPEN = 32  # processes whose files stay open: the user's program needs descriptors itself

@@ -16,9 +16,9 @@ from vedette.query.overview import Known, Overview, Trails, forget, overview
 from vedette.store import Reader
 from vedette.wire import Change, Health, Newest
 
-_LEAST_S = 0.2  # between two looks, however much changes
+_LEAST_S = 0.2  # the least pause between two looks, however much changes
 _HEALTH_S = 5.0
-_QUIET_S = 10.0  # between two looks at a home where nothing runs and nothing changes
+_QUIET_S = 10.0  # the pause between two looks at a home where nothing runs and nothing changes
 _JOIN_S = 1.0
 
 

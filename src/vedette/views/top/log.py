@@ -17,9 +17,9 @@ from textual.strip import Strip
 from vedette.store import EventRow
 from vedette.views.text import clean
 
-_MOST = 5000  # events that are kept
-_MOST_ROWS = 200  # of one event
-_HEAD = 11  # cells: the time, and a letter
+_MOST = 5000  # events that can be scrolled through
+_MOST_ROWS = 200  # rows of one event
+_HEAD = 11  # cells for the time and a letter
 _LETTERS = {10: "d", 20: " ", 30: "w", 40: "e", 50: "c"}
 
 

@@ -20,11 +20,11 @@ from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web.updater import Updater
 from vedette.wire import Change
 
-_LEAST_S = 0.2  # between two messages to a viewer
+_LEAST_S = 0.2  # the least pause between two messages to a viewer
 _HEARTBEAT_S = 15.0
 _MOST_BEHIND = 8  # messages that a viewer may leave unread
 _MOST_VIEWERS = 1000
-_MOST_RUNS = 500  # in one message; if more have changed, it says `missed`
+_MOST_RUNS = 500  # runs in one message; if more have changed, it says `missed`
 
 
 class News(Struct):

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from vedette.asgi import Refusal
 
-MOST_QUERY = 16 << 10  # bytes
+MOST_QUERY = 16 << 10  # bytes of a query string
 MOST_T = 9e12  # milliseconds: the year 2255, which still fits 64 bits in nanoseconds
 Kind = Literal["text", "count", "number"]
 

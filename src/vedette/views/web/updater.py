@@ -19,10 +19,10 @@ from vedette.store import Batch
 from vedette.store.parcels import unpack
 from vedette.wire import Change
 
-_LEAST_S = 0.05  # between two changes that are passed on
+_LEAST_S = 0.05  # the least pause between two changes that are passed on
 _ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
 _NEWEST_S = 2.0  # how often it is asked for the newest points, while somebody watches the list of runs
-_MOST_ANSWERS = 16  # in one round; the rest comes in the next
+_MOST_ANSWERS = 16  # answers in one round; the rest comes in the next
 _MOST_TRAILS = 5000  # series whose unsealed points are collected
 
 
