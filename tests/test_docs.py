@@ -16,7 +16,7 @@ import pytest
 
 import vedette
 from vedette import listeners, settings, sinks
-from vedette.cli import build_parser
+from vedette.cli import build_parser, ls
 from vedette.client.run import Run
 from vedette.home import Home
 from vedette.query import logs, where
@@ -199,6 +199,14 @@ def test_the_language_of_where():
         assert family in text
     for operator in ("=", "==", "!=", "<", "<=", ">", ">=", "~", " in ", "and", "or", "not"):
         assert operator in text
+
+
+@pytest.mark.parametrize("told", [ls.__doc__, where.__doc__], ids=["help", "grammar"])
+def test_the_language_of_where_in_brief(told):
+    """Every field of --where is in `vedette ls --help`, and in the grammar."""
+    fields = (*where.FIELDS, "star", *where.FAMILIES)
+
+    assert [field for field in fields if not re.search(rf"\b{re.escape(field)}(?![a-z])", told)] == []
 
 
 def test_the_expressions_that_are_shown():
@@ -464,7 +472,38 @@ def test_each_room_names_its_modules(room):
     assert [name for name in sorted(rooms()[room] - {*named}) if Path(room, name) not in listed()] == []
 
 
+def gone(room, text):
+    """Return the names in a room's docstring that look like its modules, and are none.
+
+    In a list a name begins a line. In prose each word in backticks counts, unless it is something else of the package.
+    """
+    listing = re.findall(r"^- `(\w+)`", text, re.MULTILINE)
+    if listing:
+        return sorted({*listing} - rooms()[room])
+    names = {*re.findall(r"`([a-z]\w*)(?:\.py)?`", text)}
+    return sorted(names - rooms()[room] - {path.rpartition("/")[2] for path in rooms()} - NOT_MODULES.get(room, set()))
+
+
+NOT_MODULES = {"vedette/cli": {"add"}}  # by room: other words in backticks
+
+
 @pytest.mark.parametrize("room", rooms())
 def test_no_room_names_a_module_that_is_gone(room):
-    """A line of its list begins with the name of something that exists."""
-    assert {*re.findall(r"^- `(\w+)`", docstring(room), re.MULTILINE)} <= rooms()[room]
+    """What a room says lies in it exists, whether it says so in a list or in prose."""
+    assert gone(room, docstring(room)) == []
+
+
+@pytest.mark.parametrize("text", ["`watch` looks; `tree` ends all.", "Ends.\n\n- `watch`: looks\n- `tree`: ends all"])
+def test_the_check_of_rooms_finds_what_is_gone(text):
+    """The positive control: a module that does not exist is found in prose and in a list."""
+    assert gone("vedette/deaths", text) == ["watch"]
+
+
+def test_the_rooms_are_in_one_order():
+    """The package and ARCHITECTURE.md name the rooms in the same order: the one in which imports go."""
+    table = sections((ROOT / "ARCHITECTURE.md").read_text(), 2)["The rooms"]
+    cells = "".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
+    in_table = re.findall(r"`(\w+)(?:/|\.py)`", cells)
+    in_package = re.findall(r"^- `(\w+)`", docstring("vedette").partition("Modules of the core")[0], re.MULTILINE)
+
+    assert in_package == [name for name in in_table if name != "web"]

@@ -10,25 +10,25 @@ Everything is imported when it is first used: `import vedette` itself costs next
 Rooms, from the top down; imports go one way, and ARCHITECTURE.md has the picture:
 - `compat`: other people's names, translated
 - `cli`: the command line; `__main__` is `python -m vedette`
-- `attached`: the console in a run's own process
 - `app`: the public verbs that read a home: `vedette.runs`, `get`, `diff`, `compare`
+- `attached`: the console in a run's own process
 - `views`: what people see: console, charts, `vedette top`, `vedette ui`
 - `launch`: `vedette run`: a command as a run
 - `monitor`: monitors beside a program
 - `capture`: records what a run is made of
-- `hub`: the program that keeps a home
 - `listeners`: other people's protocols in
+- `hub`: the program that keeps a home
 - `client`: what runs inside the user's process
-- `access`: how another process reads a home
 - `query`: pure functions over a store: what the data mean
-- `deaths`: why something ended
+- `access`: how another process reads a home
 - `store`: keeps facts and points, in SQLite
+- `deaths`: why something ended
 - `sources`: sensors, and other sources of facts
 - `sinks`: where a monitor's samples go
 - `sensing`: what sensors are made of
 
 Modules of the core:
-- `model`: the four facts, the kinds of spans and their states, origins; no I/O
+- `model`: the three facts and the sample, the kinds of spans and their states, origins; no I/O
 - `ids`: the ids of spans: how each form is made and read; no I/O
 - `fold`: the law: records in any order, any number of times, add up to one state; pure
 - `wire`: bytes <-> facts, and the messages of the hub's socket; no I/O

@@ -5,9 +5,9 @@ examples:
   vedette ls --where "config.lr > 0.1 and state = failed"
   vedette ls --json | jq '.[].id'
 
---where knows state, name, id, cause, project, experiment, notes, script, start, end, duration, star, description, host,
-python, os, cwd, capture, config.KEY, summary.KEY, tag.NAME, metric.NAME (the last value), git.KEY, code.KEY, cpu.KEY,
-gpu.KEY, env.NAME and packages.KEY; operators = != < <= > >= ~ (contains) in (a, b), and, or, not.
+--where knows state, name, id, cause, project, experiment, notes, script, start, end, duration, parent, star,
+description, host, python, os, cwd, capture, config.KEY, summary.KEY, tag.NAME, metric.NAME (the last value), git.KEY,
+code.KEY, cpu.KEY, gpu.KEY, env.NAME and packages.KEY; operators = != < <= > >= ~ (contains) in (a, b), and, or, not.
 """
 
 import argparse

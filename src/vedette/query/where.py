@@ -5,7 +5,7 @@
     operator    = "=" "==" "!=" "<" "<=" ">" ">=" "~" (contains)
     value       = number | true | false | null | word | "text" | 'text'
     field       = state, name, id, cause, project, experiment, notes, script, start, end, duration,
-                  star, description, host, python, os, cwd, capture,
+                  parent, star, description, host, python, os, cwd, capture,
                   config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value), git.KEY, code.KEY, cpu.KEY, gpu.KEY,
                   env.NAME, packages.KEY
 
