@@ -185,13 +185,20 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
 
 
 def test_a_server_that_is_told_to_end_leaves_no_hub(home, tmp_path):
-    """A server that gets SIGTERM, as from `timeout` or a service, takes its hub and the open port with it."""
+    """A server that gets SIGTERM, as from `timeout` or a service, takes its hub and the open port with it.
+
+    The hub has nothing of the run that the server was started in, and no module of the working directory.
+    """
     server = subprocess.Popen(
         [*CLASSIFIER, "monitor", "-setting", "Monitor", f'address: ":{20000 + os.getpid() % 20000}"'],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
+        env={**os.environ, "VEDETTE_RUN": "other-run", "VEDETTE_TRY": "1"},
     )  # fmt: skip
     try:
         eventually(lambda: os.path.exists(home.connect) and home.hub_pid(), 20)
+        hub = pathlib.Path(f"/proc/{home.hub_pid()}")
+        assert b"other-run" not in (hub / "environ").read_bytes()
+        assert b"-P" in (hub / "cmdline").read_bytes().split(b"\0")
     finally:
         server.terminate()
         server.communicate(timeout=30)

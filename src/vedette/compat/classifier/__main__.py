@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import vedette
 from vedette import address as addresses
-from vedette import cli, host_port, settings
+from vedette import cli, detached, host_port, settings
 from vedette.access.home_access import HomeAccess
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
@@ -29,6 +29,7 @@ examples:
   python -m vedette.compat.classifier -setting monitor.Usage "enable: true" -analysis monitor.Usage train.py
 """
 ANALYSES = ("monitor.Usage",)
+_HUB = [sys.executable, "-P", "-m", "vedette", "hub"]
 _START_TIMEOUT_S = 20.0
 
 
@@ -83,12 +84,14 @@ def _known_analysis(name: str) -> str:
 
 def _serve(chosen: Chosen) -> int:
     """Run a hub that receives what others send, and show it, until Ctrl-C."""
-    hub = [sys.executable, "-m", "vedette", "hub", "--address", str(chosen.get("Monitor", "address"))]
     home = Home.of(settings.load())
     before = home.hub_pid()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that the hub and its open port end with us
     # In a session of its own: Ctrl-C ends only the view; then we stop the hub.
-    process = subprocess.Popen(hub, start_new_session=True, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*_HUB, "--address", str(chosen.get("Monitor", "address"))],
+        env=detached.environment(), start_new_session=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
     try:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while (process.poll() is None and not os.path.exists(home.connect)) or home.hub_pid() in (None, 0, before):
@@ -194,7 +197,7 @@ def _listen(address: str) -> bool:
 
 
 def _stop_hub() -> None:
-    subprocess.run([sys.executable, "-m", "vedette", "hub", "--stop", "--quiet"], check=False)
+    subprocess.run([*_HUB, "--stop", "--quiet"], env=detached.environment(), check=False)
 
 
 def _analyse(run: str, folder: str) -> None:
