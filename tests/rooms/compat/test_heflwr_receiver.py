@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
+from tests.journeys.conftest import eventually
 from vedette.asgi import Refusal
 from vedette.compat.heflwr import receiver as receivers
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
 from vedette.hub.turn.keeper import Keeper
 from vedette.listeners.intake import Intake
-from vedette.model import USER, Span
+from vedette.model import LANE_SAMPLES, USER, Span
 from vedette.query.runs import select
+from vedette.segment import segment_name
 from vedette.settings import Hub, Settings
 from vedette.store.sqlite import SqliteStore
 
@@ -84,6 +87,31 @@ def test_open_runs_go_on(keeper, begin):
     [run] = runs(keeper)
 
     assert run.history("network_bytes_sent").value.tolist() == [0, 1, 2]
+
+
+def test_a_message_that_is_sent_again_begins_no_second_run(home, keeper, begin):
+    """If the first numbers of a run find no room, the run is open nevertheless, and they go to it when sent again."""
+    receiver = begin()
+    receiver.receive(b"identifier=b&message=x", "")
+    [spool] = [path for path in Path(home.spool).iterdir() if path.name in receiver._intake._own.names]
+    in_the_way = spool / (segment_name(LANE_SAMPLES, 0) + ".new")
+    in_the_way.mkdir()
+    for _ in range(2):
+        with pytest.raises(OSError, match="cannot be written to"):
+            receiver.receive(b"identifier=a&message=Bytes+Sent:+1,+", "")
+    in_the_way.rmdir()
+    eventually(lambda: _is_received(receiver, b"identifier=a&message=Bytes+Sent:+1,+"))
+
+    _, run = runs(keeper)
+    assert (run.name, run.history("network_bytes_sent").value.tolist()) == ("a", [1])
+
+
+def _is_received(receiver, body):
+    try:
+        receiver.receive(body, "")
+    except OSError:  # a spool looks for room only now and then
+        return False
+    return True
 
 
 def test_silence_ends_a_run(keeper, begin, monkeypatch):

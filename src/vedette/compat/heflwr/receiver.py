@@ -14,7 +14,7 @@ from vedette.compat.heflwr import wire
 from vedette.errors import VedetteError
 from vedette.ids import new_id
 from vedette.listeners.intake import Intake
-from vedette.model import HUB, Event, Fact, Sample, Span
+from vedette.model import HUB, Event, Sample, Span
 from vedette.store import Both, Compare, Either, Not, Reader, SpanQuery
 
 _SOURCE = "heflwr"
@@ -50,37 +50,34 @@ class Receiver:
     def receive(self, body: bytes, header: str) -> None:
         """Record a message; raise FormatError, a Refusal, or OSError if there is no room."""
         now = time.time_ns()
-        form = wire.parse(body, now)
+        message = wire.parse(body, now)
         moment = wire.moment(header)
         if moment is not None and moment.n <= self._senders.get(moment.sender, 0):
             return  # it was recorded before, and only the answer was lost
-        t = form.t or (moment.t if moment is not None else now)
-        facts, known = self._run_of(form, now)
-        if form.numbers:
-            self._intake.keep(facts, [Sample(t, t // 10**6, wire.values_of(form.numbers), known.run)])
+        t = message.t or (moment.t if moment is not None else now)
+        known = self._open.get(message.identifier) or self._begin(message.identifier, now)
+        if message.numbers:
+            self._intake.keep([], [Sample(t, t // 10**6, wire.values_of(message.numbers), known.run)])
         else:
-            attrs = {"identifier": form.identifier, **form.where}
-            self._intake.keep([*facts, Event(known.run, t, "log", form.level, form.message, attrs)])
+            attrs = {"identifier": message.identifier, **message.where}
+            self._intake.keep([Event(known.run, t, "log", message.level, message.message, attrs)])
         known.last_s, known.t = time.monotonic(), max(t, now)
-        self._open[form.identifier] = known
         if moment is not None:
             self._senders[moment.sender] = moment.n
             self._senders.move_to_end(moment.sender)
             while len(self._senders) > _MAX_SENDERS:
                 self._senders.popitem(last=False)
 
-    def _run_of(self, form: wire.ClientMessage, now: int) -> tuple[list[Fact], _OpenRun]:
-        """Return the run of an identifier, and the facts to record if the run is new."""
-        known = self._open.get(form.identifier)
-        if known is not None:
-            return [], known
+    def _begin(self, identifier: str, now: int) -> _OpenRun:
+        """Record a new run of an identifier; a message that is then refused, and sent again, finds it open."""
         if len(self._open) >= _MAX_RUNS:
             self._intake.refuse("heflwr identifiers")
             raise Refusal(429, f"{_MAX_RUNS} identifiers are open already: a new one is refused")
-        known = _OpenRun(new_id(), time.monotonic(), now)
-        attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": form.identifier}
-        span = Span(known.run, now, "running", "", HUB, "run", form.identifier, attrs=attrs)
-        return [span], known
+        begun = _OpenRun(new_id(), time.monotonic(), now)
+        attrs = {"project": _SOURCE, "source": _SOURCE, "identifier": identifier}
+        self._intake.keep([Span(begun.run, now, "running", "", HUB, "run", identifier, attrs=attrs)])
+        self._open[identifier] = begun
+        return begun
 
     async def tend(self) -> None:
         """End the runs that are idle, and forget those that were removed."""
