@@ -159,7 +159,7 @@ def test_answered_is_kept(home, begin):
 def test_the_check_of_that_finds_a_loss(home, begin, tmp_path):
     """A hub that answers before it has put anything on record is found out by a kill."""
     lossy = tmp_path / "sitecustomize.py"
-    lossy.write_text("import vedette.hub.turn.own as own\nown.Own.sample = own.Own.say = lambda *_: None\n")
+    lossy.write_text("import vedette.hub.own as own\nown.Own.sample = own.Own.say = lambda *_: None\n")
     hub, port = begin(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     assert post(port, identifier="a", message="Bytes Sent: 1, ")[0] == 200
     hub.kill()

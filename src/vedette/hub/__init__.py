@@ -6,6 +6,7 @@
 - `alarm`: wakes that thread
 - `handle`: the hub as its sockets see it
 - `health`: how the hub is, for `vedette doctor`
+- `own`: writes what the hub and its helper processes say themselves, to spools of their own
 - `log`: writes what goes wrong to the hub's log file
 - `helper`: starts, tells and ends helper processes
 - `listeners`: the helper processes that hear other people's clients

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from vedette.access.home_access import HomeAccess
 from vedette.home import Home
-from vedette.hub.turn.own import Own
+from vedette.hub.own import Own
 from vedette.model import Fact, Sample
 from vedette.store import Reader
 

@@ -8,7 +8,7 @@ import pytest
 from tests.rooms.conftest import small_disk
 from vedette import wire
 from vedette.home import Home
-from vedette.hub.turn.own import Own
+from vedette.hub.own import Own
 from vedette.model import HUB, LANE_FACTS, Event, Span
 from vedette.segment import origin_of
 from vedette.tail import Tail

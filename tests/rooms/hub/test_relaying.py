@@ -10,7 +10,7 @@ from tests.rooms.hubs import ask, connect, serving, until
 from vedette import wire
 from vedette.blobs import Blobs
 from vedette.home import Home
-from vedette.hub.turn.own import Own
+from vedette.hub.own import Own
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Sample, Span
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery

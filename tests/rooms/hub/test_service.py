@@ -12,8 +12,8 @@ from vedette.errors import HubError, SettingError
 from vedette.hub import log as hub_log
 from vedette.hub import program
 from vedette.hub.log import Log
+from vedette.hub.own import Own
 from vedette.hub.sockets.connection import Connection
-from vedette.hub.turn.own import Own
 from vedette.model import Event, Span
 from vedette.settings import Hub, Settings
 from vedette.store import SpanQuery

@@ -16,9 +16,9 @@ import msgspec
 from vedette import ids, masks
 from vedette.home import Home
 from vedette.hub.helper import Inlet
+from vedette.hub.own import Own
 from vedette.hub.processes.machine import Machine
 from vedette.hub.processes.wishes import Leave, Measure, Wish
-from vedette.hub.turn.own import Own
 from vedette.kernel import command, host, host_span
 from vedette.model import HUB, Fact, Sample, Span
 from vedette.sensing.schedule import Schedule

@@ -5,7 +5,6 @@
 - `commits`: commits what was read, in the store or by shipping it
 - `heartbeats`: notes who is alive
 - `requests`: what the keeper is asked between two turns
-- `own`: writes what the hub itself says
 - `orders`: carries out commands for processes
 - `questions`: hands answers to the processes that asked
 - `edits`: turns a user's edit into facts

@@ -12,6 +12,7 @@ from vedette import kernel, wire
 from vedette.blobs import Blobs
 from vedette.errors import FormatError
 from vedette.home import Home
+from vedette.hub.own import Own
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.relay import Relay
@@ -24,7 +25,6 @@ from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.commits import Batches, Commits
 from vedette.hub.turn.heartbeats import Heartbeats
 from vedette.hub.turn.orders import Orders
-from vedette.hub.turn.own import Own
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import above
 from vedette.model import LANE_FACTS, LANE_SAMPLES
