@@ -168,9 +168,9 @@ def test_the_time_limit_of_who_does_not_stop(home, hub, tmp_path):
 
 def _belonging_to(run_id):
     """Return the pids of a run's processes that still live."""
-    from vedette.deaths.tree import marked
+    from vedette.deaths.tree import of_try
 
-    return list(marked(run_id, "1"))  # a zombie has no environment
+    return list(of_try(run_id, "1"))  # a zombie has no environment
 
 
 @both

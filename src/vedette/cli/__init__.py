@@ -172,6 +172,11 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
         code = 2
     except KeyboardInterrupt:
         code = 130
+    except Exception as error:
+        if type(error).__module__ != "sqlite3":  # by its name: most commands start without the module
+            raise
+        sys.stderr.write(f"vedette: the store cannot be read: {error}; `vedette doctor` says what to do\n")
+        code = 2
     return int(code)
 
 

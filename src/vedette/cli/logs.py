@@ -94,14 +94,14 @@ def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
     for event in events:
         level, kind = names.get(event.level, str(event.level)), clean(event.kind, one_line=True)
         head = f"{moment(event.t, exact=True)}  {level:<8}  {kind:<9}"
-        where = f"  {clean(event.span, one_line=True)}" if with_run else ""
-        text, place = _text(event), _place(event)
+        run = f"  {clean(event.span, one_line=True)}" if with_run else ""
+        text, where = _text(event), _where(event)
         if console is None:
-            print(f"{head}{where}  {place}{text}")
+            print(f"{head}{run}  {where}{text}")
         else:
             from rich.text import Text
 
-            console.print(Text.assemble((head + where + "  " + place, "dim"), (text, _COLOURS.get(event.level, ""))))
+            console.print(Text.assemble((head + run + "  " + where, "dim"), (text, _COLOURS.get(event.level, ""))))
 
 
 def _text(event: EventRow) -> str:
@@ -112,7 +112,7 @@ def _text(event: EventRow) -> str:
     return text.replace("\n", "\n    ")
 
 
-def _place(event: EventRow) -> str:
+def _where(event: EventRow) -> str:
     """Return the line of code that logged it, as in `train.py:12`."""
     file, line = event.attrs.get("file"), event.attrs.get("line")
     if event.kind not in ("log", "warning") or not isinstance(file, str) or not file:

@@ -90,7 +90,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.client.faults import swallow
     from vedette.client.run import DEFAULT_PROJECT, About
     from vedette.deaths.evidence import Evidence
-    from vedette.deaths.tree import marked
+    from vedette.deaths.tree import of_try
     from vedette.deaths.verdict import EndKind, verdict
     from vedette.launch.ending import evidence
     from vedette.launch.local import Launch
@@ -131,7 +131,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     options = _options(args)
     job = Launch(
         command, _environ(begun.id, capture=options.capture, new=not (again or args.project)), options,
-        _guarded(recorder.take), left=lambda: marked(begun.id, journal.attempt), on_start=started,
+        _guarded(recorder.take), left=lambda: of_try(begun.id, journal.attempt), on_start=started,
         around=console.around,
     )  # fmt: skip
     try:

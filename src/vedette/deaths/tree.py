@@ -26,7 +26,7 @@ def below(pid: int) -> set[int]:
     return found
 
 
-def marked(run: str, attempt: str) -> set[int]:
+def of_try(run: str, attempt: str) -> set[int]:
     """Return the processes whose environment says that they belong to a try of a run, whoever their parent is now.
 
     A process that detaches itself gets init as its parent, but keeps its environment.

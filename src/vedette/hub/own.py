@@ -43,7 +43,7 @@ class Own:
             facts = [_host(self.now()), *facts]
         for fact in facts:
             voice.say(fact)
-        if voice.lost:
+        if voice.spool.facts.lost:  # lost samples are counted, and facts may have room all the same
             self.sync()  # what was written before must be on disk
             del self._voices[upstream]  # the next try begins a new spool
             with contextlib.suppress(OSError):  # so that failed tries leave no empty directories

@@ -78,8 +78,8 @@ async def read_body(request: Any, most_bytes: int) -> bytes:
     body = b""
     try:
         async with asyncio.timeout(_BODY_S):
-            async for piece in request.stream():
-                body += piece
+            async for block in request.stream():
+                body += block
                 if len(body) > most_bytes:
                     raise too_long
     except TimeoutError:

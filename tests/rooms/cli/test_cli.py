@@ -18,13 +18,16 @@ import sys
 import tempfile
 import termios
 import time
+import warnings
 
 import pytest
 
+import vedette
 from tests.conftest import end_hub
 from tests.rooms.conftest import Maker, call, python
 from tests.rooms.views.test_text import SEQUENCES, assert_harmless
 from vedette.cli import COMMANDS, main
+from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.model import Event
 from vedette.sources import SENSORS
@@ -722,3 +725,27 @@ def test_version():
 def test_home_by_flag(camp, args):
     """--home is stronger than VEDETTE_HOME."""
     assert "alpha" in call(*args, camp, home="/nonexistent").stdout
+
+
+def test_a_damaged_store_is_a_sentence(home, tmp_path):
+    """If pages of the store are overwritten, a command says so in a sentence, and a verb raises VedetteError."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    make.run("r1", "alpha")
+    make.points("r1", "loss", [float(n) for n in range(100)])
+    make.events("r1", "a line")
+    store.close()
+    with open(home.store, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+
+    for words in (("ls",), ("logs", "r1"), ("show", "r1"), ("points", "r1", "loss")):
+        done = call(*words)
+        assert_refused(done, "cannot be read")
+        assert "Traceback" not in done.stderr
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no hub can be started there
+        with pytest.raises(VedetteError, match="cannot be read"):
+            vedette.runs()

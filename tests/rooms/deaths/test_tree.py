@@ -75,10 +75,10 @@ def test_a_tree_that_grows_meanwhile(end, rounds, patience_s, survives):
         process = start(GROWING, VEDETTE_RUN=run, VEDETTE_TRY="1")
         process.stdout.readline()
         time.sleep(0.1)
-        end(lambda run=run: tree.marked(run, "1"))
+        end(lambda run=run: tree.of_try(run, "1"))
         alive = not select.select([process.stdout], [], [], patience_s)[0]  # whoever lives holds its other end
         outcomes.append(alive)
-        tree.end(lambda run=run: tree.marked(run, "1"))
+        tree.end(lambda run=run: tree.of_try(run, "1"))
         process.communicate()
     assert any(outcomes) == survives
 

@@ -9,8 +9,8 @@ import pytest
 from vedette import segment
 from vedette.client.run import About, Run
 from vedette.home import Home
+from vedette.hub.own import Own
 from vedette.hub.turn.keeper import Keeper
-from vedette.hub.turn.own import Own
 from vedette.model import Event
 from vedette.query.progress import bars
 from vedette.settings import Hub, Settings

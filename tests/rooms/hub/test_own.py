@@ -9,7 +9,7 @@ from tests.rooms.conftest import small_disk
 from vedette import wire
 from vedette.home import Home
 from vedette.hub.own import Own
-from vedette.model import HUB, LANE_FACTS, Event, Span
+from vedette.model import HUB, LANE_FACTS, Event, Sample, Span
 from vedette.segment import origin_of
 from vedette.tail import Tail
 
@@ -94,3 +94,18 @@ def test_a_full_disk_is_said_and_passes(flushes):
             for spools in said(home).values()
         ]
         assert sorted(facts) == ["after", "before"]
+
+
+def test_lost_samples_hold_up_no_facts():
+    """After samples had no room, a fact that has room is written, and nothing raises."""
+    with small_disk("3m") as root:
+        home = Home(os.path.join(root, "home"))
+        home.prepare()
+        own = Own(home)
+        own.say([word("before")])
+        full(root)
+        while not own.lost:
+            own.sample([Sample(1, 1, {"loss": 0.5})] * 1000)
+        own.say([word("after")])  # its segment has room
+
+        assert [fact.text for [facts] in said(home).values() for fact in facts[1:]] == ["before", "after"]

@@ -225,7 +225,7 @@ def test_what_a_killed_launcher_leaves_is_ended(stage):
         said = Span(name, 1, state="running", attrs={"launches": True})
         _, reader = stage.spool(launcher.pid, said, span=run, process=name)
         launchers.append((number, launcher, reader))
-    while left.pid not in tree.marked(run, "1"):  # its environment is seen once it has begun
+    while left.pid not in tree.of_try(run, "1"):  # its environment is seen once it has begun
         time.sleep(0.01)
     for number, launcher, reader in launchers:
         assert left.poll() is None

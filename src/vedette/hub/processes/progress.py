@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vedette.gauges import GaugesFile, read
-from vedette.hub.turn.own import Say
+from vedette.hub.own import Say
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Fact, Span
 

@@ -10,7 +10,7 @@ from vedette.deaths import last_words, memory, tree
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.process_watch import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
-from vedette.hub.turn.own import Say
+from vedette.hub.own import Say
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import enclosing, run_and_try
 from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
@@ -96,7 +96,7 @@ class Watcher:
                 self._say(_last_facts(origin, death.t or reader.heard_t, evidence), origin.upstream)
                 if reader.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
                     run, attempt = run_and_try(origin.process)
-                    tree.end(lambda: tree.marked(run, attempt))
+                    tree.end(lambda: tree.of_try(run, attempt))
         reader.end_recorded = True
 
     def _evidence(self, reader: SpoolReader, death: Death) -> Evidence:

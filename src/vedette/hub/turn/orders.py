@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from vedette.deaths import tree
 from vedette.deaths.process_watch import Watch
-from vedette.hub.turn.own import Say
+from vedette.hub.own import Say
 from vedette.hub.turn.questions import ANSWER
 from vedette.ids import is_within, run_and_try
 from vedette.model import Command, Event, Origin
@@ -88,4 +88,4 @@ def _family(to: str, origin: Origin, *, lives: bool) -> set[int]:
     `lives`: its pid is still its own.
     """
     found = tree.below(origin.pid) if lives else set()
-    return found if to == origin.process else found | tree.marked(*run_and_try(origin.process))
+    return found if to == origin.process else found | tree.of_try(*run_and_try(origin.process))
