@@ -195,8 +195,13 @@ def test_the_list_is_found_as_it_was_left(site):
     _row(page, "train-2").get_by_role("checkbox").click()
     page.get_by_text("1 selected").wait_for()
     grid = page.get_by_role("grid")
-    grid.evaluate("view => view.scrollTop = 30")
-    eventually(lambda: grid.evaluate("view => view.scrollTop") == 30, 60)
+    grid.evaluate(  # the page learns of it by the event, in the next frame
+        """view => new Promise((done) => {
+            view.addEventListener("scroll", () => setTimeout(done), {once: true});
+            view.scrollTop = 30;
+        })"""
+    )
+    assert grid.evaluate("view => view.scrollTop") == 30
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="train-2").wait_for()

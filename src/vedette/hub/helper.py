@@ -87,17 +87,21 @@ class Helper:
         self._send()
 
     def read(self) -> list[bytes]:
-        """Return the lines that the helper has reported since the last call; all are of the process `pid`, or of the
-        last one while there is none. One that reports too much without a line's end is killed.
+        """Return the lines that the helper has reported since the last call. They come from the process that runs, or
+        from the last one if none runs. A helper that reports too much without a line's end is killed.
         """
         self._receive()
         *lines, self._unread = self._unread.split(b"\n")
         if len(self._unread) > _MOST_LINE_BYTES:
             self._unread = b""
-            self._why_killed = "reported too much, and was killed"
-            if self._process is not None:
-                self._kill()
+            self.kill("reported too much, and was killed")
         return lines
+
+    def kill(self, why: str) -> None:
+        """Kill the helper, which is started again; `why` is the part of the sentence that follows its name."""
+        if self._process is not None:
+            self._why_killed = why
+            self._kill()
 
     def leave(self) -> None:
         """Ask the helper to leave, for good, and wait for nothing; `close` it later."""
@@ -186,9 +190,8 @@ class Helper:
                 del self._unsent[:sent]
         except BlockingIOError:
             if len(self._unsent) > _MOST_BYTES:
-                self._why_killed = "did not read its messages, and was killed"
                 self._unsent.clear()
-                self._kill()
+                self.kill("did not read its messages, and was killed")
         except OSError:  # it is about to be found dead
             self._unsent.clear()
 

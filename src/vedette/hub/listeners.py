@@ -26,6 +26,7 @@ _TEND_S = 0.25
 _START_S = 0.02  # between two looks, while a user waits
 _PATIENCE_S = 30.0  # of a user who waits for it to listen
 _LEAVE_S = 4.0
+_SILENT_S = 20.0  # a listener that has not reported for so long is hung
 
 
 class Begin(Struct, frozen=True, tag="begin"):
@@ -33,7 +34,7 @@ class Begin(Struct, frozen=True, tag="begin"):
 
 
 class Report(Struct, frozen=True):
-    """To the hub: how a listener is, all of it each time."""
+    """To the hub: the whole state of a listener, when it changes, and every other second."""
 
     where: str = ""  # the address that clients send to, once it has the port
     trouble: str = ""  # why it has not, in a sentence
@@ -44,7 +45,7 @@ _decode_report = msgspec.json.Decoder(Report).decode
 
 
 def check(wanted: Mapping[str, str]) -> None:
-    """Raise SettingError when a name or an address is wrong; asked of another process, as this one imports none."""
+    """Raise SettingError if a name or an address is wrong. Another process checks, as the hub imports no listener."""
     words = [word for pair in wanted.items() for word in pair]
     command = [sys.executable, "-P", "-m", _MODULE, "check", *words]
     done = subprocess.run(
@@ -66,17 +67,22 @@ class _Listener:
         self.refused_before: Counter[str] = Counter()  # by processes that are gone
         self.logged = ""  # the trouble that stands in the log
         self._pid: int | None = None
+        self._heard = 0.0  # when it reported last
 
     def tend(self) -> None:
         """Start it when there is none, and read what it says."""
         self.helper.tend()
         if self.helper.pid not in (None, self._pid):
-            self._pid = self.helper.pid
+            self._pid, self._heard = self.helper.pid, time.monotonic()
             self.refused_before += Counter(self.report.refused)
             self.report = Report(trouble=self.report.trouble)
         for line in self.helper.read():
+            self._heard = time.monotonic()
             with contextlib.suppress(msgspec.MsgspecError):
                 self.report = _decode_report(line)
+        if time.monotonic() - self._heard > _SILENT_S:
+            self.helper.kill("did not report any more, and was killed")
+            self._heard = time.monotonic()
 
     @property
     def trouble(self) -> str:
@@ -140,7 +146,7 @@ class Listeners:
             await asyncio.sleep(_TEND_S)
 
     def close(self) -> None:
-        """Have them leave; who is being answered is answered."""
+        """End them; requests in progress are finished."""
         for one in self._all:
             one.helper.leave()
         for one in self._all:

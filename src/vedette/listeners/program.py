@@ -26,6 +26,7 @@ _RETRY_S = 5.0  # the pause between two tries to take the port
 _PORT_BUSY_S = 1.0  # an earlier process of this listener may be about to close the port
 _PAUSE_S = 0.05
 _REPORT_S = 0.25
+_ALIVE_S = 2.0  # the hub hears from a listener at least this often
 _MAX_CHARS = 1000
 
 
@@ -43,6 +44,7 @@ class Program:
         self._intake = Intake(home)
         self._where = self._trouble = ""
         self._reported: Report | None = None
+        self._reported_at = 0.0
         self._begin = asyncio.Event()
         self._leave = asyncio.Event()
 
@@ -117,13 +119,13 @@ class Program:
             self._report()
 
     def _report(self) -> None:
-        """Report to the hub if something changed; if the pipe is full, try again later."""
+        """Report to the hub if something changed, or if it was long ago; if the pipe is full, try again later."""
         report = Report(self._where, self._trouble[:_MAX_CHARS], dict(self._intake.refused))
-        if report == self._reported:
+        if report == self._reported and time.monotonic() - self._reported_at < _ALIVE_S:
             return
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._to_hub, msgspec.json.encode(report) + b"\n")  # short: written whole or not at all
-            self._reported = report
+            self._reported, self._reported_at = report, time.monotonic()
 
 
 def main(words: list[str]) -> int:

@@ -99,6 +99,22 @@ def test_what_was_refused_is_counted_over_restarts(opened):
     opened(act, {"heflwr": f":{port}"})
 
 
+def test_one_that_hangs_is_replaced(opened, monkeypatch):
+    """A listener that reports nothing any more is killed, named as the trouble, and started again."""
+    monkeypatch.setattr(listeners, "_SILENT_S", 4.0)
+
+    async def act(found, port, tending):
+        first = found._all[0].helper.pid
+        await asyncio.sleep(5)  # one that lives reports by itself
+        assert found._all[0].helper.pid == first
+        os.kill(first, signal.SIGSTOP)
+        await until(lambda: found.trouble)
+        assert found.trouble == "the listener heflwr did not report any more, and was killed; it is started again"
+        await until(lambda: found._all[0].helper.pid not in (None, first))
+
+    opened(act)
+
+
 def test_a_user_hears_why_it_does_not_listen(home, opened):
     """Where a user waits, a port that is taken is an error."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HubError, match="Address already in use"):
