@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from vedette import asgi, guard
-from vedette.asgi import App, Refusal, Scope
+from vedette.asgi import App, Scope
 
 if TYPE_CHECKING:
     import uvicorn
@@ -71,20 +71,7 @@ def guarded(app: App, rules: guard.Rules) -> App:
 
 async def read_body(request: Any, most_bytes: int) -> bytes:
     """Return the body of a starlette Request; raise a Refusal if it is too long, or does not come in time."""
-    length = request.headers.get("content-length", "0")
-    too_long = Refusal(413, f"a body has {most_bytes} bytes at most")
-    if length.isascii() and length.isdigit() and int(length[:20]) > most_bytes:
-        raise too_long
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_S):
-            async for block in request.stream():
-                body += block
-                if len(body) > most_bytes:
-                    raise too_long
-    except TimeoutError:
-        raise Refusal(408, "the body did not come in time") from None
-    return body
+    return await asgi.read_body(request.scope, request.receive, most_bytes, _BODY_S)
 
 
 def _protocol() -> type[asyncio.Protocol]:

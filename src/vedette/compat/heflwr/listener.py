@@ -74,37 +74,34 @@ def open(config: Config, intake: Intake) -> Listener:  # noqa: A001 - the name t
 
 
 def _app(receiver: Receiver, intake: Intake) -> App:
-    async def answer(request: Any) -> tuple[int, str]:
+    async def answer(request: Any) -> tuple[int, str, dict[str, str]]:
         from starlette.requests import ClientDisconnect  # noqa: PLC0415 - with the server
 
         try:
             if request.url.path not in wire.PATHS:
                 raise Refusal(404, f"there are {' and '.join(wire.PATHS)}, by POST")
             if request.method != "POST":
-                raise Refusal(405, f"{request.url.path} takes only POST")
+                raise Refusal(405, f"{request.url.path} takes only POST", {"Allow": "POST"})
             receiver.receive(await http.read_body(request, wire.MAX_BYTES), request.headers.get("vedette-moment", ""))
         except Refusal as refusal:
-            return refusal.status, str(refusal)
+            return refusal.status, str(refusal), refusal.headers
         except FormatError as error:
             intake.refuse("malformed")
-            return 400, str(error)
+            return 400, str(error), {}
         except OSError as error:
-            return 503, f"it cannot be stored now: {error}"
+            return 503, f"it cannot be stored now: {error}", {}
         except ClientDisconnect:
             raise
         except Exception as error:  # the listener goes on; the client still has the message
-            return 500, f"it could not be stored: {type(error).__name__}"
-        return 200, "kept"
+            return 500, f"it could not be stored: {type(error).__name__}", {}
+        return 200, "kept", {}
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         from starlette.requests import ClientDisconnect, Request  # noqa: PLC0415 - with the server
         from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
         with contextlib.suppress(ClientDisconnect):
-            status, text = await answer(Request(scope, receive))
-            headers = {"Allow": "POST"} if status == 405 else {}
-            if status == 413:
-                headers["Connection"] = "close"
+            status, text, headers = await answer(Request(scope, receive))
             await PlainTextResponse(text + "\n", status, headers)(scope, receive, send)
 
     return app

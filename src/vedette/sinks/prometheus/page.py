@@ -141,6 +141,7 @@ def _rules(token: str, names: Iterable[str]) -> guard.Rules:
         guard.lower(names),
         (lambda said: "reader" if guard.same_token(said, token) else "") if token else None,
         name_hint="use localhost, or give the option hostnames=HOSTNAME",
+        methods=("GET", "HEAD"),
     )
 
 
@@ -174,9 +175,6 @@ class _Reader(BaseHTTPRequestHandler):
         decision = guard.judge(self._asked(), self.server.rules)
         if decision.status != 200:
             return decision.status, decision.sentence.encode() + b"\n", {**text, **decision.headers}
-        if self.command == "POST":
-            allowed = "GET, HEAD"
-            return 405, b"this page takes only GET and HEAD\n", {**text, "Allow": allowed}
         path = self.path.partition("?")[0]
         if path == "/":
             return 200, b"The metrics of a vedette monitor are at /metrics\n", text

@@ -1,13 +1,13 @@
 """The web server: the table of all routes, and the app that passes a request through guard and checks to its route."""
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from vedette import asgi
 from vedette.access.home_access import HomeAccess
 from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import about, compare, edits, explain, files, logs, openapi, run, runs, series, share, usage
@@ -181,37 +181,11 @@ async def _read(scope: Scope, receive: Any, found: Match, *, shared: bool) -> Re
     query = read_query(route.takes, scope["query_string"])
     body = None
     if route.method == "POST":
-        raw = await _body(scope, receive, route.most_body)
+        raw = await asgi.read_body(scope, receive, route.most_body, _BODY_S)
         if raw and _header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
             raise Refusal(415, "the body must be JSON, with Content-Type: application/json")
         body = read_body(route, raw)
     return Request(scope.get("vedette.base", ""), found.path, query, body, shared)
-
-
-async def _body(scope: Scope, receive: Any, most: int) -> bytes:
-    length = _header(scope, b"content-length")
-    if length.isascii() and length.isdigit() and int(length[:20]) > most:
-        raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_BODY_S):
-            async for block in _blocks(receive):
-                body += block
-                if len(body) > most:
-                    raise Refusal(413, f"a body has {most} bytes at most", {"Connection": "close"})
-    except TimeoutError:
-        raise Refusal(408, "the body did not come in time", {"Connection": "close"}) from None
-    return bytes(body)
-
-
-async def _blocks(receive: Any) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
 
 
 def _header(scope: Scope, name: bytes) -> str:
