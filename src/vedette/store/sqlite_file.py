@@ -10,25 +10,29 @@ from vedette.store.sqlite_read import SqliteReader
 STEPS = ("schema.sql",)  # each brings a store from one version to the next; add a new one at the end
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
+_NOT_YET = "there is no store at {} yet: nothing has been logged to this home"
 
 
 def open_reader(path: str, timeout_s: float = 10.0) -> SqliteReader:
     """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
     if not os.path.exists(path):
-        raise NotFoundError(f"there is no store at {path} yet: nothing has been logged to this home")
+        raise NotFoundError(_NOT_YET.format(path))
     connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=timeout_s)
-    ask_version = "SELECT user_version FROM pragma_user_version, (SELECT count(*) FROM sqlite_schema)"
+    ask_version = "SELECT user_version, tables FROM pragma_user_version, (SELECT count(*) AS tables FROM sqlite_schema)"
     try:
         try:
-            version = connection.execute(ask_version).fetchone()[0]
+            version, tables = connection.execute(ask_version).fetchone()
         except sqlite3.OperationalError as error:  # a read-only directory without the -shm file of a living hub
             connection.close()
             if error.sqlite_errorname.startswith("SQLITE_BUSY"):  # it is being written: do not read it as immutable
                 raise
             connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)
-            version = connection.execute(ask_version).fetchone()[0]
+            version, tables = connection.execute(ask_version).fetchone()
     except sqlite3.Error as error:
         raise FormatError(f"{path} cannot be read as a store: {error}") from None
+    if version == 0 and tables == 0:  # a hub is about to make it
+        connection.close()
+        raise NotFoundError(_NOT_YET.format(path))
     check_version(path, version)
     return SqliteReader(connection)
 

@@ -101,11 +101,11 @@ def test_what_was_refused_is_counted_over_restarts(opened):
 
 def test_one_that_hangs_is_replaced(opened, monkeypatch):
     """A listener that reports nothing any more is killed, named as the trouble, and started again."""
-    monkeypatch.setattr(listeners, "_SILENT_S", 4.0)
+    monkeypatch.setattr(listeners, "_SILENT_S", 3.0)
 
     async def act(found, port, tending):
         first = found._all[0].helper.pid
-        await asyncio.sleep(5)  # one that lives reports by itself
+        await asyncio.sleep(3.5)  # one that lives reports by itself
         assert found._all[0].helper.pid == first
         os.kill(first, signal.SIGSTOP)
         await until(lambda: found.trouble)

@@ -1,10 +1,11 @@
 """The SQLite store's own business: its versions."""
 
+import contextlib
 import sqlite3
 
 import pytest
 
-from vedette.errors import FormatError, VersionError
+from vedette.errors import FormatError, NotFoundError, VersionError
 from vedette.model import LANE_FACTS, Event, Origin
 from vedette.store import Batch, EventQuery
 from vedette.store.sqlite import SqliteStore
@@ -75,3 +76,12 @@ def test_a_store_that_is_locked_is_not_read_past_its_writer(old):
     writer.execute("ROLLBACK")
     writer.close()
     assert [event.text for event in open_reader(old).events(EventQuery())] == ["kept"]
+
+
+def test_a_store_that_is_being_made_is_not_there_yet(tmp_path):
+    """A file that has no tables yet, as a hub makes it first, reads as no store, not as a damaged one."""
+    path = str(tmp_path / "store.db")
+    with contextlib.closing(sqlite3.connect(path)) as making:
+        making.execute("PRAGMA journal_mode = WAL")
+        with pytest.raises(NotFoundError, match="there is no store"):
+            open_reader(path)
