@@ -14,14 +14,12 @@ import os, sys, time
 mode, bars = sys.argv[1] == "on", int(sys.argv[2])
 begun = time.perf_counter()
 import vedette
-from vedette.model import Span
 run = vedette.init(console=mode)
 started = time.perf_counter() - begun
 journal = run._journal
 for n in range(bars):
     attrs = {"total": 100, "msg": [f"bar {n}"]}
-    span = Span(f"{run.id}/p-{n}", journal.now(), "running", kind="progress", parent=run.id, attrs=attrs, at=3.0)
-    journal._keep(span)
+    journal.tell(f"{run.id}/p-{n}", state="running", kind="progress", parent=run.id, attrs=attrs, at=3.0)
 time.sleep(1.5)
 all_s, own_s = time.process_time(), time.thread_time()
 end = time.perf_counter() + float(sys.argv[3])
