@@ -189,5 +189,5 @@ def test_a_lossy_hub_is_caught(port, far, tmp_path):
     script = tmp_path / "lossy.py"
     script.write_text(_LOSSY)
     here = port(program=(sys.executable, str(script)))
-    with pytest.raises(AssertionError), shipping(here, far, count=600, pause_s=0.005, patience_s=15):
+    with pytest.raises(AssertionError), shipping(here, far, count=600, pause_s=0.005, patience_s=8):
         pass
