@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from tests.conftest import end_hub
 from vedette import wire
 from vedette.access.hub_socket import ask
+from vedette.errors import NotFoundError
 from vedette.home import Home
 from vedette.model import Command
 from vedette.query.questions import waiting
@@ -52,15 +52,12 @@ def got(answer):
 
 
 def open_questions(home):
-    if not os.path.exists(home.store):
-        return []
-    store = open_reader(home.store)
     try:
-        return waiting(store)
-    except sqlite3.OperationalError:  # it is being made
+        store = open_reader(home.store)
+    except NotFoundError:  # it is not there, or is being made
         return []
-    finally:
-        store.close()
+    with contextlib.closing(store):
+        return waiting(store)
 
 
 def places_of(secret, *roots):

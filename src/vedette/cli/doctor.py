@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json
-from vedette.errors import HubError, VedetteError
+from vedette.errors import HubError, NotFoundError, VedetteError
 from vedette.fileio import file_size
 from vedette.home import Home
 from vedette.query.losses import losses
@@ -231,8 +231,6 @@ def _spool(home: Home) -> list[tuple[str, str, str]]:
 
 
 def _store(home: Home) -> list[tuple[str, str, str]]:
-    if not os.path.exists(home.store):
-        return [("store", f"{home.store} does not exist yet", "")]
     try:
         store = HomeAccess(home).reader()
         wrong = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -240,6 +238,8 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
             t: store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("runs", "series", "events")
         }
         lost = losses(store)
+    except NotFoundError:
+        return [("store", f"{home.store} does not exist yet", "")]
     except (sqlite3.Error, VedetteError) as error:
         return [("store", f"{home.store}: {error}", f"move it away, and the hub begins a new one: {home.store}")]
     used = size(file_size(home.store) + file_size(home.store + "-wal"))

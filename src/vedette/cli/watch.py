@@ -88,9 +88,9 @@ def _opened(access: HomeAccess) -> Reader | None:
     try:
         store = access.reader()
         store.spans(SpanQuery(limit=1))
-    except sqlite3.OperationalError:  # the hub is creating it
+    except (sqlite3.OperationalError, NotFoundError):  # there is none, or the hub is creating it
         return None
-    except (NotFoundError, FormatError):
+    except FormatError:
         if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
             raise
         return None

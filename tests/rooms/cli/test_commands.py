@@ -4,11 +4,13 @@
 """
 
 import argparse
+import contextlib
 import csv
 import io
 import json
 import os
 import signal
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -17,8 +19,9 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.rooms.conftest import BORN, QUICK, SECOND, Maker
+from vedette.access.home_access import HomeAccess
 from vedette.blobs import Blobs
-from vedette.cli import main
+from vedette.cli import doctor, main, watch
 from vedette.cli.beside import Beside
 from vedette.cli.edit import _complete_tags
 from vedette.cli.monitor import _complete_pids, _complete_sensors, _complete_sinks
@@ -172,6 +175,17 @@ def test_watch(say):
     kinds = [json.loads(line)["type"] for line in out.splitlines()]
     assert kinds[-1] == "end"
     assert "event" in kinds
+
+
+def test_a_store_that_is_being_made(home):
+    """Where a hub is just making the store, `watch` waits for it, and `doctor` does not take it for damaged."""
+    home.prepare()
+    with contextlib.closing(sqlite3.connect(home.store)) as making:
+        making.execute("PRAGMA journal_mode = WAL")
+
+        assert os.path.getsize(home.store) > 0
+        assert watch._opened(HomeAccess(home)) is None
+        assert doctor._store(home) == [("store", f"{home.store} does not exist yet", "")]
 
 
 def test_top(say, drawn):
