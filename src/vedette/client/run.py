@@ -134,20 +134,17 @@ class Run:
                 step = self._step if type(self._step) is int else self._valid_step(0)
             self._step = step + 1
             sum(values.values())  # raises unless all are numbers; much faster than a check of each
-            t = time_ns()
-            payload = encode_sample((t, step, values))
-            size = len(payload)
-            if size > _MAX:
+            payload = encode_sample((t := time_ns(), step, values))
+            if (size := len(payload)) > _MAX:
                 raise OverflowError
-            record = _pack_head(size, crc32(payload, size)) + payload
         except Exception as error:
             faults.let_through(error)
             self._log_carefully(values, step)
             return
         try:
-            self._samples.write(record)
+            self._samples.write(_pack_head(size, crc32(payload, size)) + payload)
         except ValueError:
-            self._samples.roll(record)
+            self._samples.roll(wire.frame(payload))
         if t > self._voice.wake_at:
             self._journal.wake_hub()
 

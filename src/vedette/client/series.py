@@ -33,18 +33,16 @@ def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..
             if step is None:
                 step = last + 1
             last = step
-            t = time_ns()
             # an array of three: a uint64, an int64, a map of one double
-            payload = pack_payload(b"\x93\xcf", t, b"\xd3", step, key, value)
-            record = pack_record(length, crc32(payload, size), payload)
+            payload = pack_payload(b"\x93\xcf", t := time_ns(), b"\xd3", step, key, value)
         except Exception as error:
             let_through(error)
             careful({name: value}, step, tags)
             return
         try:
-            lane.write(record)
+            lane.write(pack_record(length, crc32(payload, size), payload))
         except ValueError:
-            lane.roll(record)
+            lane.roll(wire.frame(payload))
         if t > voice.wake_at:
             journal.wake_hub()
 
