@@ -38,8 +38,9 @@ class Counter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take note of a test, or of what was done before or after it."""
-        if report.failed or (report.nodeid not in self.outcomes and (report.when == "call" or report.skipped)):
-            self.outcomes[report.nodeid] = report.outcome
+        name = report.nodeid.removesuffix("@" + report.nodeid.partition("::")[0])  # xdist adds the group: its file
+        if report.failed or (name not in self.outcomes and (report.when == "call" or report.skipped)):
+            self.outcomes[name] = report.outcome
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Take note of a file that cannot be read."""

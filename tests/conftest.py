@@ -54,6 +54,7 @@ if "TMPDIR" not in os.environ and (_memory := _in_memory()):
     os.environ["TMPDIR"] = tempfile.tempdir = _memory
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests that share a fixture of their file in one worker, so that it is made once."""
     for item in items if config.pluginmanager.hasplugin("xdist") else ():
