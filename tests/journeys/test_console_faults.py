@@ -60,12 +60,15 @@ def read_all(terminal):
 
 @pytest.fixture
 def bystander(tmp_path):
-    """Open a file for a test; by its end nobody else has closed it."""
+    """Open a file under a number that is free; by the end of the test nobody else has closed it."""
     files = []
 
-    def begin():
-        files.append(open(tmp_path / "bystander", "wb", buffering=0))  # noqa: SIM115 - it outlives this
-        return files[-1]
+    def begin(number):
+        fd = os.open(tmp_path / "bystander", os.O_WRONLY | os.O_CREAT)
+        if fd != number:
+            os.dup2(fd, number)
+            os.close(fd)
+        files.append(open(number, "wb", buffering=0))  # noqa: SIM115 - it outlives this
 
     yield begin
     for file in files:
@@ -74,12 +77,12 @@ def bystander(tmp_path):
 
 
 def test_a_closed_terminal_is_not_closed_again(bystander, on_a_pty):
-    """Whatever is opened next has the number of a terminal that was closed, such as a store: that is left alone."""
+    """What is opened next, such as a store, may have the number of a terminal that was closed: it is left alone."""
     _, terminal = on_a_pty("")
     number = terminal.fileno()
     terminal.close()
 
-    assert bystander().fileno() == number
+    bystander(number)  # checks it at the end of the test
 
 
 def test_the_terminal_goes_away(on_a_pty, tmp_path, home, hub):
