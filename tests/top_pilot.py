@@ -19,6 +19,8 @@ def drive(act: Act, *, size: tuple[int, int] = (220, 30), interval_s: float = 0.
     """Open the screen, let it act, leave."""
     shown = Top(HomeAccess.of(load({})), options=Options(**asked), interval_s=interval_s)
 
+    shown.animation_level = "none"  # else each key waits until the screen has stopped moving
+
     async def session() -> None:
         async with shown.run_test(size=size) as pilot:
             await until(pilot, lambda: shown.feed.looks > 1)

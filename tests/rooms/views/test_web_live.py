@@ -19,10 +19,20 @@ from vedette.home import Home
 from vedette.query import unsealed
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
+from vedette.views.web import live, updater
 from vedette.views.web.live import Live
 from vedette.views.web.server import around
 from vedette.views.web.state import AppState
 from vedette.wire import UNSEALED, AskUnsealed, Change, Newest, Seal
+
+_ASK_S = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch):
+    """Let a page be told, and a hub be asked, ten times as often as usual."""
+    monkeypatch.setattr(live, "_LEAST_S", 0.02)
+    monkeypatch.setattr(updater, "_ASK_S", _ASK_S)
 
 
 class Listener:
@@ -138,7 +148,7 @@ def test_a_run_that_is_watched_is_asked_for_and_not_sealed(store, make):
         with _site(store, takes) as (site, hub, _):
             one = Listener(site, "a")
             _eventually(lambda: [asked for asked in hub.asked if isinstance(asked, wanted)])  # noqa: B023
-            time.sleep(1.5)  # and once more
+            time.sleep(3 * _ASK_S)  # and once more
             assert not [asked for asked in hub.asked if isinstance(asked, unwanted)]
             assert all(asked.prefixes == ["a", "host-"] for asked in hub.asked if isinstance(asked, AskUnsealed))
             one.close()
@@ -192,7 +202,7 @@ def _watch_stream(home, chance, *, rounds=25):
             for chart, name, tags in charts:
                 chart.fetch()
                 chart.check(stream, name, tags)
-            time.sleep(chance.random() * 0.3)
+            time.sleep(chance.random() * 0.3 * _ASK_S)
         for chart, name, tags in charts:
             wanted = len(stream.columns(name, tags)[0])
             _eventually(lambda: chart.fetch() == wanted)  # noqa: B023
