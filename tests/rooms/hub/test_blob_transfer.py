@@ -11,6 +11,7 @@ import pytest
 from vedette import wire
 from vedette.address import Address
 from vedette.blobs import Blobs
+from vedette.hub.peers import blob_sender
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.blob_receiver import BlobReceiver
 from vedette.hub.peers.blob_sender import BlobSender
@@ -21,6 +22,13 @@ from vedette.settings import Limits
 
 DATA = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(DATA).hexdigest()
+LOOK_S = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _brisk(monkeypatch):
+    """Let a sender look for what is to be sent ten times as often as usual."""
+    monkeypatch.setattr(blob_sender, "_LOOK_S", LOOK_S)
 
 
 def names(folder):
@@ -272,7 +280,7 @@ def test_a_manifest_that_lacks_a_file_is_not_asked_for_every_second(tmp_path):
         assert there.blobs.verify(listed)
         assert queue.of("up") == [(manifest, True)]
         asked = len(there.sent)
-        await asyncio.sleep(2.5)  # two looks, at which nothing has changed
+        await asyncio.sleep(2.5 * LOOK_S)  # two looks, at which nothing has changed
         assert len(there.sent) == asked
         here.keep(DATA)
         assert not queue.idle
