@@ -8,7 +8,7 @@
 - `health`: how the hub is, for `vedette doctor`
 - `own`: writes what the hub and its helper processes say themselves, to spools of their own
 - `log`: writes what goes wrong to the hub's log file
-- `helper`: starts, tells and ends helper processes
+- `helper_process`: starts, tells and ends helper processes
 - `listeners`: the helper processes that hear other people's clients
 - `turn`: one pass over everything; no threads and no sockets
 - `processes`: the processes of this host: alive, dead, progress, usage

@@ -18,7 +18,7 @@ from msgspec import Struct
 from vedette import detached
 from vedette.errors import HubError, SettingError
 from vedette.home import Home
-from vedette.hub.helper import Helper
+from vedette.hub.helper_process import Helper
 from vedette.hub.log import Log
 
 _MODULE = "vedette.listeners"

@@ -17,7 +17,7 @@ import msgspec
 from vedette import listeners
 from vedette.errors import SettingError
 from vedette.home import Home
-from vedette.hub.helper import Inlet
+from vedette.hub.helper_process import Inlet
 from vedette.hub.listeners import Begin, Report
 from vedette.listeners import Listener
 from vedette.listeners.intake import Intake

@@ -15,7 +15,7 @@ import msgspec
 
 from vedette import ids, masks
 from vedette.home import Home
-from vedette.hub.helper import Inlet
+from vedette.hub.helper_process import Inlet
 from vedette.hub.own import Own
 from vedette.hub.processes.machine import Machine
 from vedette.hub.processes.wishes import Leave, Measure, Wish

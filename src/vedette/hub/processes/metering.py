@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from vedette import ids
 from vedette.deaths.process_watch import Watch
 from vedette.home import Home
-from vedette.hub.helper import Helper
+from vedette.hub.helper_process import Helper
 from vedette.hub.processes.wishes import Leave, Measure
 from vedette.hub.turn.spool_reader import SpoolReader, wished_s
 from vedette.model import KINDS, Origin

@@ -10,13 +10,13 @@ import pytest
 from msgspec import Struct
 
 from tests.journeys.conftest import eventually
-from vedette.hub import helper as helpers
-from vedette.hub.helper import Helper
+from vedette.hub import helper_process as helpers
+from vedette.hub.helper_process import Helper
 
 LISTENS = """
 import select, sys
 import msgspec
-from vedette.hub.helper import Inlet
+from vedette.hub.helper_process import Inlet
 
 inlet = Inlet(msgspec.json.Decoder().decode)
 while True:
@@ -52,7 +52,7 @@ while True:
 FAILS = "import sys\nsys.exit(3)"
 HUB = """
 import sys, time
-from vedette.hub.helper import Helper
+from vedette.hub.helper_process import Helper
 helper = Helper("listener", "listens", [sys.argv[1]])
 helper.tend()
 helper.tell({"word": "hello"})
