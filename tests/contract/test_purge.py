@@ -9,31 +9,10 @@ import textwrap
 
 import pytest
 
-from tests.contract.test_store import STORES, T, everything, facts, origin, samples
+from tests.contract.test_store import T, everything, facts, origin, samples
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Span
 from vedette.store import EventQuery, Mark, SpanQuery
 from vedette.store.sqlite_purge import Reclaimer
-
-
-@pytest.fixture(params=STORES)
-def make(request):
-    """How the store under test is opened."""
-    return STORES[request.param]
-
-
-@pytest.fixture
-def path(tmp_path):
-    """Where it lies."""
-    return str(tmp_path / "store.db")
-
-
-@pytest.fixture
-def store(make, path):
-    """An empty store, opened to write."""
-    opened = make.write(path)
-    yield opened
-    opened.close()
-
 
 CHILD = origin("o3", "c1")
 OTHER = origin("o2", "r10")  # not a part of r1, though its id begins so
@@ -218,7 +197,7 @@ def test_killed_in_the_middle(make, path, request):
     store.close()
     code = f"""
         import os, signal
-        from tests.contract.test_store import STORES
+        from tests.contract.conftest import STORES
         store = STORES[{request.node.callspec.params["make"]!r}].write({path!r})
         for _ in range(3):
             store.reclaim(3)

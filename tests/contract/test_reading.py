@@ -4,30 +4,28 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.contract.test_store import STORES, T
+from tests.contract.test_store import T
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Block, Compare, EventQuery, Not, SpanQuery
 
 SECOND = 10**9
 
 
-@pytest.fixture(params=STORES)
-def store(request, tmp_path):
+@pytest.fixture
+def store(store):
     """A store with three runs, their events, and one series in two chunks."""
-    opened = STORES[request.param].write(str(tmp_path / "store.db"))
     for number, (name, lr) in enumerate((("b", 0.1), ("c", None), ("a", 0.3))):
         run = f"run{number}"
         attrs = {"project": f"p{number % 2}", **({} if lr is None else {"config.lr": lr})}
         facts = [Span(run, T + number * SECOND, "created", kind="run", name=name, attrs=attrs)]
         facts += [Event(run, T + n * SECOND, "log", 20 + 10 * (n % 2), f"Line {n}") for n in range(6)]
         origin = Origin(f"o-{run}", host="camp", span=run, process=f"{run}/1/p")
-        opened.keep([Batch(origin, LANE_FACTS, len(facts), facts=list(enumerate(facts, 1)))])
+        store.keep([Batch(origin, LANE_FACTS, len(facts), facts=list(enumerate(facts, 1)))])
         for first in (0, 4) if number == 0 else ():
             step = np.arange(first, first + 4, dtype=np.int64)
             block = Block(run, {}, ("loss",), step + 1, T + step * SECOND, step, (step * 1.5,))
-            opened.keep([Batch(origin, LANE_SAMPLES, first + 4, columns=[block])])
-    yield opened
-    opened.close()
+            store.keep([Batch(origin, LANE_SAMPLES, first + 4, columns=[block])])
+    return store
 
 
 def _ids(store, **query):

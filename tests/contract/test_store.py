@@ -1,4 +1,4 @@
-"""What every store promises, as the Store protocol says it. A new store is one line in STORES."""
+"""What every store promises, as the Store protocol says it. A new store is one line in STORES of conftest.py."""
 
 import math
 import os
@@ -8,11 +8,10 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
+from tests.contract.conftest import STORES
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
 from vedette.store import (
     Batch,
@@ -23,47 +22,11 @@ from vedette.store import (
     EventQuery,
     Mark,
     Not,
-    Reader,
     SpanQuery,
-    Store,
 )
-from vedette.store.sqlite import SqliteStore
-from vedette.store.sqlite_file import open_reader
-
-
-class Make(NamedTuple):
-    """How a store is opened at a path, to write and to read."""
-
-    write: Callable[[str], Store]
-    read: Callable[[str], Reader]
-
-
-STORES = {
-    "sqlite": Make(SqliteStore, open_reader),
-}
 
 US = 1000
 T = 1_790_000_000 * 10**9
-
-
-@pytest.fixture(params=STORES)
-def make(request):
-    """How the store under test is opened."""
-    return STORES[request.param]
-
-
-@pytest.fixture
-def path(tmp_path):
-    """Where it lies."""
-    return str(tmp_path / "store.db")
-
-
-@pytest.fixture
-def store(make, path):
-    """An empty store, opened to write."""
-    opened = make.write(path)
-    yield opened
-    opened.close()
 
 
 def origin(name="o1", span="r1", **more):
@@ -245,7 +208,8 @@ def test_all_or_nothing(store, bad):
 
 WRITER = """
 import sys
-from tests.contract.test_store import STORES, SOME, facts
+from tests.contract.conftest import STORES
+from tests.contract.test_store import SOME, facts
 from vedette.model import Event
 
 store = STORES[sys.argv[1]].write(sys.argv[2])

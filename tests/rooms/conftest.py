@@ -14,7 +14,10 @@ import pytest
 import vedette
 from tests import warm
 from tests.journeys.conftest import read_runs
+from vedette.home import Home
+from vedette.hub.turn.keeper import Keeper
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
+from vedette.settings import Hub, Settings
 from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore
 
@@ -163,3 +166,22 @@ def taken(home, hub, fresh_logging):
         return read_runs(home)[-1].logs(kind=kind)
 
     return events
+
+
+@contextlib.contextmanager
+def keeping(home: Home, *, measure: bool = False) -> Iterator[Keeper]:
+    """Take the place of the hub of a home: the keeper takes a turn when told."""
+    home.prepare()
+    lock = home.take_lock()
+    assert lock is not None
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)), measure=measure)
+    yield keeper
+    keeper.close()
+    os.close(lock)
+
+
+@pytest.fixture
+def keeper(home: Home) -> Iterator[Keeper]:
+    """The keeper of a home that no hub keeps."""
+    with keeping(home) as made:
+        yield made

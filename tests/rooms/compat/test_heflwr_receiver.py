@@ -1,7 +1,6 @@
 """What heflwr's clients say becomes runs: one for each identifier that speaks, until it is silent or removed."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -11,24 +10,10 @@ from vedette.asgi import Refusal
 from vedette.compat.heflwr import receiver as receivers
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
-from vedette.hub.turn.keeper import Keeper
 from vedette.listeners.intake import Intake
 from vedette.model import LANE_SAMPLES, USER, Span
 from vedette.query.runs import select
 from vedette.segment import segment_name
-from vedette.settings import Hub, Settings
-from vedette.store.sqlite import SqliteStore
-
-
-@pytest.fixture
-def keeper(home):
-    """The keeper of a home that no hub keeps."""
-    home.prepare()
-    lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
-    yield keeper
-    keeper.close()
-    os.close(lock)
 
 
 @pytest.fixture

@@ -4,29 +4,15 @@ import os
 import subprocess
 import sys
 
-import pytest
-
+from tests.rooms.conftest import keeping
 from vedette import segment
 from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.hub.own import Own
-from vedette.hub.turn.keeper import Keeper
 from vedette.model import Event
 from vedette.query.progress import bars
-from vedette.settings import Hub, Settings
-from vedette.store.sqlite import SqliteStore
+from vedette.settings import Settings
 from vedette.store.sqlite_file import open_reader
-
-
-@pytest.fixture
-def keeper(home):
-    """The keeper of a home that no hub keeps."""
-    home.prepare()
-    lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
-    yield keeper
-    keeper.close()
-    os.close(lock)
 
 
 def log(name):
@@ -63,11 +49,8 @@ def test_a_helper_that_outlives_the_hub_loses_nothing(home):
     helper = Own(home)
     for text in ("while it runs", "after its end"):
         helper.say([Event("r", 1, "log", 20, text)])
-        lock = home.take_lock()
-        keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
-        keeper.turn()
-        keeper.close()
-        os.close(lock)
+        with keeping(home) as keeper:
+            keeper.turn()
 
     texts = [row[0] for row in open_reader(home.store).connection.execute("SELECT text FROM events")]
     assert texts == ["while it runs", "after its end"]

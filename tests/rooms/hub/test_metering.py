@@ -8,10 +8,8 @@ import sys
 import pytest
 
 from tests.journeys.conftest import eventually
-from vedette.hub import helper
-from vedette.hub.turn.keeper import Keeper
-from vedette.settings import Hub, Settings
-from vedette.store.sqlite import SqliteStore
+from tests.rooms.conftest import keeping
+from vedette.hub import helper_process
 
 JOB = """
 import subprocess, sys, vedette
@@ -27,14 +25,10 @@ child.wait()
 @pytest.fixture
 def keeper(home, monkeypatch):
     """A keeper that has processes measured; a meter that failed is started again soon."""
-    monkeypatch.setattr(helper, "_AGAIN_S", 0.1)
+    monkeypatch.setattr(helper_process, "_AGAIN_S", 0.1)
     monkeypatch.setenv("VEDETTE_USAGE_INTERVAL_S", "0.1")
-    home.prepare()
-    lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)), measure=True)
-    yield keeper
-    keeper.close()
-    os.close(lock)
+    with keeping(home, measure=True) as made:
+        yield made
 
 
 @pytest.fixture

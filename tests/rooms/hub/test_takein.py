@@ -14,18 +14,6 @@ from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery
 from vedette.store.sqlite import SqliteStore
 
-
-@pytest.fixture
-def keeper(home):
-    """The keeper of an empty home that no hub keeps."""
-    home.prepare()
-    lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
-    yield keeper
-    keeper.close()
-    os.close(lock)
-
-
 LOG = """
 import os, sys, vedette
 from vedette.home import Home

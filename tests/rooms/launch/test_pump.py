@@ -2,7 +2,6 @@
 
 import errno
 import os
-import pty
 import signal
 
 import pytest
@@ -45,15 +44,6 @@ def line():
     made = Line()
     yield made
     made.close()
-
-
-@pytest.fixture
-def terminals():
-    """Both ends of a terminal of which nobody is in the foreground."""
-    pair = pty.openpty()
-    yield pair
-    for fd in pair:
-        os.close(fd)
 
 
 def test_bytes_are_passed_on_and_handed_over(line):

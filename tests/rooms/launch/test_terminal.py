@@ -4,19 +4,8 @@ import os
 import pty
 import termios
 
-import pytest
-
 from vedette.launch import terminal
 from vedette.launch.terminal import Terminal
-
-
-@pytest.fixture
-def terminals():
-    """Both ends of a terminal of which nobody is in the foreground."""
-    pair = pty.openpty()
-    yield pair
-    for fd in pair:
-        os.close(fd)
 
 
 def test_a_terminal_that_is_not_ours_is_left_alone(terminals):

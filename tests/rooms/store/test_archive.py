@@ -10,10 +10,8 @@ import pytest
 
 from tests.rooms.conftest import Maker
 from vedette.errors import NotFoundError, VedetteError, VersionError
-from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.takein import SCRATCH, TakeIn
 from vedette.model import Event, Span
-from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery, archive, chunks
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
@@ -21,18 +19,13 @@ from vedette.store.sqlite_file import open_reader
 
 
 @pytest.fixture
-def keeper(home):
+def keeper(keeper):
     """The keeper of a home with a run of its own, that no hub keeps."""
-    home.prepare()
-    lock = home.take_lock()
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)))
     make = Maker(keeper.store)
     make.run("mine", config={"lr": 1})
     make.events("mine", "my event")
     make.points("mine", "loss", [1.0, 2.0, 3.0])
-    yield keeper
-    keeper.close()
-    os.close(lock)
+    return keeper
 
 
 @pytest.fixture
