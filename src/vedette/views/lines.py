@@ -21,6 +21,7 @@ STYLES = {
     "done": "32", "running": "36", "failed": "1;31", "cancelled": "33", "lost": "35",
 }  # fmt: skip
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPIN_NS = 2 * 10**8  # how long each of its signs stands
 _LEAST_BAR, _MOST_BAR = 6, 40
 _LEAST_NAME = 8
 
@@ -128,7 +129,8 @@ def bar_plain(bar: Bar, label: str, now_t: int, look: Appearance) -> str:
 
 def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Appearance) -> str:
     """Return a bar as a row that is redrawn, narrower than `width`."""
-    spin = _SPINNER[now_t // 10**8 % len(_SPINNER)] if look.unicode else "|/-\\"[now_t // 10**8 % 4]
+    turn = now_t // _SPIN_NS
+    spin = _SPINNER[turn % len(_SPINNER)] if look.unicode else "|/-\\"[turn % 4]
     left_s = bar.eta_s(now_t)
     times = duration(_elapsed_s(bar, now_t)) + ("" if left_s is None else f" +{duration(left_s)}")
     tail = [part for part in (amount(bar), percent(bar.fraction), times) if part]
