@@ -22,8 +22,7 @@ from vedette.views.asking import Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
 from vedette.views.lines import run_end
 
-_TICK_S = 0.1
-_DRAW_S = 0.2  # between two drawings of bars, while nothing is typed: they cost the program's own CPU
+_TICK_S = 0.2  # between two drawings; each costs the program's own CPU
 _LAST_LOOK_S = 1.0  # how long we wait at the end for the last lines of other processes
 _LAST_BARS_S = 0.5
 _QUIET_S = 0.3
@@ -141,7 +140,6 @@ class Attached:
     # In the thread.
 
     def _work(self) -> None:
-        draw_at = 0.0
         try:
             while not self._closing.is_set():
                 fds = [self._asking.fd] if self._asking.fd is not None else []
@@ -152,10 +150,7 @@ class Attached:
                 if change is not None:
                     self._look()
                 self._asking.tend(self._board.question)
-                now = time.monotonic()
-                if now >= draw_at or change is not None or fds:
-                    draw_at = now + _DRAW_S
-                    self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
+                self._screen.below(lambda width, height: self._board.rows(width, height, with_runs=False))
             self._last_look()
             self._drain()
             self._screen.close()

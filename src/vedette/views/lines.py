@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import datetime
+from functools import lru_cache
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -131,24 +132,30 @@ def bar_row(bar: Bar, label: str, width: int, now_t: int, look: Appearance) -> s
     """Return a bar as a row that is redrawn, narrower than `width`."""
     turn = now_t // _SPIN_NS
     spin = _SPINNER[turn % len(_SPINNER)] if look.unicode else "|/-\\"[turn % 4]
-    left_s = bar.eta_s(now_t)
+    left_s, fraction = bar.eta_s(now_t), bar.fraction
     times = duration(_elapsed_s(bar, now_t)) + ("" if left_s is None else f" +{duration(left_s)}")
-    tail = [part for part in (amount(bar), percent(bar.fraction), times) if part]
+    share = percent(fraction)
+    tail = [part for part in (amount(bar), share, times) if part]
     room = width - 3
-    if room < 70 and percent(bar.fraction) and len(tail) == 3:
+    if room < 70 and share and len(tail) == 3:
         del tail[0]
     words = "  ".join(tail)[: max(0, room - 2)]
     room -= cell_len(words) + 2
-    name = one_line(f"{label} {bar.name}".strip())
+    name = _named(label, bar.name)
     bar_width = 0
-    if bar.fraction is not None and room >= _LEAST_BAR + 2:
+    if fraction is not None and room >= _LEAST_BAR + 2:
         bar_width = max(_LEAST_BAR, min(_MOST_BAR, room - min(cell_len(name), max(_LEAST_NAME, room // 2)) - 2))
         room -= bar_width + 2
     shown = cut(name, max(0, room), look)
-    drawn = _drawn(bar.fraction or 0.0, bar_width, look) if bar_width else ""
+    drawn = _drawn(fraction or 0.0, bar_width, look) if bar_width else ""
     parts = [shown + " " * max(0, room - cell_len(shown)) if bar_width and cell_len(name) >= room else shown]
     parts += [drawn, look.paint(words, "2")]
     return look.paint(spin, "36") + " " + "  ".join(part for part in parts if part)
+
+
+@lru_cache(maxsize=256)  # a bar is drawn often, and has the same name each time
+def _named(label: str, name: str) -> str:
+    return one_line(f"{label} {name}".strip())
 
 
 def _drawn(fraction: float, width: int, look: Appearance) -> str:
