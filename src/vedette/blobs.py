@@ -38,7 +38,6 @@ class Found(NamedTuple):
     saved: float  # when it was last saved, in seconds
 
 
-MANIFEST = "code.manifest"  # a blob of this name lists the digests of others, which stay and are sent with it
 _MOST_MANIFEST = 64 << 20
 
 

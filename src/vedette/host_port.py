@@ -3,6 +3,9 @@
 Settings are read inside the user's process, so the module socket is imported only by what asks for this machine.
 """
 
+import errno
+import os
+
 from vedette import kernel
 
 
@@ -18,6 +21,18 @@ def split(text: str) -> tuple[str, int] | None:
 def join(host: str, port: int) -> str:
     """Write HOST:PORT; the address of IPv6 has colons of its own, and stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def cannot_listen(where: str, error: Exception, advice: str = "") -> str:
+    """Return the sentence that says why an address cannot be listened on; `advice`: what to do if it is taken."""
+    number = getattr(error, "errno", None) or 0
+    if number == errno.EADDRINUSE:
+        why = "another program listens there already" + (f": {advice}" if advice else "")
+    elif number > 0:
+        why = os.strerror(number)
+    else:  # a name that is not known, whose number is not one of the system's errors
+        why = getattr(error, "strerror", None) or str(error)
+    return f"{where} cannot be listened on: {why}"
 
 
 def guess_host() -> str:

@@ -1,7 +1,5 @@
 """The port of an HTTP server of ours: opened in one way, and one sentence if that fails. `guard` says who may ask."""
 
-import errno
-import os
 import socket
 
 from vedette import host_port
@@ -30,10 +28,4 @@ def where(bound: socket.socket) -> str:
 
 def explain(error: OSError, host: str, port: int, advice: str = "") -> SettingError:
     """Return the error that says why a port could not be taken; `advice`: what to do if another program has it."""
-    if error.errno == errno.EADDRINUSE:
-        why = "another program listens there already" + (f": {advice}" if advice else "")
-    elif error.errno and error.errno > 0:
-        why = os.strerror(error.errno)
-    else:  # a name that is not known, whose number is not one of the system's errors
-        why = error.strerror or str(error)
-    return SettingError(f"{host_port.join(host, port)} cannot be listened on: {why}")
+    return SettingError(host_port.cannot_listen(host_port.join(host, port), error, advice))

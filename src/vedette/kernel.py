@@ -184,6 +184,9 @@ def watch_directory(path: str) -> int | None:
     return None
 
 
+FROM_KERNEL = 0x80  # `Came.code`: the terminal sent it, to all its foreground processes
+
+
 class Came(NamedTuple):
     """A signal that came, and its sender; `pid` is 0 for the kernel, or a sender in another pid namespace."""
 

@@ -1,11 +1,17 @@
-"""The manifest of a code package: a list of files as bytes; no file may be outside of the package."""
+"""The manifest of a code package: a list of files as bytes; no file may be outside of the package.
+
+And the names under which the capture of a run saves files.
+"""
 
 import msgspec
 from msgspec import Struct
 
 from vedette.errors import FormatError
 
-NAME = "code.manifest"  # its name among the files of a run
+NAME = "code.manifest"  # its name among the files of a run; blobs that it lists stay, and are sent, with it
+DIFF = "git.diff"  # what was changed since the last commit
+PACKAGES = "packages.json"  # all that is installed, with versions
+DIRECT_PACKAGES = "packages.direct.json"  # those of them that were asked for by name
 _HEX = frozenset("0123456789abcdef")
 _MOST_PATH = 4096
 

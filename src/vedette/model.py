@@ -21,7 +21,7 @@ LANE_FACTS = "f"  # Span, Event, Blob: few and important
 LANE_SAMPLES = "s"  # Sample: many
 
 OWNER, HUB, LAUNCHER, USER = "owner", "hub", "launcher", "user"
-VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may claim an end, the most trusted first
+VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may claim an end, the most trusted first; nobody is LAUNCHER yet
 
 
 class Span(Struct, frozen=True, array_like=True, tag="span"):

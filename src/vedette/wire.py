@@ -23,7 +23,7 @@ MAX_SHIPMENT = 16 << 20
 MAX_HELLO = 4 << 10  # what may be sent before Hello is accepted
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
-NO_RUN = "-"  # no run has this id: to seal it is a turn of the hub, which reads all spools, and nothing else
+NO_RUN = "-"  # no run has this id: Seal(NO_RUN) asks for a turn, which reads all spools, and seals nothing
 
 # All that msgspec raises on malformed bytes (for text that is not UTF-8 it is a plain ValueError).
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
@@ -90,7 +90,7 @@ class Unframer:
             del self._buffer[:at]
 
 
-# Messages on the hub's Unix socket. Each side says Hello first.
+# Messages of a reader or a command to a hub, and its answers. Each side says Hello first.
 
 
 class Hello(Struct, frozen=True, tag="hello"):
@@ -259,24 +259,6 @@ class Parcel(Struct, frozen=True, array_like=True):
     refusals: dict[str, int] = {}  # points that were over a limit, by its name
 
 
-UNSEALED = "unsealed"  # what a hub says that answers AskUnsealed
-
-
-class AskUnsealed(Struct, frozen=True, tag="ask_unsealed"):
-    """Asks for points that wait to be sealed, of spans whose ids begin so; of each origin, those behind an offset."""
-
-    prefixes: Annotated[list[str], Meta(max_length=2000)]
-    after: dict[str, Offset] = {}  # by origin: `end` of the last parcel that the asker has
-
-
-class Unsealed(Struct, frozen=True, tag="unsealed"):
-    """What AskUnsealed asks for. Of very many points, those that fit into one answer."""
-
-    parcels: list[Parcel] = []  # of lane s, with the spans that were asked for
-    sealed: dict[str, Offset] = {}  # by origin: all up to this offset is in the store
-    more: bool = False  # ask again, behind these
-
-
 class Shipment(Struct, frozen=True, tag="shipment"):
     """Parcels that are acknowledged together, by Kept, when a power cut can no longer lose them."""
 
@@ -333,6 +315,29 @@ class HasBlobs(Struct, frozen=True, tag="has_blobs"):
 
     offsets: dict[Digest, Size] = field(default_factory=dict, name="places")
     refused: dict[Digest, str] = {}  # blobs that it does not accept, and why
+
+
+# Points that are not sealed yet, for a reader: in parcels, as between hubs.
+
+UNSEALED = "unsealed"  # in Hello.takes: this hub answers AskUnsealed
+
+
+class AskUnsealed(Struct, frozen=True, tag="ask_unsealed"):
+    """Asks for points that wait to be sealed, of spans whose ids begin so; of each origin, those behind an offset."""
+
+    prefixes: Annotated[list[str], Meta(max_length=2000)]
+    after: dict[str, Offset] = {}  # by origin: `end` of the last parcel that the asker has
+
+
+class Unsealed(Struct, frozen=True, tag="unsealed"):
+    """What AskUnsealed asks for. Of very many points, those that fit into one answer."""
+
+    parcels: list[Parcel] = []  # of lane s, with the spans that were asked for
+    sealed: dict[str, Offset] = {}  # by origin: all up to this offset is in the store
+    more: bool = False  # ask again, behind these
+
+
+# Commands for processes, down through hubs, and answers to what a process asks.
 
 
 class Order(Struct, frozen=True, tag="order"):

@@ -323,7 +323,7 @@ def test_a_port_that_is_taken(home):
         done = call("hub", "--heflwr", f":{taken.getsockname()[1]}", home=home.asked)
 
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "cannot be listened on: Address already in use" in done.stderr
+    assert "cannot be listened on: another program listens there already" in done.stderr
     assert home.hub_pid() is None
 
 

@@ -14,6 +14,7 @@ from tests.rooms.conftest import call
 from vedette import wire
 from vedette.access.hub_socket import ask
 from vedette.home import Home
+from vedette.hub.log import Log
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Keep
 from vedette.store import EventQuery
@@ -260,7 +261,7 @@ def test_what_goes_wrong_with_deleting_holds_up_nobody(home):
     home.prepare()
     store = SqliteStore(home.store)
     store.connection.execute("DROP TABLE purges")
-    sweeper = Sweeper(Home(home.asked), store, Keep())
+    sweeper = Sweeper(Home(home.asked), store, Log(home.log), Keep())
     sweeper.sweep(lambda _: None, set)
 
     assert "purges" in sweeper.trouble

@@ -23,8 +23,9 @@ async def serving(home, settings=None, *, quiet=True):
     home.prepare()
     lock = home.take_lock()
     store = SqliteStore(home.store)
-    sweeper = Sweeper(home, store, settings.keep)
-    service = Service(home, store, settings, lock, sweeper, Log(home.log), endpoint_of(home, settings))
+    log = Log(home.log)
+    sweeper = Sweeper(home, store, log, settings.keep)
+    service = Service(home, store, settings, lock, sweeper, log, endpoint_of(home, settings))
     task = asyncio.ensure_future(service.serve(quiet=quiet))
     try:
         await until(lambda: os.path.exists(home.socket) or task.done())

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { LIGHT } from "../src/lib/palette";
 import { axis, wide } from "../src/pages/compare/axis";
 import { along, category, colours } from "../src/pages/compare/colour";
-import { distinct, said, Table } from "../src/pages/compare/data";
+import { distinct, said, Table, token } from "../src/pages/compare/data";
 import { escape, SvgPen } from "../src/pages/compare/pen";
 import { comparison } from "./made";
 
@@ -11,6 +11,12 @@ const table = new Table(
 );
 
 describe("values of runs", () => {
+  it("are one only if they are equal: a number is not the text of it, and nothing is not a dash", () => {
+    const values = [1, "1", true, "true", "—", null, [1], ["1"], "nan", 1.5, 1.5];
+    expect(new Set(values.map(token)).size).toBe(10);
+    expect(token(undefined)).toBe(token(null));
+  });
+
   it("come in the order that a person expects: numbers by size, text by letters, nothing last", () => {
     expect(distinct([10, 9, "nan", "b", null, 9, "a10", "a2", undefined])).toEqual([
       9,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { UseShape } from "../src/lib/api";
-import { gpuLines, idle, linesOf, measures, spoken } from "../src/pages/run/usage.svelte";
+import { gpuLines, idle, linesOf, measures, spoken } from "../src/pages/run/used.svelte";
 
 const use = (pid: number, series: Record<string, (number | null)[]>): UseShape => ({
   process: `p${pid}`,

@@ -46,6 +46,11 @@ class HomeAccess:
         """Return access to the home that the settings name."""
         return cls(Home.of(settings), settings.lost_after_s)
 
+    @property
+    def nothing_yet(self) -> str:
+        """The sentence for who looks at a home to which nothing was ever logged."""
+        return f"nothing has been logged to {self.root} yet: `vedette run -- CMD` or vedette.init() begins a run"
+
     # The store.
 
     def reader(self) -> "SqliteReader":
@@ -57,9 +62,7 @@ class HomeAccess:
     def open(self) -> tuple["SqliteReader", str]:
         """Open the store with all that was logged until now; also return, when it may be behind, why."""
         if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
-            raise NotFoundError(
-                f"nothing has been logged to {self.root} yet: `vedette.init()` in a script begins a run"
-            )
+            raise NotFoundError(self.nothing_yet)
         warning = ""
         try:
             if behind := self.seal():

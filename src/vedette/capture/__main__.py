@@ -105,7 +105,7 @@ class Program:
         if found.diff:
             cut = len(found.diff) > _MOST_DIFF
             diff, masked = clean_diff(found.diff[:_MOST_DIFF].decode("utf-8", "surrogateescape"), self._secrets)
-            self._keep("git.diff", diff.encode("utf-8", "surrogateescape"), "text/plain")
+            self._keep(manifest.DIFF, diff.encode("utf-8", "surrogateescape"), "text/plain")
             about |= {"diff_cut": True} if cut else {}
             about |= {"diff_masked": masked} if masked else {}
         self._set({"git": about})
@@ -126,9 +126,9 @@ class Program:
         if not path:
             return
         found = packages.installed(path)
-        digest = self._keep("packages.json", msgspec.json.encode(found.versions), "application/json")
+        digest = self._keep(manifest.PACKAGES, msgspec.json.encode(found.versions), "application/json")
         if found.direct:
-            self._keep("packages.direct.json", msgspec.json.encode(found.direct), "application/json")
+            self._keep(manifest.DIRECT_PACKAGES, msgspec.json.encode(found.direct), "application/json")
         self._set({"packages": {"digest": digest, "count": len(found.versions)}})
 
     def _gpus(self) -> None:

@@ -9,7 +9,8 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `doctor`, `completion`
 
-Two files are not commands: `output` prints tables, JSON and completions; `beside` is the console beside a command.
+Three files are not commands: `output` prints tables, JSON and completions; `notices` prints what is said on stderr;
+`beside` is the console beside a command.
 """
 
 import argparse

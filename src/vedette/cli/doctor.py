@@ -193,11 +193,12 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
 
 
 def _set_aside_advice(home: Home, name: str, why: str) -> str:
+    path = os.path.join(home.root if name.startswith("inbox/") else home.spool, name)
     if "upgrade" in why:
         return "upgrade vedette"
     if "address of a hub" in why or "connect string" in why or "HOST:PORT" in why:
-        return f"`vedette sync {home.spool}/{name}` keeps it here"
-    return f"look at {home.spool}/{name}"
+        return f"`vedette sync {path}` keeps it here"
+    return f"look at {path}"
 
 
 def _relay_advice(trouble: str) -> str:

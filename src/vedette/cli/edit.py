@@ -14,11 +14,10 @@ from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
 from vedette.model import Value
+from vedette.query.edits import attrs_of
 from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.views.text import clean
-
-_MOST_NAME, _MOST_TEXT, _MOST_TAG = 200, 100_000, 200
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,25 +55,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attrs(args: argparse.Namespace) -> dict[str, Value]:
-    attrs: dict[str, Value] = {}
-    if args.name is not None:
-        if not args.name.strip() or len(args.name) > _MOST_NAME:
-            raise VedetteError(f"a name has from 1 to {_MOST_NAME} characters")
-        attrs["name"] = args.name.strip()
-    for key in ("description", "notes"):
-        if (text := getattr(args, key)) is not None:
-            if len(text) > _MOST_TEXT:
-                raise VedetteError(f"--{key} takes at most {_MOST_TEXT} characters")
-            attrs[key] = text
-    if args.star is not None:
-        attrs["star"] = args.star
     if both := set(args.tag) & set(args.untag):
         raise VedetteError(f"{min(both)!r} is in both --tag and --untag")
     tags = dict.fromkeys(args.tag, True) | dict.fromkeys(args.untag, False)
-    if any(not tag or len(tag) > _MOST_TAG for tag in tags):
-        raise VedetteError(f"a tag has from 1 to {_MOST_TAG} characters")
-    if tags:
-        attrs["tag"] = tags
+    attrs = attrs_of(name=args.name, description=args.description, notes=args.notes, star=args.star, tags=tags)
     if not attrs:
         raise VedetteError(
             "nothing to change: give --name, --description, --notes, --star, --no-star, --tag or --untag"

@@ -21,6 +21,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from vedette import kernel
+from vedette.cli.notices import say, write
 from vedette.errors import NotFoundError, VedetteError
 from vedette.views.rows import Rows, summary_lines
 from vedette.views.text import clean, duration, size
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
-_SI_KERNEL = 0x80  # si_code: the terminal sent it to all foreground processes, so the command has it already
 _MOST_S = 10**8
 
 
@@ -74,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _process(plan: "Plan", args: argparse.Namespace) -> int:
-    from vedette import kernel
     from vedette.launch.local import blocked
     from vedette.monitor.liveness import Liveness, exists
 
@@ -89,17 +89,17 @@ def _process(plan: "Plan", args: argparse.Namespace) -> int:
     if ended in _ENDING:
         return 130 if ended == signal.SIGINT else 128 + ended
     if not ended and not args.json:
-        _say(f"process {plan.pid} has ended")
+        say(f"process {plan.pid} has ended")
     return 0
 
 
 def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
     from vedette.launch.gate import Gate
-    from vedette.launch.local import blocked
+    from vedette.launch.local import blocked, exit_code
     from vedette.monitor.liveness import Liveness
 
     if shutil.which(command[0]) is None and not os.path.exists(command[0]):
-        _say(f"there is no command {command[0]!r}")
+        say(f"there is no command {command[0]!r}")
         return 127
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if we inherited SIG_IGN, the exit status would be lost
     with blocked(_PASSED_ON) as before:
@@ -108,14 +108,14 @@ def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
         try:
             watch = _Watch(plan, args, gate.pid, " ".join(command), sys.stderr, gate)
         except OSError as error:
-            _say(f"{command[0]} cannot be started: {error.strerror}")
+            say(f"{command[0]} cannot be started: {error.strerror}")
             return 127 if error.errno == errno.ENOENT else 126
         process = Liveness(gate.pid)
         watch.until_end(process, command=True)
         watch.finish()  # before wait4, while the ended process can still be measured
         _, status, used = os.wait4(gate.pid, 0)
         watch.close(used)
-    return os.waitstatus_to_exitcode(status) if not os.WIFSIGNALED(status) else 128 + os.WTERMSIG(status)
+    return exit_code(status)
 
 
 class _Watch:
@@ -149,23 +149,21 @@ class _Watch:
                 gate.open()
             except OSError:
                 for guarded in opened:
-                    guarded.close(_say)
+                    guarded.close(say)
                 raise
-        self._rounds = Rounds(plan, target, self._record, _say, opened)
+        self._rounds = Rounds(plan, target, self._record, say, opened)
         self._rows = Rows(*_terminal(out), tenths=plan.interval_s < 1)
         for port in self._rounds.ports:
-            _say(f"/metrics can be read at port {port}")
+            say(f"/metrics can be read at port {port}")
         for run in [guarded.sink.run for guarded in opened if hasattr(guarded.sink, "run")]:
-            _say(f"this becomes the run {run}: `vedette show {run}`")
+            say(f"this becomes the run {run}: `vedette show {run}`")
         self._until = None if args.seconds is None else time.monotonic() + args.seconds
         if args.sensors and args.sensors != "all":
             for sensor_name, why in self._rounds.absent.items():
-                _say(f"there is no {sensor_name} here: {why}")
+                say(f"there is no {sensor_name} here: {why}")
 
     def until_end(self, process: Any, *, command: bool = False) -> int:
         """Measure until the process ends (return 0), a signal comes (its number) or the time is over (-1)."""
-        from vedette import kernel
-
         signals = kernel.open_signals(_PASSED_ON if command else _ENDING)
         ready = select.poll()
         for fd in (signals, process.fd):
@@ -179,7 +177,7 @@ class _Watch:
                 for came in kernel.read_signals(signals):
                     if not command:
                         return int(came.number)
-                    if came.code != _SI_KERNEL:
+                    if came.code != kernel.FROM_KERNEL:  # then the command has it already
                         os.kill(process.pid, came.number)
                 if self._until is not None and time.monotonic() >= self._until:
                     self._rounds.finish()
@@ -212,14 +210,14 @@ class _Watch:
         count = summary["samples"]
         name = clean(self._name, one_line=True)[: max(16, min(60, _terminal(sys.stderr)[0] - 44))]
         watched = f"{name} ({self._pid})" if name else f"process {self._pid}"
-        _say(f"{watched}: {duration(summary['seconds'])}, {count} moment{'s' * (count != 1)}{missed}")
+        say(f"{watched}: {duration(summary['seconds'])}, {count} moment{'s' * (count != 1)}{missed}")
         for line in summary_lines(summary):
-            _write(line)
+            write(line)
         if by_kernel:
             most = f", one process up to {size(by_kernel['memory_bytes'])}" if "memory_bytes" in by_kernel else ""
-            _write(f"  by the kernel: CPU time {by_kernel['cpu_s']:.2f}s{most}")
+            write(f"  by the kernel: CPU time {by_kernel['cpu_s']:.2f}s{most}")
         for text in self._rounds.trouble.values():
-            _say(text)
+            say(text)
 
     def _wait_ms(self, *, endless: bool) -> int | None:
         waits = [] if self._rounds.closed else [self._rounds.wait_s()]
@@ -246,7 +244,7 @@ class _Watch:
 
     def _print(self, line: str) -> None:
         if self._out is sys.stderr:  # if nobody reads stderr any more, the command still goes on
-            _write(line)
+            write(line)
             return
         self._out.write(line + "\n")
         self._out.flush()
@@ -293,20 +291,7 @@ def _terminal(out: Any) -> tuple[int, int]:
         return 1000, 0
 
 
-def _say(text: str) -> None:
-    _write(f"vedette: {clean(text, one_line=True)}")
-
-
-def _write(line: str) -> None:
-    try:
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
-    except OSError:
-        pass
-
-
 def _complete_pids(prefix: str, **_: Any) -> list[str]:
-    from vedette import kernel
 
     try:
         return [str(pid) for pid in kernel.parents() if str(pid).startswith(prefix)]

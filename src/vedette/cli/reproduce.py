@@ -47,15 +47,15 @@ def run(args: argparse.Namespace) -> int:
     home = HomeAccess.of(args.settings)
     digests = {file.name: file.digest for file in view.files()}
     entries = manifest.read(home.blob_bytes(digests[manifest.NAME])) if manifest.NAME in digests else []
-    packages, direct = (_names(home, digests.get(name)) for name in ("packages.json", "packages.direct.json"))
+    packages, direct = (_names(home, digests.get(name)) for name in (manifest.PACKAGES, manifest.DIRECT_PACKAGES))
     made = recipe(
         view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
     )
     gone = _write_code(home, entries, target)
     _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
-    if "git.diff" in digests:
+    if manifest.DIFF in digests:
         with contextlib.suppress(VedetteError):
-            _write_file(target, "git.diff", home.blob_bytes(digests["git.diff"]), 0o644)
+            _write_file(target, manifest.DIFF, home.blob_bytes(digests[manifest.DIFF]), 0o644)
     missing = made.missing + [f"the bytes of {path} are not in this home" for path in gone]
     store.close()
     if args.json:

@@ -19,7 +19,8 @@ from vedette import wire
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
-from vedette.model import KINDS, PURGED
+from vedette.model import PURGED
+from vedette.query.edits import running_in
 from vedette.query.runs import RunView, below, find_removed, select, view
 from vedette.store import Reader
 from vedette.views.text import clean, size
@@ -79,11 +80,11 @@ def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
         for found in runs:
             if found.attrs.get("removed") and not args.now:
                 raise VedetteError(f"run {found.id} is removed already; --now removes it for good")
-            if (alive := _alive([found, *below(store, found.id)])) and not args.force:
+            if not args.force and (alive := running_in(store, found)):
                 raise VedetteError(f"run {alive.id} ({alive.name}) is running: end it first, or give --force")
         if args.where:
             fit = select(store, args.where)
-            left = [found for found in fit if not args.force and _alive([found, *below(store, found.id)])]
+            left = [found for found in fit if not args.force and running_in(store, found)]
             runs += [found for found in fit if found not in left]
             if left:
                 sys.stderr.write(f"vedette: {_count(left)} left out, as they are running\n")
@@ -93,10 +94,6 @@ def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
         others = below(store, found.id)
         goals.append(_Goal(found, others, store.weigh([one.id for one in (found, *others)])))
     return goals
-
-
-def _alive(runs: Sequence[RunView]) -> RunView | None:
-    return next((run for run in runs if run.state in KINDS["run"].climbing), None)
 
 
 def _agreed(args: argparse.Namespace, verb: str, goals: list[_Goal]) -> bool:

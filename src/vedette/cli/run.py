@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette import masks
+from vedette.cli.notices import say
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import NotFoundError, VedetteError
 from vedette.ids import looks_like_run
 from vedette.settings import Settings
-from vedette.views.text import clean
 
 if TYPE_CHECKING:
     from vedette.launch.local import Options
@@ -93,7 +93,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.deaths.tree import of_try
     from vedette.deaths.verdict import EndKind, verdict
     from vedette.launch.ending import evidence
-    from vedette.launch.local import Launch
+    from vedette.launch.local import Launch, exit_code
     from vedette.launch.record import Recorder
     from vedette.sources.bars import Bars
 
@@ -112,7 +112,7 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
         return _unmonitored(command, args)
     called = begun.name or begun.id
     if not args.quiet and sys.stderr.isatty():
-        _say(f"run {called} ({begun.id})")
+        say(f"run {called} ({begun.id})")
     drawn: set[str] = set()
 
     def progress(total: float | None, msg: str) -> Any:
@@ -148,15 +148,15 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
     if end.kind != EndKind.DONE and not args.quiet and found.signal != signal.SIGPIPE:
-        _say(f"{called} {end.state}: {end.cause}")
-    return _exit_code(ended.status)
+        say(f"{called} {end.state}: {end.cause}")
+    return exit_code(ended.status)
 
 
 def _unmonitored(command: list[str], args: argparse.Namespace) -> int:
-    from vedette.launch.local import Launch
+    from vedette.launch.local import Launch, exit_code
 
     try:
-        return _exit_code(
+        return exit_code(
             Launch(command, os.environ, _options(args)._replace(capture=False), lambda _, __: None).run().status
         )
     except OSError as error:
@@ -196,14 +196,6 @@ def _guarded(act: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _say(text: str) -> None:
-    try:
-        sys.stderr.write(f"vedette: {clean(text, one_line=True)}\n")
-        sys.stderr.flush()
-    except OSError:
-        pass
-
-
 def _find(settings: Settings, text: str) -> tuple[str, int]:
     """Return the id of the run to resume, and the number of its last try."""
     if not text:
@@ -228,10 +220,6 @@ def _complete(prefix: str, parsed_args: Any, **more: Any) -> list[str]:
     from vedette.cli.output import complete_runs
 
     return complete_runs(prefix, parsed_args, **more)
-
-
-def _exit_code(status: int) -> int:
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _limit(text: str) -> Limit:

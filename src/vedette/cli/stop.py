@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop a run; exit with 1 when it has not ended in time."""
+    """Stop a run; raise HubError when it has not ended in time."""
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
     access = HomeAccess.of(args.settings)

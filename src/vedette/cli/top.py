@@ -17,7 +17,7 @@ import time
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json, table
 from vedette.errors import HubError, NotFoundError, VedetteError
-from vedette.query.overview import RECENT_S, Overview, condition, overview
+from vedette.query.overview import MOST_ENDED, RECENT_S, Overview, condition, overview
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +38,10 @@ def run(args: argparse.Namespace) -> int:
     access = HomeAccess.of(args.settings)
     if args.once or args.json or not _has_terminal():
         return _once(args, access)
-    from vedette.views.top.app import ENDED, Top
+    from vedette.views.top.app import Top
     from vedette.views.top.feed import Options
 
-    options = Options(where=args.where, ended=ENDED if args.all else 0, metric=args.metric)
+    options = Options(where=args.where, ended=MOST_ENDED if args.all else 0, metric=args.metric)
     shown = Top(access, options=options, interval_s=args.interval)
     shown.run()
     return shown.return_code or 0
@@ -61,7 +61,7 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
         if args.json:
             print_json({"runs": [], "hosts": [], "alive": 0, "ended": 0})
         else:
-            print("nothing has been logged to this home yet: `vedette run -- CMD` or vedette.init() begins a run")
+            print(access.nothing_yet)
         return 0
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
@@ -74,7 +74,7 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
     seen = overview(
         store,
         args.where,
-        ended=200 if args.all else 0,
+        ended=MOST_ENDED if args.all else 0,
         metric=args.metric,
         fresh=fresh,
         health=health,

@@ -27,6 +27,7 @@ from vedette.query.live import Feed, News
 from vedette.query.progress import Bar
 from vedette.query.questions import Question
 from vedette.query.runs import RunView, find, select
+from vedette.query.silence import LOST
 from vedette.store import Reader, SpanQuery
 from vedette.views.asking import Asking, Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
@@ -115,7 +116,7 @@ def _choose(args: argparse.Namespace, access: HomeAccess, store: Reader, begun_t
 def _newest(store: Reader, begun_t: int, lost_after_s: float) -> str | None:
     runs = select(store, limit=100, lost_after_s=lost_after_s)
     alive = [run for run in runs if run.end_t is None]
-    living = [run for run in alive if run.state != "lost"] or alive
+    living = [run for run in alive if run.state != LOST] or alive
     begun = [run for run in runs if (run.start_t or 0) >= begun_t]  # and may have ended already
     return next((run.id for run in (*living[:1], *begun[-1:])), None)
 

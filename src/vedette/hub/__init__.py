@@ -10,7 +10,7 @@
 - `log`: writes what goes wrong to the hub's log file
 - `helper_process`: starts, tells and ends helper processes
 - `listeners`: the helper processes that hear other people's clients
-- `turn`: one pass over everything; no threads and no sockets
+- `turn`: one pass over everything; it knows no socket
 - `processes`: the processes of this host: alive, dead, progress, usage
 - `sockets`: who may connect, and what they may ask
 - `peers`: other hubs: upstreams and downstreams

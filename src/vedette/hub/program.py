@@ -77,7 +77,7 @@ def _keep(
     except (sqlite3.Error, OSError, VedetteError) as error:
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
-    sweeper = Sweeper(home, store, settings.keep, reload)
+    sweeper = Sweeper(home, store, log, settings.keep, reload)
     service = Service(home, store, settings, lock, sweeper, log, endpoint, handed)
     asyncio.run(service.serve(quiet=quiet))
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from vedette import address as addresses
-from vedette import kernel, tokens, wire
+from vedette import host_port, kernel, tokens, wire
 from vedette.address import Address
 from vedette.errors import HubError, SettingError
 from vedette.fileio import write_private
@@ -151,9 +151,7 @@ class Service:
 
     def _cannot_listen(self, where: str, error: Exception, *, quiet: bool) -> None:
         """Say in the log and to `doctor` that an address cannot be listened on; where a user waits, end with that."""
-        number = getattr(error, "errno", 0)
-        why = os.strerror(number) if number and number > 0 else str(error)
-        self._not_listening = f"{where} cannot be listened on: {why}"
+        self._not_listening = host_port.cannot_listen(where, error)
         if not quiet:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._home.socket)

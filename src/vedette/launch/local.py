@@ -20,7 +20,6 @@ PASSED_ON = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
 )  # fmt: skip
 _HANDLED = {*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH}
-_SENT_BY_KERNEL = 0x80  # si_code: the terminal sent it, to all its foreground processes
 _IDLE_S = 0.1  # after its end: we leave when its children have printed nothing for so long
 _DRAIN_S = 2.0  # ... or at the latest after this
 _LEFTOVER_S = 5.0  # after SIGTERM: how long processes that a command left behind have to end
@@ -148,8 +147,8 @@ class Launch:
                     self._take_terminal()
             elif self._status is not None:
                 self._skip_drain = True
-            elif came.code != _SENT_BY_KERNEL or self._plumbing.own_session:
-                if came.code != _SENT_BY_KERNEL:
+            elif came.code != kernel.FROM_KERNEL or self._plumbing.own_session:
+                if came.code != kernel.FROM_KERNEL:
                     self._sent[came.number] = sender(came.pid, came.uid)
                 os.kill(self._pid, came.number)
 
@@ -249,3 +248,8 @@ def blocked(numbers: Collection[int] = _HANDLED) -> Iterator[set[signal.Signals 
 def _send(pid: int, number: int) -> None:
     with contextlib.suppress(OSError):
         os.kill(pid, number)
+
+
+def exit_code(status: int) -> int:
+    """Return the exit code of a command, as a shell does: 128 and the number of the signal that killed it."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

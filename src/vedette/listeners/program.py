@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from vedette import listeners
+from vedette import host_port, listeners
 from vedette.errors import SettingError
 from vedette.home import Home
 from vedette.hub.helper_process import Inlet
@@ -105,8 +105,7 @@ class Program:
                 if error.errno == errno.EADDRINUSE and time.monotonic() < busy_until:
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-                self._trouble = f"{self._address} cannot be listened on: {why}"
+                self._trouble = host_port.cannot_listen(self._address, error)
                 self._report()
                 await asyncio.sleep(_RETRY_S)
             else:

@@ -16,6 +16,7 @@ Runs and what is in them:
 - `silence`: what was not heard of for too long, and is lost
 - `where`: the language of `--where`
 - `retention`: which runs are due to be removed
+- `edits`: what an edit of a run may say
 - `recipe`: how to run a run again
 
 What screens show:

@@ -31,6 +31,7 @@ from vedette.store import (
 )
 from vedette.wire import Change, Health, Newest
 
+MOST_ENDED = 200  # runs that ended longer ago than RECENT_S, where they are wanted at all
 RECENT_S = 600.0  # a run that ended less than this ago is shown with the live ones
 _MISSED_S = 3600.0  # a host that has a live run, and was heard from less than this ago, is shown
 _TREND = 256  # points of a trend

@@ -13,7 +13,7 @@ from vedette.sinks import options, wanted
 from vedette.sinks.appender import Appender
 from vedette.sinks.plain import KEYS, Plain, line
 
-_LABELS = dict(
+_LABELS = dict(  # as heflwr spells them in its files; in what it sends it spells them otherwise (compat/heflwr/wire.py)
     zip(
         KEYS,
         ("CPU Usage", "Memory Usage", "Bytes Sent", "Bytes Recv", "VDD In", "VDD Cpu_Gpu_Cv", "VDD Soc"),

@@ -4,7 +4,8 @@ from msgspec import Struct
 
 from vedette.model import Origin, Value
 
-# A lane of its own for marks: up to its mark, an archive may have brought samples beyond the mark of lane `s`.
+# Not a real lane: an archive brought samples beyond the mark of lane `s`, up to the offset of this mark. Between the
+# two marks some may be missing.
 AHEAD = "+"
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vedette.blobs import MANIFEST, Blobs, is_digest
+from vedette import manifest
+from vedette.blobs import Blobs, is_digest
 from vedette.errors import NotFoundError, StoreError
 from vedette.ids import range_below
 from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED
@@ -68,7 +69,7 @@ def _files(target: sqlite3.Connection, blobs: Blobs) -> tuple[dict[str, int], li
     sizes: dict[str, int] = {}
     missing: set[str] = set()
     for name, digest, size in target.execute("SELECT DISTINCT name, digest, size FROM blobs").fetchall():
-        for one in (digest, *(blobs.listed(digest) if name == MANIFEST and is_digest(digest) else ())):
+        for one in (digest, *(blobs.listed(digest) if name == manifest.NAME and is_digest(digest) else ())):
             here = blobs.size(one) if is_digest(one) else None
             if here is None or (one == digest and here != size):
                 missing.add(one)

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TextIO
 
+from vedette.model import KINDS
 from vedette.query.live import News
 from vedette.query.progress import Bar
 from vedette.query.questions import ASK, ASKED, Question
 from vedette.query.runs import RunView
+from vedette.query.silence import LOST
 from vedette.store import EventRow
 from vedette.views import lines
 from vedette.views.area import Area
@@ -20,7 +22,7 @@ from vedette.views.lines import Appearance, cut
 
 _PLAIN_EVERY_S = 30.0
 _PLAIN_SHARE = 0.1
-_RUNNING = ("created", "queued", "starting", "running")
+_RUNNING = KINDS["run"].climbing
 
 
 def look_of(stream: TextIO, environ: Mapping[str, str], *, plain: bool = False) -> Appearance:
@@ -184,9 +186,9 @@ class Board:
 
     def _silences(self) -> list[str]:
         """Return one line for each run that went silent, and one for each that is heard again."""
-        lost = {run.id for run in self.runs.values() if run.state == "lost"}
+        lost = {run.id for run in self.runs.values() if run.state == LOST}
         shown = [
-            lines.say(self._clock(), "lost", f"{self._names[run]}: nothing has been heard of it for a while", self.look)
+            lines.say(self._clock(), LOST, f"{self._names[run]}: nothing has been heard of it for a while", self.look)
             for run in sorted(lost - self._lost)
         ]
         shown += [
@@ -205,7 +207,7 @@ class Board:
         if len(self._bars) > most:
             rows.append(self.look.paint(cut(f"... and {len(self._bars) - most} more", width - 1, self.look), "2"))
         if with_runs:
-            living = [run for run in self.runs.values() if run.state in (*_RUNNING, "lost")]
+            living = [run for run in self.runs.values() if run.state in (*_RUNNING, LOST)]
             rows += [lines.run_row(run, width, self.look) for run in living[:3]]
             if len(living) > 3:
                 rows.append(self.look.paint(cut(f"... and {len(living) - 3} more runs", width - 1, self.look), "2"))

@@ -11,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from vedette.query.progress import Bar
 from vedette.query.runs import RunView
+from vedette.query.silence import LOST
 from vedette.store import EventRow
 from vedette.views.ansi import RESET, one_line, painted, plain
 from vedette.views.text import duration, percent
@@ -176,7 +177,7 @@ def cut(text: str, width: int, look: Appearance) -> str:
 def run_row(run: RunView, width: int, look: Appearance) -> str:
     """Return the state of a watched run, as one row."""
     text = f"{run.name or run.id} {run.state}"
-    if run.state == "lost":
+    if run.state == LOST:
         text += f": nothing heard for {duration(run.silent_s)}"
     elif run.duration_s is not None:
         text += f" for {duration(run.duration_s)}"

@@ -26,3 +26,18 @@ def test_a_clock_that_is_off(tmp_path, skew_s, advised):
     [(_, found, advice)] = [check for check in checks if check[0] == "link"]
     assert "far" in found
     assert ("NTP" in advice) is advised
+
+
+def test_what_was_set_aside_is_named_by_where_it_lies(tmp_path):
+    """Advice on what a hub set aside names a path that there is: spools and inboxes lie in different places."""
+    home = Home(str(tmp_path))
+    with ToldHub(home) as hub:
+        os.makedirs(os.path.join(home.spool, "o1"))
+        os.makedirs(os.path.join(home.root, "inbox", "far"))
+        set_aside = {"o1": "it is damaged", "inbox/far": "it is damaged"}
+        health = wire.Health(os.getpid(), "0", 0.0, 0, 0, set_aside=set_aside)
+        hub.answers[wire.AskHealth] = lambda _: health
+        advice = [advice for _, found, advice in examine(Settings(home=home.root)) if "it is damaged" in found]
+    paths = [text.removeprefix("look at ") for text in advice]
+    assert len(paths) == 2
+    assert all(map(os.path.isdir, paths)), paths

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from vedette import wire
-from vedette.hub.turn import questions
-from vedette.hub.turn.questions import Questions
+from vedette.hub.sockets import questions
+from vedette.hub.sockets.questions import Questions
 from vedette.model import Command
 
 

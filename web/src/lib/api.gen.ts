@@ -58,7 +58,7 @@ export type CodeFile = {
   path: string;
   digest: string;
   size: number;
-  mode: number | string;
+  mode: number;
 };
 
 /** A column that the list can show, and how many of the newest runs have a value in it. */

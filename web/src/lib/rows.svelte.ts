@@ -183,8 +183,8 @@ export class Rows {
       if (offset >= got.total && got.total > 0) this.look(0, 40);
     } catch (error) {
       if ((error as Error).name === "AbortError") return;
-      // Before the first run is logged there is no store: show an empty list, not an error.
-      const nothing = error instanceof ApiError && /^nothing has been logged/.test(error.message);
+      // Before the first run is logged there is no store, and so no list: show an empty one, not an error.
+      const nothing = error instanceof ApiError && error.status === 404;
       if (nothing) this.total = 0;
       this.problem = nothing ? "" : (error as Error).message;
       this.loaded = true;

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from vedette import kernel
-from vedette.compat.heflwr.wire import LABELS
+from vedette.compat.heflwr.wire import LABELS, MOMENT_HEADER
 from vedette.errors import SettingError
 from vedette.ids import new_id
 from vedette.model import Sample
@@ -29,7 +29,6 @@ from vedette.sinks import options, wanted
 from vedette.sinks.plain import Plain, line
 
 MAX_WAITING = 10_000  # moments that wait to be sent
-_HEADER = "Vedette-Moment"
 _LOGGER = "HeFlwr"  # the logger name that receivers expect
 _TIMEOUT_S = 5.0
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # pauses between tries; the last one repeats
@@ -160,7 +159,7 @@ class Form:
             connection.putrequest("POST", "/simple_log" if self._simple else "/log")
             connection.putheader("Content-type", "application/x-www-form-urlencoded")
             connection.putheader("Content-length", str(len(body)))
-            connection.putheader(_HEADER, head)
+            connection.putheader(MOMENT_HEADER, head)
             connection.endheaders(body)
             if (
                 _QUICK_ACK is not None and connection.sock is not None

@@ -82,7 +82,7 @@ def _app(receiver: Receiver, intake: Intake) -> App:
                 raise Refusal(404, f"there are {' and '.join(wire.PATHS)}, by POST")
             if request.method != "POST":
                 raise Refusal(405, f"{request.url.path} takes only POST", {"Allow": "POST"})
-            receiver.receive(await http.read_body(request, wire.MAX_BYTES), request.headers.get("vedette-moment", ""))
+            receiver.receive(await http.read_body(request, wire.MAX_BYTES), request.headers.get(wire.MOMENT_HEADER, ""))
         except Refusal as refusal:
             return refusal.status, str(refusal), refusal.headers
         except FormatError as error:

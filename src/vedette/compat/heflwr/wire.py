@@ -13,6 +13,7 @@ from vedette.errors import FormatError
 from vedette.sinks.plain import KEYS
 
 PATHS = ("/simple_log", "/log")
+MOMENT_HEADER = "Vedette-Moment"  # of the sink `form`: names a moment, so that one that is sent again counts once
 MAX_BYTES = 64 << 10  # bytes of a body
 _MAX_FIELDS = 64
 _MAX_IDENTIFIER, _MAX_MESSAGE, _MAX_WORD = 200, 32_000, 200

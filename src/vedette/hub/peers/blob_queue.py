@@ -8,7 +8,8 @@ import hashlib
 import os
 import time
 
-from vedette.blobs import MANIFEST, Blobs, is_digest
+from vedette import manifest
+from vedette.blobs import Blobs, is_digest
 from vedette.fileio import names, write_private
 from vedette.model import Blob, Fact
 
@@ -40,7 +41,7 @@ class BlobQueue:
         """Queue the blobs that are named by facts for a hub."""
         for _, fact in facts:
             if isinstance(fact, Blob) and is_digest(fact.digest):
-                self._add(upstream, fact.digest, listing=fact.name == MANIFEST)
+                self._add(upstream, fact.digest, listing=fact.name == manifest.NAME)
 
     def _add(self, upstream: str, digest: str, *, listing: bool) -> None:
         waiting = self._waiting.setdefault(upstream, {})

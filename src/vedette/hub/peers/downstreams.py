@@ -14,7 +14,7 @@ from vedette.hub.peers.inbox import Inbox
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
-from vedette.hub.turn.questions import ANSWER
+from vedette.hub.turn.orders import ANSWER
 from vedette.ids import new_id, origin_of
 
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds

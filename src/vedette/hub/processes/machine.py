@@ -1,7 +1,7 @@
 """What the meter records of the whole machine: which sensors it reads, and which of their numbers it writes.
 
-A hub runs for weeks, and each series takes space. So single cores, single network interfaces and counters are left
-out; pressure, each disk, the network as a whole and the power of each part are recorded.
+A hub runs for weeks, and each series takes space. So single cores, single network interfaces, and counters
+other than energy are left out; pressure, each disk, the network as a whole and the power of each part are recorded.
 """
 
 import os

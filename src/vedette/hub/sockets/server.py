@@ -17,15 +17,16 @@ from vedette.guard import same_token
 from vedette.hub.handle import HubHandle
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
+from vedette.hub.sockets.questions import Questions
 from vedette.hub.turn import requests
 from vedette.hub.turn.edits import facts_of
-from vedette.hub.turn.questions import ANSWER, Questions
+from vedette.hub.turn.orders import ANSWER
 from vedette.ids import is_within
 from vedette.model import PURGED
 from vedette.settings import Limits
 from vedette.version import __version__
 
-_MOST_BEHIND = 256  # changes that a slow follower may miss before it is told to read everything again
+_MOST_BEHIND = 256  # changes that a follower may leave unread; then it is told to read everything again
 _HELLO_S = 10.0
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
@@ -208,24 +209,24 @@ class Server:
         news = wire.Change(sorted(set(change.spans)), sorted(set(change.events)), sorted(set(change.points)))
         data = wire.pack_message(news)
         touched = {*change.spans, *change.events, *change.points}
-        for inbox, run in self._followers.items():
+        for unread, run in self._followers.items():
             if not run or any(is_within(span, run) for span in touched):
-                if inbox.full():
-                    while not inbox.empty():
-                        inbox.get_nowait()
-                    inbox.put_nowait(wire.pack_message(wire.Change(missed=True)))
+                if unread.full():
+                    while not unread.empty():
+                        unread.get_nowait()
+                    unread.put_nowait(wire.pack_message(wire.Change(missed=True)))
                 else:
-                    inbox.put_nowait(data)
+                    unread.put_nowait(data)
 
     async def _follow(self, run: str, connection: Connection) -> None:
         """Send changes until the follower sends something or disconnects."""
-        inbox: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
-        self._followers[inbox] = run
+        unread: asyncio.Queue[bytes] = asyncio.Queue(_MOST_BEHIND)
+        self._followers[unread] = run
         gone = asyncio.ensure_future(connection.reader.read(1))
         try:
             connection.send(wire.Done())
             while not gone.done():
-                news = asyncio.ensure_future(inbox.get())
+                news = asyncio.ensure_future(unread.get())
                 await asyncio.wait({news, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not news.done():
                     news.cancel()
@@ -234,4 +235,4 @@ class Server:
                 await connection.writer.drain()
         finally:
             gone.cancel()
-            del self._followers[inbox]
+            del self._followers[unread]

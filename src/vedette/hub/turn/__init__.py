@@ -1,4 +1,6 @@
-"""The hub's turn: one pass reads what is new, commits or ships it, flushes, and frees. No threads and no sockets.
+"""The hub's turn: one pass reads what is new, commits or ships it, flushes, and frees. It knows no socket.
+
+Its one thread is that of `blob_collector`, which flushes blobs.
 
 - `keeper`: does the pass
 - `spool_reader`: reads one spool: both lanes, and samples that wait to be sealed
@@ -6,7 +8,6 @@
 - `heartbeats`: notes who is alive
 - `requests`: what the keeper is asked between two turns
 - `orders`: carries out commands for processes
-- `questions`: hands answers to the processes that asked
 - `edits`: turns a user's edit into facts
 - `quota`: the limits of one origin
 - `sweeper`: removes runs by rules, and deletes purged data

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from vedette.blobs import MANIFEST, YOUNG_S, Blobs, Found
+from vedette import manifest
+from vedette.blobs import YOUNG_S, Blobs, Found
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.model import Blob, Fact
 from vedette.store import Store
@@ -108,10 +109,10 @@ class BlobCollector:
             after = rows[-1].key
             for row in rows:
                 yield row.digest
-                if row.name == MANIFEST:
+                if row.name == manifest.NAME:
                     manifests.add(row.digest)
-        for manifest in manifests:
-            yield from self._blobs.listed(manifest, surely=True)
+        for digest in manifests:
+            yield from self._blobs.listed(digest, surely=True)
         for digest, lists in self._queue.all():
             yield digest
             if lists:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from vedette.deaths import tree
 from vedette.deaths.process_watch import Watch
 from vedette.hub.own import Say
-from vedette.hub.turn.questions import ANSWER
 from vedette.ids import is_within, run_and_try
 from vedette.model import Command, Event, Origin
 
+ANSWER = "answer"  # the verb of a command that answers a question
 _MOST_REMEMBERED = 10_000
 
 

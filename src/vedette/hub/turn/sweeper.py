@@ -4,12 +4,12 @@
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Collection
 
 from vedette.errors import VedetteError
 from vedette.home import Home
+from vedette.hub.log import Log
 from vedette.model import HUB, PURGED, Fact, Span
 from vedette.query import retention
 from vedette.settings import Keep, Settings
@@ -26,12 +26,15 @@ _MOST_AT_ONCE = 500  # runs that are removed at once
 class Sweeper:
     """Applies the rules of retention to a store."""
 
-    def __init__(self, home: Home, store: Store, keep: Keep, reload: Callable[[], Settings] | None = None) -> None:
+    def __init__(
+        self, home: Home, store: Store, log: Log, keep: Keep, reload: Callable[[], Settings] | None = None
+    ) -> None:
         """Sweep this store; `reload` reads the settings again, when their file in the home has changed."""
         self.keep = keep
         self.trouble = ""
         self.busy = True  # until the store says that nothing is left to delete
         self._store = store
+        self._log = log
         self._reload = reload
         self._file = os.path.join(home.asked, "vedette.toml")
         self._stamp = self._look()
@@ -91,6 +94,5 @@ class Sweeper:
 
     def _complain(self, trouble: str) -> None:
         if trouble != self.trouble:
-            sys.stderr.write(f"vedette hub: cannot remove runs by the rules keep.*: {trouble}\n")
-            sys.stderr.flush()
+            self._log.complain(f"cannot remove runs by the rules keep.*: {trouble}")
         self.trouble = trouble

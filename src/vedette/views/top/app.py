@@ -9,15 +9,13 @@ from textual.widgets import Input
 
 from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
-from vedette.query.overview import RunLine
+from vedette.query.overview import MOST_ENDED, RunLine
 from vedette.views.text import clean
 from vedette.views.top.dialogs import Choose, Confirm, Help
 from vedette.views.top.feed import Feed, Look, Options
 from vedette.views.top.main import MainScreen
 from vedette.views.top.run import RunScreen
 from vedette.views.top.table import RunTable
-
-ENDED = 200  # the most runs that ended long ago
 
 
 class Looked(Message):
@@ -92,7 +90,7 @@ class Top(App[None]):
 
     def action_all(self) -> None:
         """Show or hide the runs that ended long ago."""
-        self.feed.ask(ended=0 if self.feed.options.ended else ENDED)
+        self.feed.ask(ended=0 if self.feed.options.ended else MOST_ENDED)
 
     def action_metric(self) -> None:
         """Let the user choose the metric to draw."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from vedette.query.overview import RunLine
+from vedette.query.silence import LOST
 from vedette.views.spark import bar, spark
 from vedette.views.text import clean, duration, number, percent
 
@@ -110,7 +111,7 @@ def cells(line: RunLine, now: int) -> dict[str, Cell]:
     )
     if line.cause and not line.alive:
         last_line = Cell(clean(line.cause, one_line=True), state)
-    elif line.state == "lost":
+    elif line.state == LOST:
         last_line = Cell(f"last heard {duration(line.silent_s)} ago", state)
     return {
         "sign": Cell(SIGNS.get(line.state, WAITING), state),
@@ -187,7 +188,7 @@ def ordered(lines: Sequence[RunLine], by: str) -> list[RunLine]:
     keys: dict[str, Callable[[RunLine], Any]] = {
         "newest": lambda line: -(line.start_t or 0),
         "name": lambda line: line.name.lower(),
-        "state": lambda line: (line.state != "failed", line.state != "lost", line.state),
+        "state": lambda line: (line.state != "failed", line.state != LOST, line.state),
         "progress": lambda line: _descending(line.bar.fraction if line.bar else None),
         "metric": lambda line: _descending(-line.last if line.last is not None and isfinite(line.last) else None),
         "cpu": lambda line: _descending(line.cpu_percent),

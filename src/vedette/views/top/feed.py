@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from vedette.access.home_access import HomeAccess
 from vedette.errors import HubError, NotFoundError, WhereError
+from vedette.ids import is_within
 from vedette.query.closeup import CloseUp, closeup
 from vedette.query.overview import Known, Overview, Trails, forget, overview
 from vedette.store import Reader
@@ -128,7 +129,7 @@ class Feed:
     def _concerns(change: Change, options: Options) -> bool:
         """Tell whether the open run has changed."""
         spans = (*change.spans, *change.events)
-        return bool(options.run) and (change.missed or any(f"{span}/".startswith(f"{options.run}/") for span in spans))
+        return bool(options.run) and (change.missed or any(is_within(span, options.run) for span in spans))
 
     def _forget(self, change: Change) -> None:
         if change.missed:

@@ -8,6 +8,7 @@ from vedette.query.closeup import CloseUp, ProcessLine
 from vedette.query.overview import HostLine
 from vedette.query.progress import Bar
 from vedette.query.runs import SKEWED_S
+from vedette.query.silence import LOST
 from vedette.views.spark import bar as draw_bar
 from vedette.views.spark import spark
 from vedette.views.text import clean, duration, moment, number, percent
@@ -77,7 +78,7 @@ def headline(near: CloseUp, width: int) -> Content:
     """Return the state and the name of a run, and why it ended."""
     run = near.run
     state = clean(run.state, one_line=True)
-    why = run.cause or (f"last heard {duration(run.silent_s)} ago" if run.state == "lost" else "")
+    why = run.cause or (f"last heard {duration(run.silent_s)} ago" if run.state == LOST else "")
     parts: list[tuple[str, str] | str] = [
         (f"{SIGNS.get(run.state, WAITING)} {state}", COLOURS.get(run.state, "")),
         ("  " + clean(run.name, one_line=True), "bold"),

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 from starlette.responses import Response, StreamingResponse
 
+from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.asgi import Refusal
-from vedette.errors import VedetteError
+from vedette.errors import FormatError, VedetteError
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
@@ -30,7 +30,6 @@ from vedette.views.web.state import AppState
 _BLOCK_BYTES = 1 << 18
 _SANDBOX = "sandbox; default-src 'none'"
 _MOST_DIFF = 4 << 20
-_MANIFEST, _DIFF = "code.manifest", "git.diff"
 
 
 class Files(Struct, frozen=True):
@@ -44,8 +43,8 @@ class CodeFile(Struct, frozen=True):
 
     path: str
     digest: str
-    size: int = 0
-    mode: int | str = 0
+    size: int
+    mode: int
 
 
 class Code(Struct, frozen=True):
@@ -65,12 +64,12 @@ def code(state: AppState, store: Reader, request: Request) -> Code:
     """Return the code of a run."""
     seen = view(store, request.path["run"])
     digests = {one.name: one.digest for one in files_of(store, seen.id)}
-    manifest = state.home.read_blob(digests.get(_MANIFEST, ""))
+    listed = state.home.read_blob(digests.get(manifest.NAME, ""))
     try:
-        rows = msgspec.json.decode(manifest, type=list[CodeFile]) if manifest else []
-    except (msgspec.DecodeError, RecursionError):
+        rows = [CodeFile(*structs.astuple(entry)) for entry in manifest.read(listed)] if listed else []
+    except FormatError:
         rows = []
-    diff = _beginning(state.home, digests.get(_DIFF, ""), _MOST_DIFF)
+    diff = _beginning(state.home, digests.get(manifest.DIFF, ""), _MOST_DIFF)
     git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
     return Code(rows, for_json(git), diff.decode("utf-8", "replace"))
 

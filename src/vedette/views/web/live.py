@@ -1,6 +1,7 @@
 """Live changes for viewers: each message is encoded once for all who watch the same run.
 
-A viewer learns at most five times a second that something has changed, but not what: it then asks for what it shows.
+A viewer learns at most five times a second which runs have changed, and in which way, but not the new values: it then
+asks for what it shows.
 A viewer that reads too slowly gets one message that says it has missed something.
 """
 

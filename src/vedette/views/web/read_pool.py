@@ -99,9 +99,7 @@ class ReadPool:
         try:
             return self.home.reader()
         except NotFoundError:
-            raise NotFoundError(
-                "nothing has been logged to this home yet: `vedette run -- CMD` or vedette.init() begins a run"
-            ) from None
+            raise NotFoundError(self.home.nothing_yet) from None
 
     def _forget(self) -> None:
         with contextlib.suppress(Exception):

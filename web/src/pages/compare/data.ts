@@ -6,9 +6,9 @@ export const MOST_RUNS = 200; // a figure of more is unreadable
 export const MOST_SERIES = 1000;
 const NONE = "—";
 
-/** Return a text that is equal for equal values. */
+/** Return a text that is equal for equal values, and only for these: 1 and "1" differ. */
 export const token = (value: unknown): string =>
-  value === undefined || value === null ? NONE : typeof value === "string" ? value : JSON.stringify(value);
+  value === undefined || value === null ? NONE : typeof value === "number" ? String(value) : JSON.stringify(value);
 
 /** Format a value for a cell or a legend. */
 export function said(value: unknown, digits?: number): string {

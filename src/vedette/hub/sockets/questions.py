@@ -6,7 +6,6 @@ import time
 from vedette import wire
 from vedette.model import Command
 
-ANSWER = "answer"  # the verb of the command
 _MOST = 10_000
 _EARLY_S = 30.0
 

@@ -126,7 +126,6 @@ const UNITS: [RegExp, string][] = [
   [/_bytes$/, "bytes"],
   [/_w$/, "W"],
   [/_c$/, "°C"],
-  [/_mhz$/, "MHz"],
   [/_j$/, "J"],
   [/_s$/, "s"],
 ];
