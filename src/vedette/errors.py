@@ -13,7 +13,7 @@ VedetteError            the root; the command line prints its message and exits 
     StoreError          the store cannot be written now: its disk is full, or it is locked
     MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
-        TakeInError     the hub cannot import a spool or a home; it says why
+        TakeInError     the hub cannot take in a spool, a home or an archive; it says why
         StrangerError   a directory that should be ours belongs to another user (also a PermissionError)
 
 The client raises none of these into the user's code: see `client/faults.py`.
@@ -77,7 +77,7 @@ class HubError(VedetteError):
 
 
 class TakeInError(HubError):
-    """The hub cannot import what it was asked to."""
+    """The hub cannot take in what it was asked to."""
 
 
 class StrangerError(HubError, PermissionError):

@@ -2,7 +2,7 @@
 
 A store into the mapping survives a kill of the process. The file `progress` is a row of slots of 256 bytes. The first
 slot has the file's magic; each other slot has `at` and `add` (float64, as in a Span; `at` is NaN if there is none),
-the length and the checksum of a tracker's id, and the id. `Gauges` writes the file. `read` is for the hub, which
+the length and the checksum of a bar's id, and the id. `Gauges` writes the file. `read` is for the hub, which
 reports the progress, and checks everything that it finds.
 """
 
@@ -37,7 +37,7 @@ class Numbers(Protocol):
 
 
 class Slot(NamedTuple):
-    """Where one tracker's numbers are: `at` is at `position`, and `add` at the next one."""
+    """Where one bar's numbers are: `at` is at `position`, and `add` at the next one."""
 
     numbers: Numbers
     position: int
@@ -59,7 +59,7 @@ class Gauges:
         self._free: list[tuple[Sheet, int]] = []
 
     def take(self, directory: str, id_: str) -> Slot:
-        """Give a tracker a new slot without progress; raise OSError when there is no room."""
+        """Give a bar a new slot without progress; raise OSError when there is no room."""
         key = id_.encode()
         if not 0 < len(key) <= _MOST_ID:
             raise OSError(f"an id of {len(key)} bytes is too long")
@@ -148,7 +148,7 @@ def read(directory: str, before: GaugesFile) -> GaugesFile:
     """Return the gauges of a spool, or `before` itself when nothing has changed; a damaged file never raises.
 
     The process may be writing at the same time, so we read twice and take the lower numbers. When a slot passes to
-    another tracker, or a number is half-written, the result is too low for a moment, and never too high.
+    another bar, or a number is half-written, the result is too low for a moment, and never too high.
     """
     try:
         fd = os.open(os.path.join(directory, FILE), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -197,7 +197,7 @@ class HomeAccess:
         return command.id, done.count if isinstance(done, wire.Done) else 1
 
     def take_in(self, path: str) -> Iterator[wire.TakenIn]:
-        """Have the hub import what is at a path; yield its progress, the last time with `over`."""
+        """Have the hub take in what is at a path; yield its progress, the last time with `over`."""
         return hub_socket.take_in(self.home, path)
 
 

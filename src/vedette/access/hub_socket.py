@@ -23,7 +23,7 @@ def ask(home: Home, message: wire.Message) -> wire.Message:
 
 
 def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
-    """Have the hub import what is at a path; yield its progress, the last time with `over`."""
+    """Have the hub take in what is at a path; yield its progress, the last time with `over`."""
     with connect(home) as hub:
         hub.say(wire.TakeIn(os.path.abspath(path)))
         for message in hub.messages:
@@ -33,7 +33,7 @@ def take_in(home: Home, path: str) -> Iterator[wire.TakenIn]:
                 yield message
                 if message.over:
                     return
-    raise HubError("the hub went away before all was imported: do it again, and what is here already is skipped")
+    raise HubError("the hub went away before all was taken in: do it again, and what is here already is skipped")
 
 
 class HubSocket:

@@ -43,6 +43,7 @@ class Progress:
         "__weakref__",
         "_added",
         "_at",
+        "_bars",
         "_began",
         "_is_maker",
         "_lock",
@@ -51,18 +52,17 @@ class Progress:
         "_position",
         "_retry_at",
         "_slot",
-        "_trackers",
         "id",
         "is_finished",
         "total",
     )  # fmt: skip
 
-    def __init__(self, trackers: "Trackers", id_: str, total: float | None, msg: list[str], *, is_maker: bool) -> None:
+    def __init__(self, bars: "Bars", id_: str, total: float | None, msg: list[str], *, is_maker: bool) -> None:
         """Use an existing bar; `Progress.new` begins one."""
         self.id = id_
         self.total = total
         self.is_finished = False
-        self._trackers = trackers
+        self._bars = bars
         self._msg = msg
         self._is_maker = is_maker
         self._begin()
@@ -175,7 +175,7 @@ class Progress:
             faults.swallow(trouble, "the end of a bar")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        journal = self._trackers.journal
+        journal = self._bars.journal
         maker = journal.spool.origin.name if self._is_maker else ""
         return revive, (self.id, journal.run, journal.attempt, journal.home.asked, maker, self.total, self._msg)
 
@@ -186,17 +186,17 @@ class Progress:
         """Get a slot for the numbers. If there is no room they stay in memory, and are recorded at the end."""
         if self._numbers is not None or time.monotonic() < self._retry_at:
             return
-        journal, trackers = self._trackers.journal, self._trackers
+        journal, bars = self._bars.journal, self._bars
         try:
             if not self._is_maker:
                 journal.tell(self.id, add=self._added)  # so that the hub knows this process has a part
-            slot = trackers.slot(self)
+            slot = bars.slot(self)
         except OSError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             faults.say_once(f"progress cannot be stored just now ({error.strerror or error}); vedette tries again")
             return
         if not self._use_slot(slot):
-            trackers.gauges.give_back(slot)
+            bars.gauges.give_back(slot)
 
     def _use_slot(self, slot: Slot) -> bool:
         """Use a slot from now on; return False if it is not needed, as when another thread got one first."""
@@ -216,19 +216,19 @@ class Progress:
             self._slot = self._numbers = None
         if slot is None:
             return False
-        spool = self._trackers.journal.spool
+        spool = self._bars.journal.spool
         lost = spool.lost
-        self._trackers.journal.tell(self.id, at=at, add=added)
+        self._bars.journal.tell(self.id, at=at, add=added)
         if spool.lost > lost and self._use_slot(slot):
             return False
-        self._trackers.gauges.give_back(slot)
+        self._bars.gauges.give_back(slot)
         return True
 
     def _set_message(self, msg: Message) -> None:
         words = _words(msg)
         if words != self._msg:
             self._msg = words
-            self._trackers.journal.tell(self.id, name=_name(words), attrs={"msg": list(words)})
+            self._bars.journal.tell(self.id, name=_name(words), attrs={"msg": list(words)})
 
     def _end(self, state: str, cause: str = "", *, complete: bool = False) -> None:
         with self._lock:
@@ -237,13 +237,13 @@ class Progress:
             self.is_finished = True
             self._numbers = None
             slot, self._slot = self._slot, None
-        spool = self._trackers.journal.spool
+        spool = self._bars.journal.spool
         lost = spool.lost
         attrs: dict[str, Value] = {"complete": True} if complete else {}
-        self._trackers.journal.tell(self.id, state=state, cause=cause[:1000], at=self._at, add=self._added, attrs=attrs)
+        self._bars.journal.tell(self.id, state=state, cause=cause[:1000], at=self._at, add=self._added, attrs=attrs)
         if slot is not None and spool.lost == lost:  # else the record was lost, and only the slot has the numbers
-            self._trackers.gauges.give_back(slot)
-        self._trackers.known.pop(self.id, None)
+            self._bars.gauges.give_back(slot)
+        self._bars.known.pop(self.id, None)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
@@ -253,7 +253,7 @@ class Progress:
         self._end(end.state, end.cause)
 
 
-class Trackers:
+class Bars:
     """The bars that one process advances in one run."""
 
     def __init__(self, journal: Journal) -> None:
@@ -269,49 +269,49 @@ class Trackers:
             faults.say_once(f"progress({text_of(total)[:50]}): a total is a number, 0 or more; taken as unknown")
             number = None
         words = _words(msg)
-        tracker = Progress(self, of_new_bar(self.journal.run), number, words, is_maker=True)
+        bar = Progress(self, of_new_bar(self.journal.run), number, words, is_maker=True)
         attrs: dict[str, Value] = {"msg": list(words)} if number is None else {"msg": list(words), "total": number}
         self.journal.tell(
-            tracker.id, state="running", kind="progress", name=_name(words), parent=self.journal.process, attrs=attrs,
+            bar.id, state="running", kind="progress", name=_name(words), parent=self.journal.process, attrs=attrs,
             add=0.0,
         )  # fmt: skip
-        self.known[tracker.id] = tracker
-        tracker._get_slot()
-        return tracker
+        self.known[bar.id] = bar
+        bar._get_slot()
+        return bar
 
     def join(self, id_: str, maker: str, total: float | None, msg: list[str]) -> Progress:
         """Return a bar by its id, which another process may have begun."""
-        tracker = self.known.get(id_)
-        if tracker is None:
-            tracker = Progress(self, id_, total, msg, is_maker=False)
+        bar = self.known.get(id_)
+        if bar is None:
+            bar = Progress(self, id_, total, msg, is_maker=False)
             if maker and maker == self.journal.spool.origin.name:  # this process made it, and has ended it
-                tracker.is_finished = True
+                bar.is_finished = True
             else:
-                self.known[id_] = tracker
-        return tracker
+                self.known[id_] = bar
+        return bar
 
-    def slot(self, tracker: Progress) -> Slot:
+    def slot(self, bar: Progress) -> Slot:
         """Return a slot; if none is free, take that of the oldest bar. Raise OSError if that fails too."""
         directory = self.journal.spool.directory
         try:
-            return self.gauges.take(directory, tracker.id)
+            return self.gauges.take(directory, bar.id)
         except OSError:
-            if not any(other._give_up_slot() for other in list(self.known.values()) if other is not tracker):
+            if not any(other._give_up_slot() for other in list(self.known.values()) if other is not bar):
                 raise
-            return self.gauges.take(directory, tracker.id)
+            return self.gauges.take(directory, bar.id)
 
     def flush(self) -> None:
         """Record the numbers of bars without a slot, as the process ends."""
-        for tracker in list(self.known.values()):  # other threads may begin bars meanwhile
-            if tracker._slot is None and (tracker._added or tracker._at is not None):
-                self.journal.tell(tracker.id, at=tracker._at, add=tracker._added)
+        for bar in list(self.known.values()):  # other threads may begin bars meanwhile
+            if bar._slot is None and (bar._added or bar._at is not None):
+                self.journal.tell(bar.id, at=bar._at, add=bar._added)
 
     def after_fork(self) -> None:
         """Go on in a fork child: it advances the same bars, and its own part begins at zero."""
         self.gauges.renew()
-        for tracker in self.known.values():
-            tracker._is_maker = False
-            tracker._begin()
+        for bar in self.known.values():
+            bar._is_maker = False
+            bar._begin()
 
 
 def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) -> Iterator[T]:
@@ -340,7 +340,7 @@ def revive(
     """Unpickle a bar: return it as an object that this process can advance."""
     try:
         found = _run_of(run, attempt, home)
-        return OffProgress() if found is None else found._trackers.join(id_, maker, total, msg)
+        return OffProgress() if found is None else found._bars.join(id_, maker, total, msg)
     except Exception as error:
         faults.swallow(error, "unpickling a progress bar")
         return OffProgress()

@@ -16,7 +16,7 @@ from vedette.client.faults import never_raises
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text
 from vedette.client.names import new_name
-from vedette.client.progress import Message, Progress, Trackers
+from vedette.client.progress import Bars, Message, Progress
 from vedette.client.raised import evidence_of, last_line
 from vedette.client.series import Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
@@ -71,7 +71,7 @@ class Run:
         self._measured = journal.is_measured
         self._voice = journal.voice
         self._samples = journal.spool.samples
-        self._trackers = Trackers(journal)
+        self._bars = Bars(journal)
         self._step = 0  # of the next `log` without a step
         self._refused: dict[str, int] = {}
         self._ended_as = ("", "")  # state and cause of its end, as this process knows them
@@ -199,7 +199,7 @@ class Run:
     @never_raises
     def progress(self, total: float | None = None, msg: Message = "") -> Progress:
         """Begin a progress bar; `total` is None if it is unknown, `msg` is a text or several."""
-        return self._trackers.new(total, msg)
+        return self._bars.new(total, msg)
 
     @never_raises
     def finish(self, state: str | None = None) -> None:
@@ -222,7 +222,7 @@ class Run:
         self._journal.close()
 
     def _call_on_end(self) -> None:
-        self._trackers.flush()
+        self._bars.flush()
         while self._on_end:
             self._on_end.pop()()
 
@@ -253,7 +253,7 @@ class Run:
     def _after_fork(self) -> None:
         """Go on in a fork child, which takes part in the run but did not begin it."""
         self._journal.after_fork()
-        self._trackers.after_fork()
+        self._bars.after_fork()
         self._refused = {}
 
     def __enter__(self) -> Self:

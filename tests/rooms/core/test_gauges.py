@@ -1,4 +1,4 @@
-"""The mapped file in which a process keeps how far its trackers are, and the hub's look into it."""
+"""The mapped file in which a process keeps how far its bars are, and the hub's look into it."""
 
 import math
 import os
@@ -32,7 +32,7 @@ def told(directory) -> dict:
 
 
 def test_what_was_stored_is_read(gauges, tmp_path):
-    """Each tracker's numbers are found under its id, `at` only where there is one."""
+    """Each bar's numbers are found under its id, `at` only where there is one."""
     one, two = gauges.take(str(tmp_path), "r/p-1"), gauges.take(str(tmp_path), "r/p-2")
     one.numbers[one.position + 1] = 5.5
     two.numbers[two.position] = 7.0
@@ -52,7 +52,7 @@ def test_a_slot_is_used_again_from_nothing(gauges, tmp_path):
 
 
 def test_the_file_grows(gauges, tmp_path):
-    """More trackers than one page holds are all there, and beyond the most there can be is an error, not a crash."""
+    """More bars than one page holds are all there, and beyond the most there can be is an error, not a crash."""
     for number in range(1000):
         slot = gauges.take(str(tmp_path), f"p{number}")
         slot.numbers[slot.position + 1] = float(number)
