@@ -31,6 +31,11 @@ _WAIT_LEAST_S, _WAIT_MOST_S = 0.05, 0.5  # between two looks of somebody who wai
 Answer = TypeVar("Answer")
 
 
+def nothing_yet(where: str = "this home") -> str:
+    """Return the sentence for who looks at a home to which nothing was ever logged; a path is not for everybody."""
+    return f"nothing has been logged to {where} yet: `vedette run -- CMD` or vedette.init() begins a run"
+
+
 class HomeAccess:
     """A home, as every reader sees it. Each call may block; those that ask the hub may raise HubError."""
 
@@ -46,11 +51,6 @@ class HomeAccess:
         """Return access to the home that the settings name."""
         return cls(Home.of(settings), settings.lost_after_s)
 
-    @property
-    def nothing_yet(self) -> str:
-        """The sentence for who looks at a home to which nothing was ever logged."""
-        return f"nothing has been logged to {self.root} yet: `vedette run -- CMD` or vedette.init() begins a run"
-
     # The store.
 
     def reader(self) -> "SqliteReader":
@@ -62,7 +62,7 @@ class HomeAccess:
     def open(self) -> tuple["SqliteReader", str]:
         """Open the store with all that was logged until now; also return, when it may be behind, why."""
         if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
-            raise NotFoundError(self.nothing_yet)
+            raise NotFoundError(nothing_yet(self.root))
         warning = ""
         try:
             if behind := self.seal():

@@ -177,7 +177,7 @@ class _Watch:
                 for came in kernel.read_signals(signals):
                     if not command:
                         return int(came.number)
-                    if came.code != kernel.FROM_KERNEL:  # then the command has it already
+                    if came.code != kernel.FROM_KERNEL:  # else the terminal has sent it to the command, too
                         os.kill(process.pid, came.number)
                 if self._until is not None and time.monotonic() >= self._until:
                     self._rounds.finish()
@@ -292,7 +292,6 @@ def _terminal(out: Any) -> tuple[int, int]:
 
 
 def _complete_pids(prefix: str, **_: Any) -> list[str]:
-
     try:
         return [str(pid) for pid in kernel.parents() if str(pid).startswith(prefix)]
     except OSError:

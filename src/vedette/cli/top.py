@@ -14,7 +14,7 @@ import argparse
 import sys
 import time
 
-from vedette.access.home_access import HomeAccess
+from vedette.access.home_access import HomeAccess, nothing_yet
 from vedette.cli.output import print_json, table
 from vedette.errors import HubError, NotFoundError, VedetteError
 from vedette.query.overview import MOST_ENDED, RECENT_S, Overview, condition, overview
@@ -61,7 +61,7 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
         if args.json:
             print_json({"runs": [], "hosts": [], "alive": 0, "ended": 0})
         else:
-            print(access.nothing_yet)
+            print(nothing_yet(access.root))
         return 0
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")

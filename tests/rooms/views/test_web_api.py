@@ -77,6 +77,7 @@ def test_a_home_without_a_store(tmp_path):
         status, _, body = site.ask("GET", "/api/runs")
         assert status == 404
         assert b"nothing has been logged" in body
+        assert str(tmp_path).encode() not in body  # who has a link to share need not know where the home is
 
 
 def test_runs_are_filtered_sorted_and_cut(site):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from vedette.access.home_access import HomeAccess
+from vedette.access.home_access import HomeAccess, nothing_yet
 from vedette.errors import NotFoundError
 from vedette.query.unsealed import UnsealedPoints, with_unsealed
 from vedette.store import Reader
@@ -99,7 +99,7 @@ class ReadPool:
         try:
             return self.home.reader()
         except NotFoundError:
-            raise NotFoundError(self.home.nothing_yet) from None
+            raise NotFoundError(nothing_yet()) from None
 
     def _forget(self) -> None:
         with contextlib.suppress(Exception):
