@@ -6,6 +6,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from vedette.errors import BlobError
+from vedette.interrupts import let_through
 
 if TYPE_CHECKING:
     import hashlib
@@ -86,7 +87,8 @@ def file_size(path: str) -> int:
     """Return a file's size, 0 when there is none."""
     try:
         return os.stat(path).st_size
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return 0
 
 
@@ -102,5 +104,5 @@ def unlink(path: str) -> None:
     """Remove a file, if it is there and can be removed."""
     try:
         os.unlink(path)
-    except OSError:
-        pass
+    except OSError as error:
+        let_through(error)

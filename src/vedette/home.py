@@ -11,6 +11,7 @@ import time
 
 from vedette import detached, kernel
 from vedette.errors import HubError, StrangerError
+from vedette.interrupts import let_through
 from vedette.settings import Settings
 
 _PUBLIC = ("/tmp", "/var/tmp")  # noqa: S108 - directories that we use there are checked to be ours
@@ -100,12 +101,14 @@ class Home:
         """Return the pid of the hub, 0 when it has not written it yet, None when there is no hub."""
         try:
             fd = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
-        except OSError:
+        except OSError as error:
+            let_through(error)
             text = os.pread(fd, 20, 0)
             return int(text) if text.isdigit() else 0
         finally:
@@ -119,8 +122,8 @@ class Home:
         try:
             if 0 <= time.time() - os.stat(self.waking).st_mtime < _WAKE_PAUSE_S:
                 return
-        except OSError:
-            pass
+        except OSError as error:
+            let_through(error)
         os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         os.utime(self.waking)
         self._spawn()

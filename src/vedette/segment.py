@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
+from vedette.interrupts import let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
 MAGIC = b"vedette"
@@ -141,7 +142,8 @@ class Mapped(mmap.mmap):
         while (rest := len(self) - self.tell()) > 0:
             try:
                 self.write((ending + bytes(rest))[:rest])
-            except ValueError:
+            except ValueError as error:
+                let_through(error)
                 continue  # another thread has just written: the rest is less now
 
 
@@ -164,7 +166,8 @@ class Unmapped:
                 raise ValueError
             try:
                 written = os.write(self._fd, data)
-            except OSError:
+            except OSError as error:
+                let_through(error)
                 written = 0
             if written != len(data):  # the disk is full: nothing more is written to this segment
                 self._over = True

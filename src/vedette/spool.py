@@ -17,6 +17,7 @@ import msgspec
 
 from vedette import kernel, wire
 from vedette.fileio import file_size, unlink
+from vedette.interrupts import is_of_handler, let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import (
     Header,
@@ -43,7 +44,8 @@ def _shut(_data: bytes) -> None:
 class Lane:
     """One lane of a spool as its process writes it.
 
-    Hot paths call `write(record)` and, on ValueError, `roll(record)`; everyone else calls `append`.
+    Hot paths call `write(record)` and, on a ValueError that is not the user's (`let_through`), `roll(record)`; everyone
+    else calls `append`.
     """
 
     __slots__ = (
@@ -73,7 +75,8 @@ class Lane:
         """Write a framed record. After this has returned, only a lost disk can lose it, or `lost` counts it."""
         try:
             self.write(record)
-        except ValueError:
+        except ValueError as error:
+            let_through(error)
             self.roll(record)
 
     def roll(self, record: bytes) -> None:
@@ -82,23 +85,34 @@ class Lane:
             self._pending.append(record)
             if self._rolling:  # a signal handler interrupted a roll of this thread, which will write it
                 return
-            self._rolling = True
-            try:
-                while self._pending:
-                    self._write_record(self._pending[0])
-                    del self._pending[0]
-            finally:
-                self._rolling = False
+            self._write_pending()
 
-    def _write_record(self, record: bytes) -> None:
+    def _write_pending(self) -> None:
+        """Write all records that wait. An error of a signal handler gets out; the rest then waits for the next roll."""
+        self._rolling = True
+        try:
+            while self._pending:
+                self._write_first()
+        finally:
+            self._rolling = False
+
+    def _write_first(self) -> None:
+        record = self._pending[0]
         while True:
             try:
                 self.write(record)
-                return
-            except ValueError:
-                if not self._next_segment(len(record)):
-                    self.lost += 1
-                    return
+                break
+            except ValueError as error:
+                if is_of_handler(error):
+                    del self._pending[0]
+                    raise
+            except BaseException:  # Ctrl-C, or a handler's, too: Python runs handlers after a call, so it is written
+                del self._pending[0]
+                raise
+            if not self._next_segment(len(record)):
+                self.lost += 1
+                break
+        del self._pending[0]
 
     def _next_segment(self, need: int) -> bool:
         if self._retry_at and time.monotonic() < self._retry_at:
@@ -109,6 +123,7 @@ class Lane:
             size = self._spool.make_room(_SIZES[min(self._rolls, len(_SIZES) - 1)], least, self._lane)
             segment = self._spool.make_segment(msgspec.structs.replace(header, size=size))
         except OSError as error:
+            let_through(error)
             self._retry_at = time.monotonic() + _RETRY_S
             self._spool.trouble = error.strerror or str(error)
             return False
@@ -129,6 +144,8 @@ class Lane:
     def close(self) -> None:
         """Write that nothing will follow. A later append begins a new segment."""
         with self._lock:
+            if self._pending and not self._rolling:  # a roll was interrupted
+                self._write_pending()
             self._finish_ended()
             if self._segment is not None:
                 self._segment.finish(_CLOSED_BYTES)
@@ -215,7 +232,8 @@ class Spool:
             raise
         try:
             segment.write(pack_header(header))
-        except ValueError:
+        except ValueError as error:
+            let_through(error)
             unlink(path + ".new")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         os.rename(path + ".new", path)
@@ -237,7 +255,8 @@ class Spool:
             try:
                 disk = os.statvfs(self.root)
                 cap = min(self._cap_bytes, int((disk.f_bavail * disk.f_frsize + total) * self._cap_share))
-            except OSError:
+            except OSError as error:
+                let_through(error)
                 cap = self._cap_bytes
             size = max(min(wanted, cap // 8), _LEAST_SIZE, -(-least // 4096) * 4096)
             soft = cap - cap // 4

@@ -12,6 +12,7 @@ import msgspec
 
 from vedette import kernel, settings, wire
 from vedette.home import Home
+from vedette.interrupts import let_through
 from vedette.model import OWNER, Event, Fact, Origin, Sample, Span
 from vedette.spool import Spool
 
@@ -107,6 +108,7 @@ class Voice:
         try:
             self.home.wake_hub()
         except Exception as error:
+            let_through(error)
             return str(error) or type(error).__name__
         return ""
 

@@ -1,6 +1,7 @@
 """The user's process is sacred: whatever is wrong with hub, disk or home, the work goes on and losses are counted."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -360,6 +361,54 @@ def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
     assert len(runs) == 30
     assert {run.state for run in runs} == {"done"}
     assert sum(len(run.history("x")) for run in runs) == 1500
+
+
+@pytest.mark.parametrize("kind", ["ValueError", "TimeoutError"])
+@pytest.mark.parametrize("call", ["run.log({'x': step}, step=step)", "x(float(step), step)", "run.mark(step)"])
+def test_a_users_own_timeout_gets_out_of_a_logged_call(home, hub, finish, call, kind):
+    """What a signal handler raises is taken neither for a full segment nor for a full disk: it gets out each time.
+
+    What was logged by calls that returned is there, once.
+    """
+    code, out, err = finish(
+        f"""
+        import json, random, signal, vedette
+        from vedette import spool
+        spool._SIZES = (16 << 10,)  # many rolls
+        class Late({kind}): pass
+        rang = caught = step = returned = 0
+        unsure = []  # steps whose call did not return
+        def ring(*_):
+            global rang
+            rang += 1
+            raise Late
+        run = vedette.init(name="late")
+        x = run.series("x")
+        run.mark(0)
+        signal.signal(signal.SIGALRM, ring)
+        for _ in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 5e-3))
+                before = rang
+                while rang == before:
+                    step += 1
+                    {call}
+                    returned = step
+            except Late:
+                caught += 1
+                if returned != step:
+                    unsure.append(step)
+        print(json.dumps([rang, caught, step, unsure]))
+        """
+    )
+
+    assert (code, err) == (0, "")
+    rang, caught, last, unsure = json.loads(out)
+    assert rang == caught == 200
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
+    kept = [int(event.text) for event in run.logs(kind="mark")][1:] or run.history("x").step.tolist()
+    assert len(kept) == len(set(kept))
+    assert set(range(1, last + 1)) - set(unsure) <= set(kept)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from vedette.access.home_access import HomeAccess
 from vedette.attached.run_lines import RunLines
 from vedette.client import faults
 from vedette.client.run import Run
+from vedette.interrupts import let_through
 from vedette.settings import Settings
 from vedette.views.asking import Keys
 from vedette.views.console import Board, Pipe, Tty, open_screen
@@ -87,7 +88,7 @@ class Attached:
                 self._drain()
                 self._screen.area.make_room(text)
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             self._fail(error)
 
     def go_on(self, text: str) -> None:
@@ -96,7 +97,7 @@ class Attached:
             if not self._is_closed and isinstance(self._screen, Tty):
                 self._screen.area.go_on(text)
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             self._fail(error)
 
     def read(self, on: bool, *, ended: bool = True) -> None:
@@ -105,7 +106,7 @@ class Attached:
             if not self._is_closed and isinstance(self._screen, Tty):
                 self._screen.area.read(on, ended=ended)
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             self._fail(error)
 
     @contextmanager

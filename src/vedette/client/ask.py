@@ -15,11 +15,12 @@ from typing import Any, Self
 from vedette import kernel, wire
 from vedette.client import screen
 from vedette.client.current import current
-from vedette.client.faults import let_through, say_once, swallow
+from vedette.client.faults import say_once, swallow
 from vedette.client.journal import Journal
 from vedette.client.off import OffRun
 from vedette.client.values import text_of
 from vedette.ids import new_id
+from vedette.interrupts import let_through
 
 _RETRY_S = (0.1, 2.0)
 _MAX_WAIT_S = 60.0

@@ -16,6 +16,7 @@ from vedette import detached, kernel, masks
 from vedette.client import faults
 from vedette.client.journal import Journal
 from vedette.client.values import text_of
+from vedette.interrupts import let_through
 from vedette.model import Value
 from vedette.settings import Settings
 
@@ -48,7 +49,7 @@ def begin(journal: Journal, settings: Settings, command: list[str] | None = None
     try:
         _begin(journal, settings, command)
     except Exception as error:
-        faults.let_through(error)
+        let_through(error)
         faults.swallow(error, "the record of what the run is made of")
 
 

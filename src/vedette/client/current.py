@@ -13,6 +13,7 @@ from vedette.client.series import Handle
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
+from vedette.interrupts import let_through
 
 _current: Run | OffRun | None = None
 
@@ -43,7 +44,7 @@ def init(
             overrides["console.mode"] = "on" if console else "off"
         _current = _init(About(project, experiment, name, config, tags, notes), overrides, resume)
     except Exception as error:
-        faults.let_through(error)
+        let_through(error)
         faults.swallow(error, "init()")
         _current = OffRun(config)
     return _current
@@ -91,7 +92,7 @@ def _install_hooks(run: Run, loaded: settings.Settings) -> None:
     try:
         hooks.install(run, loaded)
     except Exception as error:
-        faults.let_through(error)
+        let_through(error)
         faults.swallow(error, "recording logs and output")
 
 

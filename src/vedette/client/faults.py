@@ -6,12 +6,12 @@ Each error is counted in `swallowed`, and the user is told once on stderr.
 import functools
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from vedette.client.quiet import quiet
+from vedette.interrupts import let_through
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,20 +65,6 @@ def swallow(error: BaseException, doing: str) -> None:
     except Exception:  # str() of a user's exception may raise
         what = "an error without a message"
     say_once(f"{doing} failed, and your program goes on without it: {what}")
-
-
-def let_through(error: BaseException) -> None:
-    """Raise the error again if a signal handler of the user raised it while our code ran: it is the user's error."""
-    handlers = {
-        code
-        for number in signal.valid_signals()
-        if (code := getattr(signal.getsignal(number), "__code__", None)) is not None
-    }
-    trace = error.__traceback__
-    while handlers and trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            raise error
-        trace = trace.tb_next
 
 
 def never_raises(function: Callable[P, R]) -> Callable[P, R | None]:

@@ -18,6 +18,7 @@ from vedette.client.faults import say_once, swallow
 from vedette.client.stacks import Stacks
 from vedette.home import Home
 from vedette.ids import new_id, of_process, of_try
+from vedette.interrupts import let_through
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
 from vedette.settings import Settings
 from vedette.voice import Voice, origin_here
@@ -122,10 +123,15 @@ class Journal:
         try:
             if not self._announced:
                 self._announced = True
-                self._announce()
+                try:
+                    self._announce()
+                except BaseException:  # such as a timeout of the user's: the next roll announces it
+                    self._announced = False
+                    raise
             self.report_losses()
             self.wake_hub()
         except Exception as error:
+            let_through(error)
             swallow(error, "the spool's roll")
 
     def _announce(self) -> None:

@@ -14,10 +14,11 @@ import traceback
 from typing import Any
 
 from vedette.client import screen
-from vedette.client.faults import let_through, swallow
+from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text, compose, holds_rich, spell
 from vedette.client.quiet import quiet
+from vedette.interrupts import let_through
 
 _ONLY_OURS = "_vedette_alone"  # set on a record that the user's handlers must not get: without us it would not exist
 _MAX_NAME = 1000

@@ -6,8 +6,8 @@ Nothing here raises, whatever the objects do; only an error from the user's sign
 from itertools import islice
 from typing import Any
 
-from vedette.client.faults import let_through
 from vedette.client.rendering import MAX_CHARS, is_rich, render
+from vedette.interrupts import let_through
 from vedette.sources.colours import colourless
 
 _CUT = " (cut)"

@@ -23,6 +23,7 @@ from vedette.deaths.verdict import verdict
 from vedette.gauges import Gauges, Numbers, Slot
 from vedette.home import Home
 from vedette.ids import of_new_bar
+from vedette.interrupts import let_through
 from vedette.model import Value
 
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Progress:
             run = current.current() if run is None else run
             return run.progress(total, msg) or OffProgress()
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             faults.swallow(error, "Progress.new()")
             return OffProgress()
 
@@ -171,7 +172,7 @@ class Progress:
             else:
                 self._fail(error)
         except Exception as trouble:
-            faults.let_through(trouble)
+            let_through(trouble)
             faults.swallow(trouble, "the end of a bar")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -324,7 +325,7 @@ def track(iterable: Iterable[T], msg: Message = "", total: float | None = None) 
         try:
             total = len(iterable)  # type: ignore[arg-type]
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             total = None
     progress = Progress.new(total, msg)
     advance = progress.advance
@@ -370,7 +371,7 @@ def _number(value: Any) -> float | None:
     try:
         number = float(value)
     except Exception as error:  # a user's __float__ may raise anything
-        faults.let_through(error)
+        let_through(error)
         return None
     return number if math.isfinite(number) else None
 

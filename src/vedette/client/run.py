@@ -24,6 +24,7 @@ from vedette.deaths.evidence import Evidence
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.home import Home
 from vedette.ids import FIRST_TRY, new_id
+from vedette.interrupts import let_through
 from vedette.model import Value
 from vedette.settings import Settings
 
@@ -138,12 +139,13 @@ class Run:
             if (size := len(payload)) > _MAX:
                 raise OverflowError
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             self._log_carefully(values, step)
             return
         try:
             self._samples.write(_pack_head(size, crc32(payload, size)) + payload)
-        except ValueError:
+        except ValueError as error:
+            let_through(error)
             self._samples.roll(wire.frame(payload))
         if t > self._voice.wake_at:
             self._journal.wake_hub()
@@ -268,7 +270,7 @@ class Run:
             else:
                 self._fail(error)
         except Exception as trouble:
-            faults.let_through(trouble)
+            let_through(trouble)
             faults.swallow(trouble, "the end of the run")
 
     def __repr__(self) -> str:
@@ -312,7 +314,7 @@ class Run:
             if numbers:
                 self._write(numbers, step, _text_tags(tags))
         except Exception as error:
-            faults.let_through(error)
+            let_through(error)
             faults.swallow(error, "log()")
 
     def _write(self, numbers: dict[str, Any], step: int, tags: dict[str, str]) -> None:

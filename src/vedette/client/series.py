@@ -6,8 +6,8 @@ from time import time_ns
 from zlib import crc32
 
 from vedette import wire
-from vedette.client.faults import let_through
 from vedette.client.journal import Journal
+from vedette.interrupts import let_through
 
 Handle = Callable[..., None]
 
@@ -41,7 +41,8 @@ def bind(journal: Journal, name: str, tags: dict[str, str], careful: Callable[..
             return
         try:
             lane.write(pack_record(length, crc32(payload, size), payload))
-        except ValueError:
+        except ValueError as error:
+            let_through(error)
             lane.roll(wire.frame(payload))
         if t > voice.wake_at:
             journal.wake_hub()

@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from vedette.client.faults import let_through, swallow
+from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text
 from vedette.client.quiet import quiet
+from vedette.interrupts import let_through
 from vedette.sources.colours import split
 from vedette.sources.output import MAX_LINE, Lines
 

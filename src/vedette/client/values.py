@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from vedette.interrupts import let_through
 from vedette.model import Value
 
 _MAX_TEXT = 10_000
@@ -161,5 +162,6 @@ def text_of(value: Any) -> str:
     try:
         text = str.__str__(value) if isinstance(value, str) else str(value)
         return text[:_MAX_TEXT].encode("utf-8", "replace").decode()  # lone surrogates cannot be written
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return f"<{type(value).__name__}>"

@@ -3,10 +3,11 @@
 import warnings
 from typing import Any
 
-from vedette.client.faults import let_through, swallow
+from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text, spell
 from vedette.client.quiet import quiet
+from vedette.interrupts import let_through
 
 _journal: Journal | None = None
 _original: Any = None
