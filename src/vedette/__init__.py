@@ -38,7 +38,7 @@ Modules of the core:
 - `voice`: says facts and samples as one origin
 - `gauges`: the mapped file with a process's progress bars
 - `blobs`: files by the digest of their bytes
-- `manifest`: the list of files of a code package; no I/O
+- `manifest`: the list of files of a code package, and the names of captured files; no I/O
 - `media`: what kind of file bytes are, judged by the bytes
 - `masks`: finds secrets by name or form, and masks them
 - `guard`: the one check before every HTTP server; no I/O
@@ -54,6 +54,7 @@ Modules of the core:
 - `fileio`: plain operations on files
 - `kernel`: what Linux tells about processes and file systems
 - `proc_stat`: /proc/PID/stat, parsed in one place
+- `interrupts`: errors of the user's signal handlers, which are let through
 - `errors`: the tree of errors
 - `lean_start`: imports msgspec quickly, for programs of our own
 - `version`: the version
