@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 from vedette.ids import is_host
+from vedette.labels import label
 from vedette.model import Sample
 
 Scope = Literal["process", "host"]
@@ -28,10 +29,15 @@ class Target(Struct, frozen=True):
 
 
 class Metric(NamedTuple):
-    """What a number means. A metric's name ends in its unit. A counter only grows, and may start at any value."""
+    """What a number means. A metric's name ends in its unit. A counter only grows, and may start at any value.
+
+    `from_zero`: a counter that was 0 when its sensor was made. If its first value comes later than the first look, all
+    of it has come since then.
+    """
 
     kind: Literal["gauge", "counter"]
     help: str
+    from_zero: bool = False
 
 
 class Reading(NamedTuple):
@@ -77,8 +83,7 @@ def tried(make: Callable[[], Sensor], why_not: str) -> Sensor | Absent:
 
 def flat_name(name: str, span: str, tags: Mapping[str, str]) -> str:
     """Return a number's name with its scope and tags, such as `host_cpu_percent[core=0]`."""
-    inside = ",".join(f"{key}={value}" for key, value in sorted(tags.items()))
-    return ("host_" if is_host(span) else "") + name + (f"[{inside}]" if inside else "")
+    return ("host_" if is_host(span) else "") + label(name, tags)
 
 
 def flat_values(samples: Iterable[Sample]) -> dict[str, float | int]:

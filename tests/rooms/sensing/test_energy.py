@@ -84,3 +84,22 @@ def test_what_is_no_power(power_w):
     assert energy.add(1, 2) == 2
     assert energy.add(1, 1) == 2
     assert energy.add(1, 2) == 2
+
+
+def test_until_now():
+    """Between two looks the last power holds, but not beyond a gap; what was told never falls, nor is it doubled."""
+    energy = Energy(began_s=0)
+    energy.add(10, 1)
+    assert [energy.until(at_s) for at_s in (1, 1.5, 2)] == [10, 15, 20]
+    energy.add(0, 2)  # it fell meanwhile: 15 J by the trapezoid rule
+    assert [energy.joules, energy.until(2.5)] == [15, 20]
+    energy.add(10, 4)
+    assert [energy.joules, energy.until(4)] == [25, 25]
+    assert energy.until(1000) == 25 + 10 * 10
+
+
+def test_the_first_power():
+    """The first power holds since the beginning, unless that is too long ago, or unknown."""
+    assert Energy(began_s=5).add(3, 7) == 6
+    assert Energy(began_s=5).add(3, 700) == 0
+    assert Energy().add(3, 7) == 0

@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.rooms.sys_tree import SysTree
+from vedette.model import Sample
+from vedette.monitor import Monitor
+from vedette.monitor.record import Record
 from vedette.sensing.sensor import Absent, Target
 from vedette.sources import power
 from vedette.sources.power import tegrastats
-from vedette.sources.power.board import groups
+from vedette.sources.power.board import Board, groups
+from vedette.sources.power.tegrastats import Tegrastats
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "tegrastats").iterdir())
 LINE = "RAM 1/2MB VDD_IN 6000mW/1mW VDD_CPU_GPU_CV 2000mW/1mW VDD_SOC 1000mW/1mW"
@@ -86,6 +90,42 @@ def test_a_running_program(program, tmp_path):
 
     assert wait(lambda: gone(begun()))
     assert wait(lambda: not any(thread.name == "vedette-tegrastats" for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize(
+    ("looks", "end_s"), [((0.0, 5.0, 10.0), 12.0), ((0.0,), 2.5), ((0.0,), 1.2), (tuple(range(30)), 29.9)]
+)
+def test_constant_power(looks, end_s):
+    """A constant power adds up to power times time, whenever somebody looks: 4980 mW for 12 s are 59.76 J."""
+    board, record = Board("tegrastats", 0.0), Record(100)
+    lines = iter([1.04 + n for n in range(40)])
+    line_s = next(lines)
+    for at_s in (*looks, end_s):
+        while line_s <= at_s:
+            board.take({"VDD_IN": 4.98}, line_s)
+            line_s = next(lines)
+        values = [reading for reading in board.readings_until(at_s, at_s - 5) if "group" in reading.tags]
+        samples = [Sample(1, 0, reading.values, "host-a", dict(reading.tags)) for reading in values]
+        if at_s == 0:
+            record.begin(Tegrastats.metrics, samples)
+        else:
+            record.add(samples, int(at_s * 1e9), 1.0)
+
+    assert record.summary()["host_energy_j[group=in]"]["total"] == pytest.approx(4.98 * end_s)
+
+
+def test_a_job_shorter_than_an_interval(program):
+    """A monitor whose only look is its last one tells the energy of all its time."""
+    put, _ = program
+    put(STUBBORN)
+    monitor = Monitor(interval_s=60, where="thread", sensors=["power"])
+    with monitor:
+        assert wait(lambda: look(monitor._form._rounds._sensors["power"]))
+        time.sleep(0.3)
+    found = monitor.summary()
+
+    assert found["samples"] == 1
+    assert found["host_energy_j[group=in]"]["total"] == pytest.approx(6.0 * found["seconds"], rel=0.2)
 
 
 def test_where_sys_tells_no_program_is_started(program, tmp_path):

@@ -13,7 +13,7 @@ from vedette.sensing.sensor import Metric, Reading
 
 METRICS = {
     "power_w": Metric("gauge", "Power, in watts"),
-    "energy_j": Metric("counter", "Energy since the first look, in joules"),
+    "energy_j": Metric("counter", "Energy since the first look, in joules", from_zero=True),
 }
 _MOST_RAILS = 64
 
@@ -56,9 +56,13 @@ def groups(powers: Mapping[str, float]) -> dict[str, float]:
 class Board:
     """Holds the newest power of each rail of a board, and its energy; one thread may write, another read."""
 
-    def __init__(self, by: str) -> None:
-        """Start without readings; `by`: the name of the sensor, for the tags."""
+    def __init__(self, by: str, began_s: float | None = None) -> None:
+        """Start without readings; `by`: the name of the sensor, for the tags.
+
+        `began_s`: when the time began that the energy covers, if the first powers come later than that.
+        """
         self._by = by
+        self._began_s = began_s
         self._lock = threading.Lock()
         self._energies: dict[tuple[str, str], Energy] = {}
         self._newest: list[Reading] = []
@@ -71,12 +75,29 @@ class Board:
         newest = []
         with self._lock:
             for kind, name, power_w in measured:
-                joules = self._energies.setdefault((kind, name), Energy()).add(power_w, at_s)
+                if (kind, name) not in self._energies:
+                    self._energies[kind, name] = Energy(self._began_s)
+                joules = self._energies[kind, name].add(power_w, at_s)
                 tags = {"by": self._by, "rail": name} if kind == "rail" else {"group": name}
                 newest.append(Reading({"power_w": power_w, "energy_j": joules}, tags))
             self._newest, self._at_s = newest, at_s
+            self._began_s = None  # a rail that comes later has not been there all the time
 
     def readings(self, since_s: float) -> list[Reading]:
         """Return the newest readings, or nothing if they are older than `since_s`."""
         with self._lock:
             return self._newest if self._at_s >= since_s else []
+
+    def readings_until(self, now_s: float, since_s: float) -> list[Reading]:
+        """Return the same with the energy until now: the power has held since it was set."""
+        with self._lock:
+            if self._at_s < since_s:
+                return []
+            return [
+                reading._replace(values=reading.values | {"energy_j": self._energy(reading).until(now_s)})
+                for reading in self._newest
+            ]
+
+    def _energy(self, reading: Reading) -> Energy:
+        kind = "rail" if "rail" in reading.tags else "group"
+        return self._energies[kind, reading.tags[kind]]

@@ -1,8 +1,9 @@
 """Power rails of a Jetson board, printed by the program `tegrastats`, for boards that do not show them in /sys.
 
 The program is started once, without sudo. A thread reads its lines; `look` returns the newest one and never waits. The
-program must end when we do, even by SIGKILL, so it gets a parent-death signal. A process must set that for itself:
-hence the few lines of Python that then become `tegrastats`.
+first line comes about a second after the start, and most looks come between two lines: energy covers these times with
+the power of the nearest line. The program must end when we do, even by SIGKILL, so it gets a parent-death signal. A
+process must set that for itself: hence the few lines of Python that then become `tegrastats`.
 """
 
 import contextlib
@@ -57,7 +58,7 @@ class Tegrastats:
         """Start the program."""
         self._argv = [program, "--interval", str(interval_ms)]
         self._stale_s = max(_STALE_S, 5 * interval_ms / 1000)
-        self._board = Board("tegrastats")
+        self._board = Board("tegrastats", time.monotonic())
         self._pid = os.getpid()
         # A byte in this pipe ends the thread. Closing it would not: a fork may still have the writing end open.
         self._stop_read, self._stop_write = os.pipe()
@@ -66,7 +67,8 @@ class Tegrastats:
 
     def look(self) -> list[Reading]:
         """Return the readings of the newest line, or nothing if there is none or it is old."""
-        return self._board.readings(time.monotonic() - self._stale_s)
+        now_s = time.monotonic()
+        return self._board.readings_until(now_s, now_s - self._stale_s)
 
     def close(self) -> None:
         """End the program. A forked child only closes its copies of the pipe: the program is its parent's."""
