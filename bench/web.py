@@ -98,11 +98,13 @@ def served():
 def _ask(part: Part, rounds: int) -> None:
     wish = {"of": [{"run": "long", "name": "loss"}], "x": "step"}
     zoom = {**wish, "width": 1200, "from": 5_000_000, "to": 5_004_000}
+    smooth = {"buckets": 1024, "smooth": {"kind": "ema", "by": 0.99}}
     questions = [
         ("10,000 runs, first page of 200", "GET", "/api/runs", None, (500, 100)),
         ("10,000 runs, sorted by a config key", "GET", "/api/runs?sort=-config.lr", None, (500, 100)),
         ("10,000 runs, filtered", "GET", "/api/runs?where=config.lr+%3E+0.01+and+state+%3D+done", None, (500, 100)),
         ("10 M points on 1200 pixels", "POST", "/api/series", {**wish, "width": 1200}, (1000, 200)),
+        ("10 M points, smoothed", "POST", "/api/series", {**wish, "width": 1200, **smooth}, (1500, 200)),
         ("10 M points, by time", "POST", "/api/series", {**wish, "x": "time", "width": 1200}, (1000, 200)),
         ("10 M points, 4000 of them, exact", "POST", "/api/series", zoom, (500, 200)),
     ]

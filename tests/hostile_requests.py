@@ -56,6 +56,7 @@ ATTACKS: tuple[Attack, ...] = (
         "2130706433:{port}", "0x7f.1:{port}", "127.1:{port}", "[::]:{port}", "[::1", "::1]:{port}", "", ":{port}",
         "localhost@evil.example", "evil.example#localhost", "evil.example/localhost", "localhost:{port}:{port}",
         "localhost:x", "localhost evil.example", "localhost,evil.example", "localhost:{port}.evil.example",
+        "evil.example?.localhost", "evil.example#.localhost:{port}", "evil.example\\.localhost", "..localhost",
     ),
     Attack("no host", "host", (400, 421), None),
     Attack("two hosts, ours first", "host", (400, 421), more=(("Host", "evil.example"),)),

@@ -1,6 +1,6 @@
 """Takes pictures of every page, light and dark, wide and narrow, of real runs, into docs/images.
 
-python -m tests.journeys.screenshots [NAME ...]   (all pages, or those named: runs run charts usage logs config ...)
+python -m tests.journeys.screenshots [NAME ...]   (all pages, or those named: top runs run charts usage logs config ...)
 """
 
 import os
@@ -103,6 +103,19 @@ _LIVE = """
         run.log({"train/loss": 2.2 * math.exp(-step / 200) + 0.3 + random.gauss(0, 0.04)}, step=step)
         time.sleep(0.05)
 """
+_TOP = """
+    import asyncio
+    from vedette import settings
+    from vedette.access.home_access import HomeAccess
+    from vedette.views.top.app import Top
+    from vedette.views.top.feed import Options
+    async def main():
+        top = Top(HomeAccess.of(settings.load()), options=Options(ended=9))
+        async with top.run_test(size=(150, 16)) as pilot:
+            await pilot.pause(4)
+            print(top.export_screenshot(title="vedette top"))
+    asyncio.run(main())
+"""
 
 
 def main(wanted: list[str]) -> int:
@@ -138,6 +151,8 @@ def main(wanted: list[str]) -> int:
                 "explain": f"/explain?a={a}&b={b}",
             }
             with launched() as browser, shown(home, browser) as site:
+                if not wanted or "top" in wanted:
+                    _take_top(browser, how)
                 for name, path in pages.items():
                     if not wanted or name in wanted:
                         _take(site, name, path)
@@ -147,6 +162,16 @@ def main(wanted: list[str]) -> int:
             if pid := home.hub_pid():
                 os.kill(pid, signal.SIGTERM)
     return 0
+
+
+def _take_top(browser: Any, how: dict[str, Any]) -> None:
+    """Save what `vedette top` shows, as a terminal would draw it."""
+    drawn = subprocess.run([sys.executable, "-c", textwrap.dedent(_TOP)], check=True, capture_output=True, **how).stdout
+    page = browser.contexts[0].new_page()
+    page.set_viewport_size({"width": 1440, "height": 500})
+    page.set_content(f"<body style='margin: 0'>{drawn.decode()}</body>")
+    page.locator("svg").first.screenshot(path=os.path.join(_OUT, "top.png"))
+    page.close()
 
 
 def _repository(place: str) -> None:

@@ -5,11 +5,16 @@ import re
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import begin_hub
 from tests.journeys.browser import HOSTILE, Site, copied, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
+from tests.rooms.conftest import call
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
+from vedette.store import Batch, Block
+from vedette.store.sqlite import SqliteStore
 from vedette.views.web.pages import PAGES
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"NO BROWSER WAS DRIVEN: {why_not()}")
@@ -280,6 +285,9 @@ def test_the_project_that_was_asked_for_is_shown(hub, home, finish, chromium):
         page.get_by_role("status").filter(has_text=re.compile("^1 run$")).wait_for()
         _row(page, "a & b/c").wait_for()
         _ended(page, site)
+    refused = call("ui", "--no-browser", "--port", "0", "--project", "othr", home=home.asked)
+    assert (refused.returncode != 0, refused.stdout) == (True, "")
+    assert refused.stderr == "vedette: no run has the project 'othr'; did you mean other?\n"
 
 
 def test_a_refused_run_does_not_keep_others_from_going(own, start):
@@ -378,6 +386,104 @@ def test_lines_are_searched(site):
     page.get_by_label("Search lines").fill("nothing like this")
     page.get_by_text("No line fits.").wait_for()
     _ended(page, site)
+
+
+@pytest.fixture
+def crowd(home, chromium):
+    """A run that failed: two processes that spoke in turns, eight ranks, and much that does not fit on a screen."""
+    home.prepare()
+    store, second = SqliteStore(home.store), 10**9
+    born = 1_790_000_000 * second
+    facts = [
+        Span("many", born, "created", kind="run", name="many"),
+        Span("many/1", born, "done", kind="try", parent="many", attrs={"n": 1}),
+        Span("many", born + 100 * second, "failed", cause="RuntimeError: the last straw"),
+    ]
+    who = {pid: Origin(f"o{pid}", host="camp", pid=pid, span="many", process=f"many/1/o{pid}") for pid in (11, 12)}
+    for pid in who:
+        process = {"pid": pid, "host": "camp"}
+        facts.append(Span(f"many/1/o{pid}", born, "done", kind="process", parent="many/1", name="w", attrs=process))
+        facts.append(Span(f"many/1/pid-{pid}-5", born, "done", kind="process", parent="many/1", attrs=process))
+    store.keep([Batch(who[11], LANE_FACTS, len(facts), facts=list(enumerate(facts, 1)))])
+    for first in range(0, 3000, 60):  # in each turn of the hub, what one has said comes before what the other has said
+        for pid, origin in who.items():
+            lines = range(first + pid - 11, first + 60, 2)
+            said = [(1000 + n, Event("many", born + n * second // 100, "output", 20, f"line {n}")) for n in lines]
+            store.keep([Batch(origin, LANE_FACTS, 1060 + first, facts=said)])
+    trace = "Traceback\n" + "".join(f"  frame {n}\n" for n in range(60)) + "RuntimeError: the last straw"
+    last_words = Event("many", born + 99 * second, "exception", 40, trace)
+    store.keep([Batch(who[12], LANE_FACTS, 9000, facts=[(9000, last_words)])])
+    step = np.arange(5)
+    for rank in range(8):
+        who = Origin(f"r{rank}", span="many", process=f"many/1/r{rank}")
+        block = Block(
+            "many", {"rank": str(rank)}, ("loss",), step + 1, born + step * second, step, (step + 1.0 * rank,)
+        )
+        last = Block("many", {}, ("once",), step[:1] + 9, step[:1] + born, step[:1], (np.ones(1),))
+        store.keep([Batch(who, LANE_SAMPLES, 9, columns=[block, *([last] if rank == 0 else [])])])
+    store.close()
+    with shown(home, chromium) as site:
+        yield site
+
+
+def test_lines_open_at_their_end_in_the_order_of_time(crowd):
+    """Logs open at the last line, inside the window, and follow; lines of processes that took turns are in order."""
+    page = crowd.open("/run/many/logs", height=700)
+    view = page.get_by_role("log")
+    page.get_by_text("RuntimeError: the last straw").last.wait_for()
+    page.wait_for_timeout(300)  # whatever scrolls by itself has done so
+    assert page.get_by_role("button", name="To the end").get_attribute("aria-pressed") == "true"
+    at = view.evaluate("e => [e.scrollTop + e.clientHeight, e.scrollHeight, e.getBoundingClientRect().bottom]")
+    assert at[0] >= at[1] - 1
+    assert at[2] <= 700
+    end = page.get_by_text("RuntimeError: the last straw").last.bounding_box()
+    assert end["y"] + end["height"] <= at[2]
+    view.evaluate("e => (e.scrollTop = e.scrollHeight - e.clientHeight - 62 * 19)")
+    page.get_by_text("line 2970", exact=True).wait_for()
+    said = [int(text.split()[1]) for text in view.get_by_text(re.compile("^line ")).all_text_contents()]
+    assert said == list(range(said[0], 3000))
+    assert page.get_by_role("button", name="To the end").get_attribute("aria-pressed") == "false"
+    _ended(page, crowd)
+
+
+def test_the_overview_says_what_it_leaves_out(crowd):
+    """Metrics and ranks that are not drawn are named; the traceback is in sight; each process counts once."""
+    page = crowd.open("/run/many")
+    page.get_by_text("Not drawn here: 1 with one point (once); 7 of 8 series of loss by rank.").wait_for()
+    assert page.get_by_role("tab", name=re.compile("processes")).inner_text().lower().split() == ["processes", "2"]
+    last = page.get_by_text("RuntimeError: the last straw").last
+    last.scroll_into_view_if_needed()
+    in_sight = "e => { const a = e.getBoundingClientRect(), b = e.closest('.lines').getBoundingClientRect();"
+    assert last.evaluate(f"{in_sight} return a.bottom <= b.bottom + 1 && a.bottom > b.top; }}")
+    _ended(page, crowd)
+
+
+def test_what_is_typed_before_the_list_is_there_goes_nowhere_else(crowd):
+    """`/` on a list that was just loaded leads to the query; keys typed before there are rows change nothing."""
+    page = crowd.open()
+    page.get_by_role("link", name="many").wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("state = failed")
+    assert page.get_by_label("Query").input_value() == "state = failed"
+    asked, held = [], []
+    page.route("**/api/runs?*", lambda route: held.append(route))  # noqa: PLW0108 - it must be a function
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(crowd.base + "/")
+    eventually(lambda: page.wait_for_timeout(20) or held, 60)
+    page.get_by_label("Query").wait_for()
+    before = page.get_by_label(re.compile("^Theme")).get_attribute("aria-label")
+    page.keyboard.type("st#")
+    page.keyboard.press("/")
+    page.keyboard.type("many")
+    assert page.get_by_label("Query").input_value() == "many"
+    for route in held:
+        route.continue_()
+    page.unroute("**/api/runs?*")
+    page.get_by_role("link", name="many").wait_for()
+    assert page.get_by_label(re.compile("^Theme")).get_attribute("aria-label") == before
+    assert not [url for url in asked if url.endswith("/edit")]
+    assert page.get_by_role("button", name="Star many").get_attribute("aria-pressed") == "false"
+    _ended(page, crowd)
 
 
 def test_what_happens_is_seen_without_a_reload(own, start):

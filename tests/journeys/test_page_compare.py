@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests import plain_means
 from tests.journeys.browser import HOSTILE, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 
@@ -260,6 +261,32 @@ def test_means_are_the_means(site, tmp_path):
     assert len(answer) == 3
     assert float(of_one[0]["value"]) == pytest.approx(sum(answer) / 3)
     assert (float(of_one[0]["low"]), float(of_one[0]["high"])) == (min(answer), max(answer))
+
+
+def test_means_of_long_runs_are_those_of_numpy(home, chromium, tmp_path):
+    """Whatever else is chosen, means, bands and smoothed means are those of all points; so is the CSV of one curve."""
+    home.prepare()
+    value = plain_means.fill(home, "long", 6, 10_000)
+    runs = [f"long{number:03d}" for number in range(6)]
+
+    with shown(home, chromium) as site:
+
+        def exported(query: str, chosen: list[str]) -> list[dict[str, str]]:
+            page = site.open(f"/compare?runs={','.join(chosen)}&m=loss{query}")
+            page.locator('[aria-busy="false"] [data-panel]').first.wait_for(state="attached")
+            return list(csv.DictReader(_export(page, "CSV", tmp_path).decode().splitlines()))
+
+        assert plain_means.worst(exported("&over=*&hue=", runs), value) < plain_means.NEAR
+        assert plain_means.worst(exported("&over=*&hue=&smooth=0.9", runs), value, 0.9) < plain_means.NEAR
+        halves = exported("&over=config.seed&hue=config.half", runs)
+        even = [row for row in halves if row["config.half"] == "0"]
+        assert plain_means.worst(even, value[::2]) < plain_means.NEAR
+        alone = exported("&over=config.seed&hue=config.half", runs[::2])
+        assert [row["value"] for row in alone] == [row["value"] for row in even]
+        of_one = [row for row in exported("", runs) if row["runs"] == runs[3]]
+        assert [float(row["value"]) for row in of_one] == pytest.approx(value[3].reshape(-1, 16).mean(axis=1).tolist())
+        assert {row["points_here"] for row in of_one} == {"16"}
+        assert site.wrong == []
 
 
 @pytest.fixture

@@ -1,61 +1,10 @@
 import { describe, expect, it } from "vitest";
-import {
-  align,
-  APART,
-  ema,
-  gaussian,
-  nearest,
-  numberLabels,
-  stack,
-  sum,
-  timeLabels,
-  timeSplits,
-} from "../src/lib/chart";
+import { align, APART, nearest, numberLabels, stack, sum, timeLabels, timeSplits } from "../src/lib/chart";
 import type { Line } from "../src/lib/chart";
-import { numbers, random } from "./random";
+import { random } from "./random";
 
 const HOUR = 3_600_000;
 const line = (x: number[], y: (number | null)[]): Line => ({ label: "", color: "", x, y });
-
-describe("smoothing", () => {
-  it("is the weighted mean of all values until then, by plain computation", () => {
-    const y = numbers(60, 1);
-    const got = ema(y, 0.8);
-    for (let i = 0; i < y.length; i++) {
-      let [above, below] = [0, 0];
-      for (let j = 0; j <= i; j++) {
-        above += y[j] * 0.8 ** (i - j);
-        below += 0.8 ** (i - j);
-      }
-      expect(got[i]).toBeCloseTo(above / below, 12);
-    }
-  });
-
-  it("leaves a constant as it is, and a gap a gap", () => {
-    for (const smooth of [(y: (number | null)[]) => ema(y, 0.9), (y: (number | null)[]) => gaussian(y, 3)]) {
-      const got = smooth([2, 2, null, 2, NaN, 2]);
-      expect(got[2]).toBeNull();
-      expect(got[4]).toBeNaN();
-      for (const i of [0, 1, 3, 5]) expect(got[i]).toBeCloseTo(2, 12);
-    }
-    expect(ema([3, 1, 2], 0)).toEqual([3, 1, 2]);
-  });
-
-  it("by a Gaussian is the mean over three sigma to either side", () => {
-    const y = numbers(50, 2);
-    const got = gaussian(y, 2);
-    for (let i = 0; i < y.length; i++) {
-      let [above, below] = [0, 0];
-      for (let j = 0; j < y.length; j++) {
-        if (Math.abs(i - j) > 6) continue;
-        const weight = Math.exp(-((i - j) ** 2) / 8);
-        above += y[j] * weight;
-        below += weight;
-      }
-      expect(got[i]).toBeCloseTo(above / below, 12);
-    }
-  });
-});
 
 describe("places", () => {
   it("finds the point that is nearest to the pointer", () => {

@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { LIGHT } from "../src/lib/palette";
 import { Table } from "../src/pages/compare/data";
-import { ALL_ELSE, facets, mean, type Wish } from "../src/pages/compare/facets";
-import { comparison, series } from "./made";
+import { ALL_ELSE, facets, mean, type Curve, type Wish } from "../src/pages/compare/facets";
+import { draw, INKS, layout, stretches } from "../src/pages/compare/figure";
+import { SvgPen } from "../src/pages/compare/pen";
+import { buckets, comparison, series } from "./made";
 import { numbers } from "./random";
 
 const WISH: Wish = {
@@ -20,12 +22,11 @@ const WISH: Wish = {
 };
 const STEPS = Array.from({ length: 40 }, (_, i) => i);
 const SEEDS = [1, 2, 3, 4].map((seed) => numbers(40, seed));
-const seeds = new Table(comparison(SEEDS.map((_, seed) => ({ lr: 0.1, seed }))));
 
 describe("a mean of curves", () => {
   it("is the mean, with a band of one standard deviation, by plain computation", () => {
     const group = SEEDS.map((y, i) => series(`run${i}`, STEPS, y));
-    const got = mean(seeds, group, WISH);
+    const got = mean(group, WISH);
     expect(Array.from(got.x)).toEqual(STEPS);
     for (const i of STEPS) {
       const values = SEEDS.map((y) => y[i]);
@@ -39,24 +40,64 @@ describe("a mean of curves", () => {
 
   it("has a band from the least to the greatest, where that is asked for", () => {
     const group = SEEDS.map((y, i) => series(`run${i}`, STEPS, y));
-    const got = mean(seeds, group, { ...WISH, band: "range" });
+    const got = mean(group, { ...WISH, band: "range" });
     for (const i of STEPS) {
       expect(got.low![i]).toBe(Math.min(...SEEDS.map((y) => y[i])));
       expect(got.high![i]).toBe(Math.max(...SEEDS.map((y) => y[i])));
     }
   });
 
-  it("goes by straight lines between points where curves have other steps, and not beyond their ends", () => {
-    const got = mean(seeds, [series("run0", [0, 10], [0, 10]), series("run1", [5, 15], [100, 200])], WISH);
-    expect(Array.from(got.x)).toEqual([0, 5, 10, 15]);
-    expect(Array.from(got.y)).toEqual([0, (5 + 100) / 2, (10 + 150) / 2, 200]);
-    expect([got.low![0], got.high![0]]).toEqual([0, 0]);
+  it("is over those curves that have a number there", () => {
+    const got = mean([series("run0", [0, 1, 2], [1, NaN, NaN]), series("run1", [0, 1, 2], [3, 5, NaN])], WISH);
+    expect(Array.from(got.y)).toEqual([2, 5, NaN]);
+    expect(Array.from(got.of!.members)).toEqual([2, 1, 0]);
+    expect(mean([series("run0", [], [])], WISH)).toEqual({ x: [], y: [], exact: true });
+  });
+});
+
+describe("a mean of runs that end at different steps", () => {
+  const long = [1, 2, 3, 4, 5].map((seed) => numbers(40, seed));
+  const group = long.map((y, i) => series(`run${i}`, STEPS.slice(0, 8 * (i + 1)), y.slice(0, 8 * (i + 1))));
+  const got = { ...mean(group, WISH), label: "" };
+
+  it("fades where fewer than half of them have points", () => {
+    expect(got.faded!.map((faded, i) => (faded ? i : -1)).filter((i) => i >= 0)).toEqual(
+      STEPS.filter((step) => 2 * group.filter((one) => one.count > step).length < 5),
+    );
+    expect(stretches(got as Curve)).toEqual([
+      { from: 0, to: 24, faded: false },
+      { from: 23, to: 40, faded: true },
+    ]);
   });
 
-  it("is over those curves that have a number there", () => {
-    const got = mean(seeds, [series("run0", [0, 1, 2], [1, NaN, NaN]), series("run1", [0, 1, 2], [3, 5, NaN])], WISH);
-    expect(Array.from(got.y)).toEqual([2, 5, NaN]);
-    expect(mean(seeds, [series("run0", [], [])], WISH)).toEqual({ x: [], y: [] });
+  it("is drawn fainter there", () => {
+    const table = new Table(comparison(long.map((_, seed) => ({ seed }))));
+    const made = facets(table, group, { ...WISH, over: ALL_ELSE }, LIGHT, false);
+    const pen = new SvgPen();
+    draw(pen, layout(made, 600, { ...WISH, seconds: false, alpha: 1, yTitle: "" }), INKS.light);
+    const alphas = [...pen.done(600, 400, "", "").matchAll(/<path[^>]*stroke-opacity="([^"]*)"/g)].map((one) => one[1]);
+    expect(alphas).toContain("0.3");
+  });
+});
+
+describe("the colour of a mean", () => {
+  const configs = [0.1, 0.01].flatMap((lr) => [0, 1, 2].map((seed) => ({ lr, seed })));
+  const table = new Table(comparison(configs));
+  const all = configs.map((_, i) => series(`run${i}`, STEPS, numbers(40, i)));
+
+  it("is its own where it is over curves of several colours, and not that of one of them", () => {
+    const got = facets(table, all, { ...WISH, hue: "run", over: "config.seed" }, LIGHT, false);
+    expect(got.curves.map((curve) => curve.label)).toEqual(["lr 0.1 (3 runs)", "lr 0.01 (3 runs)"]);
+    expect(new Set(got.curves.map((curve) => curve.color)).size).toBe(2);
+    expect(got.hue.map((entry) => [entry.label, entry.color])).toEqual(
+      got.curves.map((curve) => [curve.label, curve.color]),
+    );
+    for (const curve of got.curves) expect(got.hue.map((entry) => entry.token)).toContain(curve.hueToken);
+  });
+
+  it("is that of the value that all its curves have", () => {
+    const got = facets(table, all, { ...WISH, hue: "config.lr", over: "config.seed" }, LIGHT, false);
+    expect(got.curves.map((curve) => curve.color)).toEqual([0.1, 0.01].map(got.colours.of));
   });
 });
 
@@ -102,17 +143,14 @@ describe("curves laid out", () => {
   });
 
   it("start together on an axis of time, and keep what they were before smoothing", () => {
-    const timed = configs.map((_, i) =>
-      series(
-        `run${i}`,
-        STEPS.map((n) => 1000 * i + 500 * n),
-        numbers(40, i),
-      ),
-    );
+    const timed = configs.map((_, i) => {
+      const times = STEPS.map((n) => 1000 * i + 500 * n);
+      return series(`run${i}`, times, numbers(40, i), { buckets: buckets(times, numbers(40, i), 1, 1000 * i) });
+    });
     const got = facets(table, timed, { ...WISH, x: "time", smooth: 0.5 }, LIGHT, false);
     for (const curve of got.curves) expect(Array.from(curve.x)).toEqual(STEPS.map((n) => n / 2));
-    expect(Array.from(got.curves[3].raw!)).toEqual(numbers(40, 3));
-    expect(got.curves[3].y[39]).not.toBe(got.curves[3].raw![39]);
+    expect(Array.from(got.curves[3].raw!.y)).toEqual(numbers(40, 3));
+    expect(got.curves[3].y[39]).toBe(100 * got.curves[3].raw!.y[39]);
   });
 
   it("have a scale that holds them and their bands", () => {

@@ -1,5 +1,6 @@
 /** Runs, series and comparisons as the server would tell them. */
 import type { Comparison, Row, Series } from "../src/lib/api";
+import type { Buckets } from "../src/lib/buckets";
 
 export function run(id: string, changes: Partial<Row> = {}): Row {
   return {
@@ -42,7 +43,35 @@ export function series(run: string, x: number[], y: number[], changes: Partial<S
     last_x: x.at(-1) ?? null,
     nan: [],
     since: false,
+    buckets: buckets(x, y),
     ...changes,
+  };
+}
+
+/** Points in buckets, by plain computation: a mean, and all that deviates from it; smoothed is 100 times the mean. */
+export function buckets(x: number[], y: number[], width = 1, origin = 0): Buckets {
+  const parts = new Map<number, number[]>();
+  x.forEach((at, i) => {
+    const index = Math.floor((at - origin) / width);
+    parts.set(index, [...(parts.get(index) ?? []), i]);
+  });
+  const index = [...parts.keys()].sort((a, b) => a - b);
+  const values = index.map((one) =>
+    parts
+      .get(one)!
+      .map((i) => y[i])
+      .filter(Number.isFinite),
+  );
+  const mean = values.map((some) => some[0] + some.reduce((sum, one) => sum + (one - some[0]), 0) / some.length);
+  return {
+    width,
+    origin,
+    index: Float64Array.from(index),
+    x: Float64Array.from(index, (one) => x[parts.get(one)!.at(-1)!]),
+    count: Float64Array.from(values, (some) => some.length),
+    mean: Float64Array.from(mean),
+    m2: Float64Array.from(values, (some, i) => some.reduce((sum, one) => sum + (one - mean[i]) ** 2, 0)),
+    smooth: Float64Array.from(mean, (one) => 100 * one),
   };
 }
 

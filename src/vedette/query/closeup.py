@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from vedette.fold import flatten
 from vedette.ids import prefix_below
+from vedette.labels import label
 from vedette.model import Value
+from vedette.query import trend
 from vedette.query.progress import Bar, bars
 from vedette.query.runs import RunView, view
 from vedette.query.silence import LOST_AFTER_S
@@ -16,7 +18,6 @@ from vedette.store import EventQuery, EventRow, Reader, SpanQuery, SpanRow
 from vedette.wire import Newest
 
 _MOST_PROCESSES = 200
-_TREND = 128
 _CURVES = ("cpu_percent", "memory_bytes")
 
 
@@ -65,7 +66,7 @@ def closeup(
     rows = [row for row in store.spans(SpanQuery(prefix=prefix_below(run))) if row.kind == "process"]
     rows.sort(key=lambda row: (row.end_t is not None, row.start_t or 0, row.id))
     values = {name: float(value) for name, value in store.last_values([run]).get(run, {}).items()}
-    values |= {point.name: float(point.value) for point in fresh if point.span == run and not point.tags}
+    values |= {label(point.name, point.tags): float(point.value) for point in fresh if point.span == run}
     processes = _processes(store, rows[:_MOST_PROCESSES], fresh)
     hidden = max(0, len(rows) - _MOST_PROCESSES)
     return CloseUp(seen, events, bars(store, run), processes, hidden, flatten(seen.config), values)
@@ -80,8 +81,8 @@ def _processes(store: Reader, rows: Sequence[SpanRow], fresh: Sequence[Newest]) 
         if one.last is not None:
             newest[one.span][one.name, one.tags.get("gpu", "")] = float(one.last)
     drawn = {one.id: one for one in series if one.name in _CURVES and not one.tags}
-    for number, points in store.recent(list(drawn), _TREND).items():
-        trends[drawn[number].span][drawn[number].name] = points.value.astype(float).tolist()
+    for number, one in drawn.items():
+        trends[one.span][one.name] = trend.cells(trend.whole(store, number))
     wanted = set(spans)
     for point in fresh:
         if point.span in wanted:

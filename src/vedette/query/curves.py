@@ -25,7 +25,7 @@ from vedette.store import ChunkRow, Points, Reader, SeriesRow, joined
 _PARTS = 16  # parts that a chunk is cut into for its coarse version
 _MOST_COARSE = 20_000  # coarse chunks in the cache: about 20 MB
 _MOST_ODD = 1000  # positions of NaN and infinities that a curve lists
-_ATTEMPTS = 4  # how often we try to read the chunks of a series while the hub merges them
+ATTEMPTS = 4  # how often we try to read the chunks of a series while the hub merges them
 
 Array = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ class Range(Struct, frozen=True):
     high: float | None = None
 
 
-class _ChunksChangedError(Exception):
+class ChunksChangedError(Exception):
     """A listed chunk was merged or removed before we read it."""
 
 
@@ -75,17 +75,17 @@ class Curves:
 
         `drawn`: what the reader has already; if all new points come after that, only these are returned.
         """
-        for _ in range(_ATTEMPTS if x in ("step", "time") else 0):
+        for _ in range(ATTEMPTS if x in ("step", "time") else 0):
             outline = store.outline(series.id)
             if len({enclosing(chunk.process) for chunk in outline}) > 1:
                 break  # a later try may supersede points, so read the series as a whole
-            with contextlib.suppress(_ChunksChangedError):
+            with contextlib.suppress(ChunksChangedError):
                 return self._draw(store, outline, x, wanted, drawn)
         parts = store.parts([series.id])
         points = standing(store, parts)[series.id]
         count = sum(len(part.points) for part in parts[series.id])
         last_t = max((int(part.points.t.max()) for part in parts[series.id]), default=0)
-        along = _axis(points, x) if x in ("step", "time") else _other(store, series, x, points)
+        along = _axis(points, x) if x in ("step", "time") else other_metric(store, series, x, points)
         totals = _Totals(count, last_t, _greatest([points]))
         return _curve(along, points.value, wanted, totals, exact=True, only_new=False)
 
@@ -109,7 +109,7 @@ class Curves:
         tail = [chunk for chunk in outline if chunk.last_t > after_t]
         if sum(chunk.count for chunk in tail) > 1_000_000:
             return None
-        points = joined(list(_read(store, tail).values()))
+        points = joined(list(read_chunks(store, tail).values()))
         new = points.t > after_t
         return Points(points.step[new], points.t[new], points.value[new])
 
@@ -120,7 +120,7 @@ class Curves:
         total = sum(chunk.count for chunk in outline)
         room = PER_PIXEL * wanted.width
         if total <= max(room, 4 * 16384):
-            points = joined(list(_read(store, outline).values()))
+            points = joined(list(read_chunks(store, outline).values()))
             return points, _greatest([points]), True
         coarse = self._coarse_chunks(store, outline)
         reaches = [(chunk, *_reach(_axis(points, x))) for chunk, points in coarse.items()]
@@ -132,7 +132,7 @@ class Curves:
         whole = [chunk for chunk, a, b in in_view if (b - a) / _PARTS > pixel or a < low or b > high]
         if sum(chunk.count for chunk, _, _ in in_view) <= room:
             whole = [chunk for chunk, _, _ in in_view]
-        fine = _read(store, whole)
+        fine = read_chunks(store, whole)
         parts = [fine.get(chunk, coarse[chunk]) for chunk, _, _ in in_view]
         return joined(parts), _greatest(coarse.values()), len(whole) == len(in_view)
 
@@ -150,7 +150,7 @@ class Curves:
             while len(self._coarse) > _MOST_COARSE:
                 self._coarse.popitem(last=False)
         if len(known) < len(outline):
-            raise _ChunksChangedError
+            raise ChunksChangedError
         return {chunk: known[chunk] for chunk in outline}
 
 
@@ -162,11 +162,11 @@ class _Totals(Struct, frozen=True):
     last_step: float
 
 
-def _read(store: Reader, chunks: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
-    """Return the points of all these chunks; raise _ChunksChangedError when one is gone: the curve would have a gap."""
+def read_chunks(store: Reader, chunks: Sequence[ChunkRow]) -> dict[ChunkRow, Points]:
+    """Return the points of all these chunks; raise ChunksChangedError when one is gone: the curve would have a gap."""
     found = dict(store.chunks(chunks))
     if len(found) < len(chunks):
-        raise _ChunksChangedError
+        raise ChunksChangedError
     return found
 
 
@@ -209,7 +209,7 @@ def _reach(along: Array) -> tuple[float, float]:
     return (float(along.min()), float(along.max())) if len(along) else (0.0, 0.0)
 
 
-def _other(store: Reader, series: SeriesRow, name: str, points: Points) -> Array:
+def other_metric(store: Reader, series: SeriesRow, name: str, points: Points) -> Array:
     """Return another metric's values at the steps of these points; at a step that it lacks, its value before that."""
     rows = [row for row in store.series([series.span], name) if row.tags == series.tags] or [
         row for row in store.series([series.span], name) if not row.tags

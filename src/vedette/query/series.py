@@ -41,5 +41,10 @@ def over_runs(store: Reader, runs: list[str], name: str, *, all_tries: bool = Fa
     return {rows[number]: points for number, points in _points(store, list(rows), all_tries).items()}
 
 
+def histories(store: Reader, series: list[int]) -> dict[int, Points]:
+    """Return the points of series by their ids, as `history` does."""
+    return _points(store, series, all_tries=False)
+
+
 def _points(store: Reader, series: list[int], all_tries: bool) -> dict[int, Points]:
     return store.points(series) if all_tries else standing(store, store.parts(series))

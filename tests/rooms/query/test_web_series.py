@@ -114,6 +114,19 @@ def test_what_is_not_there_is_left_out(site, make):
         assert site.ask("POST", "/api/series", wrong)[0] == 400
 
 
+def test_a_run_is_found_by_its_name(site, make):
+    """A run may be named as everywhere: by its id, the beginning of one, or its name; a wrong request is refused."""
+    make.run("run-1", "brisk-otter")
+    make.points("run-1", "loss", [1.0, 2.0])
+    for run in ("run-1", "run", "brisk-otter"):
+        head, [(_, y)] = site.draw(of=[{"run": run, "name": "loss"}])
+        assert (head["series"][0]["run"], y.tolist()) == ("run-1", [1.0, 2.0])
+    make.run("run-2", "calm-otter")
+    status, _, body = site.ask("POST", "/api/series", {"of": [{"run": "run", "name": "loss"}]})
+    assert status == 400
+    assert b"could be" in body
+
+
 _NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 

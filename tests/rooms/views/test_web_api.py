@@ -211,7 +211,7 @@ def test_files_of_a_run(site, make, blobs):
 
 
 def test_the_code_of_a_run(make, store):
-    """The manifest and the diff of a run's code are read from its blobs."""
+    """The manifest and the diff of a run's code are read from its blobs, the cells of a notebook from its events."""
     told = {
         "code.manifest": json.dumps([{"path": "train.py", "digest": "ab" * 32, "size": 3, "mode": 420}]).encode(),
         "git.diff": b"--- a\n+++ b\n",
@@ -220,8 +220,13 @@ def test_the_code_of_a_run(make, store):
     make.run("r", "r", **{"git.commit": "abc", "git.dirty": True})
     for name, data in told.items():
         make.facts("r", Blob("r", BORN, name, web.put_blob(access.home, data), len(data), ""))
+    make.run("n", "n", notebook="/w/x.ipynb")
+    make.facts("n", Event("n", BORN, "cell", 10, "x = 1", {"n": 4}))
     with web.site(access) as site:
-        code = site.get("/api/runs/r/code")
+        code, cells = site.get("/api/runs/r/code"), site.get("/api/runs/n/code")
+    assert (code["notebook"], code["cells"]) == ("", "")
+    assert (cells["notebook"], cells["cells"]) == ("notebook.py", "# %% [4]\nx = 1\n")
+    assert [(one["path"], one["size"]) for one in cells["manifest"]] == [("notebook.py", 15)]
     assert code["manifest"][0]["path"] == "train.py"
     assert code["git"] == {"commit": "abc", "dirty": True}
     assert code["diff"] == "--- a\n+++ b\n"

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 from urllib.parse import urlsplit
 
 import pytest
@@ -52,6 +53,17 @@ def _open_ones(site):
             if status != 401 or b"first" in body:
                 found.append((method, path, status))
     return found
+
+
+def test_who_is_refused_is_counted(access):
+    """Each request that is not let in is counted by what was wrong with it; one that is let in is not."""
+    refused = Counter()
+    with web.site(access, refused=refused) as site:
+        assert site.ask("GET", "/api/about")[0] == 200
+        assert site.ask("GET", "/api/about", token="wrong")[0] == 401
+        assert site.ask("GET", "/api/about", headers={"Host": "evil.example"})[0] == 421
+        assert site.ask("GET", "/api/about", headers={"Origin": "http://evil.example"})[0] == 403
+    assert refused == {"guard: token": 1, "guard: host name": 1, "guard: another site": 1}
 
 
 def test_every_route_without_a_token_is_refused(site):
@@ -190,6 +202,16 @@ def test_what_browsers_are_told(site):
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "access-control-allow-origin" not in headers
         assert "server" not in headers
+
+
+def test_one_site_may_show_the_page_in_a_frame(access):
+    """With `--frame` that origin, and no other, may show the page in a frame; all else is as before."""
+    with web.site(access, frame="http://localhost:8888") as framed, web.site(access) as plain:
+        (_, told, _), (_, usual, _) = framed.ask("GET", "/"), plain.ask("GET", "/")
+    assert usual["x-frame-options"] == "DENY"
+    assert "x-frame-options" not in told
+    policy = usual["content-security-policy"].replace("frame-ancestors 'none'", "frame-ancestors http://localhost:8888")
+    assert told["content-security-policy"] == policy
 
 
 def test_nothing_is_changed_by_get(hub, site):

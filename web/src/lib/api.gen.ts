@@ -27,6 +27,18 @@ export type BarShape = {
   end_t: number | null;
 };
 
+/** A series in buckets, from all its points; bucket i begins at `origin + i * width`. The rest are columns. */
+export type Bucketed = {
+  width: number;
+  origin: number;
+  index: [number, number];
+  x: [number, number];
+  count: [number, number];
+  mean: [number, number];
+  m2: [number, number];
+  smooth: [number, number];
+};
+
 /** Something that differs, and how likely it is the cause: weights go from 1 to 0. */
 export type Cause = {
   kind: string;
@@ -42,6 +54,8 @@ export type Code = {
   manifest: CodeFile[];
   git: Record<string, unknown>;
   diff: string;
+  notebook: string;
+  cells: string;
 };
 
 /** A code file that differs; `reached`: the program imports it, as far as we can see. */
@@ -112,6 +126,7 @@ export type Drawn = {
   last_x: number | null;
   nan: number[];
   since: boolean;
+  buckets: Bucketed | null;
 };
 
 /** What to change; fields that are left out stay as they are. */
@@ -238,6 +253,7 @@ export type News = {
   points: string[];
   missed: boolean;
   hub: boolean;
+  trouble: string;
 };
 
 /** An empty body. */
@@ -432,6 +448,12 @@ export type Since = {
   steps?: Record<string, number>;
 };
 
+/** How to smooth: `ema` by a weight from 0 to 1, `gaussian` by a sigma in points. */
+export type Smooth = {
+  kind: "ema" | "gaussian";
+  by: number;
+};
+
 /** Steps per second, by the series with the most points. */
 export type Speed = {
   metric: string;
@@ -478,7 +500,9 @@ export type UseShape = {
   series: Record<string, CurveShape>;
 };
 
-/** Which series, over which x axis, which range of it, and for how many pixels. */
+/** Which series, over which x axis, which range of it, and for how many pixels.
+
+    `buckets`: also all points in so many buckets at most; `smooth`: with the smoothed value at the end of each. */
 export type Wish = {
   of: Of[];
   x?: string;
@@ -486,6 +510,8 @@ export type Wish = {
   to?: number | null;
   width?: number;
   since?: Since | null;
+  buckets?: number;
+  smooth?: Smooth | null;
 };
 
 /** GET requests: for each address its parameters (path and query) and its response. */
@@ -497,6 +523,7 @@ export type Gets = {
   "/api/runs": {
     takes: {
       where?: string | null;
+      zone?: string | null;
       project?: string | null;
       sort?: string | null;
       group?: string | null;

@@ -1,5 +1,6 @@
 /** The server's API: requests, typed by its OpenAPI description, and the binary encoding of series. */
 import type { Drawn, Gets, Head, Posts, Since, Wish } from "./api.gen";
+import type { Buckets } from "./buckets";
 
 export type * from "./api.gen";
 
@@ -82,7 +83,11 @@ export async function text(digest: string, name: string, most = 2_000_000): Prom
 }
 
 /** A series whose columns are decoded, instead of offsets into the response. */
-export type Series = Omit<Drawn, "x" | "y"> & { x: Float64Array; y: Float64Array };
+export type Series = Omit<Drawn, "x" | "y" | "buckets"> & {
+  x: Float64Array;
+  y: Float64Array;
+  buckets: Buckets | null;
+};
 export type SeriesAnswer = { series: Series[]; cursor: Since };
 
 /** Request the points of many series at once. */
@@ -100,5 +105,20 @@ export function decode(buffer: ArrayBuffer): SeriesAnswer {
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Head;
   const base = Math.ceil((4 + length) / 8) * 8;
   const column = ([at, count]: [number, number]): Float64Array => new Float64Array(buffer, base + at * 8, count);
-  return { cursor: head.cursor, series: head.series.map((one) => ({ ...one, x: column(one.x), y: column(one.y) })) };
+  const decoded = ({ x, y, buckets, ...rest }: Drawn): Series => ({
+    ...rest,
+    x: column(x),
+    y: column(y),
+    buckets: buckets && {
+      width: buckets.width,
+      origin: buckets.origin,
+      index: column(buckets.index),
+      x: column(buckets.x),
+      count: column(buckets.count),
+      mean: column(buckets.mean),
+      m2: column(buckets.m2),
+      smooth: column(buckets.smooth),
+    },
+  });
+  return { cursor: head.cursor, series: head.series.map(decoded) };
 }

@@ -1,4 +1,4 @@
-/** The data of a chart: lines, how to smooth, stack and align them for uPlot, and the labels of axes. */
+/** The data of a chart: lines, how to stack and align them for uPlot, and the labels of axes. */
 import type uPlot from "uplot";
 import * as format from "./format";
 
@@ -8,6 +8,7 @@ export type Line = {
   x: ArrayLike<number>;
   y: ArrayLike<number | null>;
   nan?: ArrayLike<number>; // the x of values that are NaN
+  smooth?: { x: ArrayLike<number>; y: ArrayLike<number> }; // the same, smoothed
   tooltipY?: ArrayLike<number | null>; // the values for the tooltip, if y is scaled
   dash?: number[];
   width?: number;
@@ -36,49 +37,6 @@ export const APART = {
     ...[1, 2, 7, 30].map((n) => n * DAY),
   ],
 };
-
-/** Exponential moving average, corrected for the bias towards the first value; gaps stay gaps. */
-export function ema(y: ArrayLike<number | null>, weight: number): (number | null)[] {
-  const out = new Array<number | null>(y.length);
-  let sum = 0;
-  let norm = 0;
-  for (let i = 0; i < y.length; i++) {
-    const value = y[i];
-    if (value === null || !Number.isFinite(value)) {
-      out[i] = value;
-      continue;
-    }
-    sum = sum * weight + (1 - weight) * value;
-    norm = norm * weight + (1 - weight);
-    out[i] = sum / norm;
-  }
-  return out;
-}
-
-/** Gaussian smoothing; `sigma` is in points. Gaps stay gaps. */
-export function gaussian(y: ArrayLike<number | null>, sigma: number): (number | null)[] {
-  const radius = Math.max(1, Math.ceil(sigma * 3));
-  const kernel = Array.from({ length: radius + 1 }, (_, i) => Math.exp(-(i * i) / (2 * sigma * sigma)));
-  const out = new Array<number | null>(y.length);
-  for (let i = 0; i < y.length; i++) {
-    const here = y[i];
-    if (here === null || !Number.isFinite(here)) {
-      out[i] = here;
-      continue;
-    }
-    let sum = 0;
-    let norm = 0;
-    for (let j = Math.max(0, i - radius); j <= Math.min(y.length - 1, i + radius); j++) {
-      const value = y[j];
-      if (value === null || !Number.isFinite(value)) continue;
-      const weight = kernel[Math.abs(i - j)];
-      sum += value * weight;
-      norm += weight;
-    }
-    out[i] = sum / norm;
-  }
-  return out;
-}
 
 /** Return the index of the value in sorted x that is nearest to `value`; -1 if x is empty. */
 export function nearest(x: ArrayLike<number>, value: number): number {

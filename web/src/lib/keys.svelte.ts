@@ -4,8 +4,11 @@ import { untrack } from "svelte";
 
 export type Key = { key: string; does: string; act: (event: KeyboardEvent) => void; ctrl?: boolean; hidden?: boolean };
 
+const LEADING = ["/", "?"];
+
 class Keys {
   groups: { title: string; keys: Key[] }[] = $state.raw([]);
+  ready = false; // the page shows what it is about; before that, only the keys that lead to a box act
 
   /** Bind keys; returns a function that unbinds them. The newest binding of a key wins. */
   bind(title: string, keys: Key[]): () => void {
@@ -27,7 +30,7 @@ class Keys {
       for (const one of group.keys)
         if (one.key === event.key && Boolean(one.ctrl) === ctrl) {
           event.preventDefault();
-          one.act(event);
+          if (this.ready || LEADING.includes(one.key)) one.act(event);
           return;
         }
   }

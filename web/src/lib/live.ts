@@ -1,10 +1,13 @@
 /** The server's change events, and a limit on how often they make the page request data again. */
 import { address, type News } from "./api";
+import { session } from "./session.svelte";
 
 /** Everything may have changed. */
-export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [], missed: true, hub: true };
+export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [], missed: true, hub: true, trouble: "" };
 
 export type Link = "open" | "waiting";
+
+const read = (event: Event): News => JSON.parse((event as MessageEvent<string>).data) as News;
 
 /**
  * Listen to changes of one run, or of all runs (""); returns a function that stops it.
@@ -29,8 +32,12 @@ export function live(
       if (broken) missed();
       broken = false;
     };
+    source.addEventListener("hello", (event) => {
+      session.trouble = read(event).trouble;
+    });
     source.addEventListener("change", (event) => {
-      const change = JSON.parse((event as MessageEvent<string>).data) as News;
+      const change = read(event);
+      session.trouble = change.trouble;
       if (change.missed) missed();
       else heard(change);
     });

@@ -1,8 +1,15 @@
 /** Points of some series, for drawing: loads all of them first, then only new ones. */
-import { series, type Of, type Series, type Since } from "./api";
+import { series, type Of, type Series, type Since, type Smooth } from "./api";
 import type { Range } from "./chart";
 
-export type Wanted = { of: Of[]; x: string; width: number; range: Range | null };
+export type Wanted = {
+  of: Of[];
+  x: string;
+  width: number;
+  range: Range | null;
+  buckets?: number; // also all points in so many buckets at most
+  smooth?: Smooth | null; // with smoothed values
+};
 
 export const keyOf = (one: Of): string => `${one.run}\n${one.name}\n${JSON.stringify(one.tags ?? {})}`;
 
@@ -23,11 +30,11 @@ export class Points {
     const asking = (this.#asking = new AbortController());
     this.loading = true;
     try {
-      const { x, width, range } = wanted;
+      const { x, width, range, buckets, smooth } = wanted;
       const held = new Map<string, Series>();
       const cursors: Since[] = [];
       for (const of of parts(wanted.of)) {
-        const got = await series({ of, x, width, from: range?.[0], to: range?.[1] }, asking.signal);
+        const got = await series({ of, x, width, from: range?.[0], to: range?.[1], buckets, smooth }, asking.signal);
         for (const one of got.series) held.set(keyOf(one), one);
         cursors.push(got.cursor);
       }
@@ -52,7 +59,8 @@ export class Points {
       const cursors: Since[] = [];
       let crowded = false;
       for (const [place, of] of parts(wanted.of).entries()) {
-        const got = await series({ of, x: wanted.x, width: wanted.width, since: this.#cursors[place] });
+        const { x, width, buckets, smooth } = wanted;
+        const got = await series({ of, x, width, buckets, smooth, since: this.#cursors[place] });
         if (wanted !== this.#wanted || this.loading) return;
         for (const one of got.series) crowded = put(next, one, wanted.width) || crowded;
         cursors.push(got.cursor);
@@ -87,6 +95,7 @@ function put(held: Map<string, Series>, one: Series, width: number): boolean {
           y: join(before.y, one.y),
           nan: [...before.nan, ...one.nan],
           first_x: before.first_x,
+          buckets: one.buckets ?? before.buckets,
         }
       : one;
   held.set(key, joined);

@@ -5,6 +5,7 @@ import { session } from "./session.svelte";
 
 export type View = { where: string; project: string; sort: string; group: string; columns: string };
 
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone; // times are shown in it, and asked for in it
 const MOST = 200; // rows per request
 const AHEAD = 24; // rows to load above and below the visible ones
 const SOON = 150; // rows to load ahead in the direction of scrolling
@@ -129,7 +130,7 @@ export class Rows {
   async all(most: number): Promise<Row[]> {
     const rows: Row[] = [];
     while (rows.length < Math.min(most, this.total)) {
-      const got = await get("/api/runs", { ...this.#view, offset: rows.length, limit: MOST });
+      const got = await get("/api/runs", { ...this.#view, zone: ZONE, offset: rows.length, limit: MOST });
       if (got.rows.length === 0) break;
       rows.push(...got.rows);
     }
@@ -143,7 +144,7 @@ export class Rows {
     if (!this.#cursor) return this.#fetch(true);
     const turn = this.#turn;
     try {
-      const got = await get("/api/runs", { ...this.#view, offset, limit, since: this.#cursor });
+      const got = await get("/api/runs", { ...this.#view, zone: ZONE, offset, limit, since: this.#cursor });
       if (turn !== this.#turn) return; // another list is shown now
       for (const row of got.rows) this.#known.set(row.id, row);
       if (got.ids.some((id) => !this.#known.has(id))) return this.#fetch(true);
@@ -166,7 +167,7 @@ export class Rows {
     const turn = ++this.#turn;
     if (!anew) this.#filling = asking;
     try {
-      const got = await get("/api/runs", { ...this.#view, offset, limit }, asking.signal);
+      const got = await get("/api/runs", { ...this.#view, zone: ZONE, offset, limit }, asking.signal);
       if (turn !== this.#turn) return;
       if (anew) {
         this.#ids = [];

@@ -6,6 +6,7 @@ export type Note = { id: number; text: string; bad: boolean; undo?: () => void }
 class Session {
   about: About | null = $state.raw(null);
   link: "open" | "waiting" = $state("open");
+  trouble = $state(""); // why the hub does not answer
   notes: Note[] = $state.raw([]);
   now = $state(Date.now());
   #next = 0;

@@ -1,5 +1,7 @@
 """Runs side by side."""
 
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
@@ -39,7 +41,19 @@ def compare(state: AppState, store: Reader, request: Request) -> Comparison:
     wanted = [find(store, text).id for text in _ids(request.query["runs"])]
     views, lines = state.listing.look_at(store, list(dict.fromkeys(wanted)))
     found = for_json(compared(views).as_dict()) | {"runs": rows_of(store, views, lines)}
+    found["metrics"] = _by_name(found["metrics"], len(views))
     return msgspec.convert(found, Comparison)
+
+
+def _by_name(metrics: list[dict[str, Any]], runs: int) -> list[dict[str, Any]]:
+    """Return one metric of each name, as charts draw them; only a series without tags has one last value."""
+    found: dict[str, dict[str, Any]] = {}
+    having: dict[str, set[int]] = {}
+    for one in metrics:  # those without tags come first
+        found.setdefault(one["name"], one if not one["tags"] else one | {"last": [None] * runs})
+        having.setdefault(one["name"], set()).update(n for n, last in enumerate(one["last"]) if last is not None)
+    named = [one | {"runs": len(having[name])} for name, one in found.items()]
+    return sorted(named, key=lambda one: (-one["runs"], one["name"]))
 
 
 def _ids(text: str) -> list[str]:

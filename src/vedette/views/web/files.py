@@ -18,6 +18,7 @@ from vedette.access.home_access import HomeAccess
 from vedette.asgi import Refusal
 from vedette.errors import FormatError, VedetteError
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
+from vedette.query.cells import Cells
 from vedette.query.files import files as files_of
 from vedette.query.runs import find, view
 from vedette.store import Reader
@@ -53,6 +54,8 @@ class Code(Struct, frozen=True):
     manifest: list[CodeFile]
     git: dict[str, Any]
     diff: str
+    notebook: str  # the path of the file that is made of a notebook's cells; empty if there is none
+    cells: str  # the text of that file, which is no blob
 
 
 def files(state: AppState, store: Reader, request: Request) -> Files:  # noqa: ARG001
@@ -66,12 +69,15 @@ def code(state: AppState, store: Reader, request: Request) -> Code:
     digests = {one.name: one.digest for one in files_of(store, seen.id)}
     listed = state.home.read_blob(digests.get(manifest.NAME, ""))
     try:
-        rows = [CodeFile(*structs.astuple(entry)) for entry in manifest.read(listed)] if listed else []
+        entries = manifest.read(listed) if listed else []
     except FormatError:
-        rows = []
+        entries = []
+    cells = Cells(seen)
+    rows = [CodeFile(*structs.astuple(entry)) for entry in cells.add_to(entries)]
+    notebook = cells.entry.path if cells.entry is not None else ""
     diff = _beginning(state.home, digests.get(manifest.DIFF, ""), _MOST_DIFF)
     git = {key[4:]: value for key, value in seen.attrs.items() if key.startswith("git.")}
-    return Code(rows, for_json(git), diff.decode("utf-8", "replace"))
+    return Code(rows, for_json(git), diff.decode("utf-8", "replace"), notebook, cells.data.decode("utf-8", "replace"))
 
 
 def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:

@@ -6,7 +6,8 @@ browser's history.
 
 import html
 import time
-from collections.abc import Callable, Iterable, MutableMapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -37,11 +38,20 @@ HEADERS = {
 class Guard:
     """Lets in requests with the token, and adds security headers to every answer."""
 
-    def __init__(self, app: App, token: str, names: Iterable[str] = (), *, is_page: Callable[[str], bool]) -> None:
-        """`names`: other host names of this machine; `is_page`: tells whether a path belongs to the page."""
+    def __init__(
+        self, app: App, token: str, names: Iterable[str], refused: Counter[str], *,
+        is_page: Callable[[str], bool], frame: str = "",
+    ) -> None:  # fmt: skip
+        """`names`: other host names of this machine; `is_page`: tells whether a path belongs to the page.
+
+        `refused` counts the requests that are not let in, by kind. `frame`: the origin of a site that may show the
+        page in a frame; empty: none may.
+        """
+        self._refused = refused
         self._app = app
         self._token = token
         self._is_page = is_page
+        self._headers = HEADERS if not frame else _headers_for(frame)
         self._rules = guard.Rules(
             guard.lower(names),
             self._who,
@@ -54,7 +64,7 @@ class Guard:
         if scope["type"] != "http":
             return
         answer = self._check(scope)
-        await (answer or self._app)(scope, receive, _add_headers(send))
+        await (answer or self._app)(scope, receive, _add_headers(send, self._headers))
 
     def _check(self, scope: Scope) -> Response | None:
         """Return a refusal, or the redirect for a token in the URL; None: let the request in."""
@@ -84,6 +94,7 @@ class Guard:
         return "share" if share.is_good(token, self._token, time.time()) else ""
 
     def _refuse(self, scope: Scope, decision: guard.Decision) -> Response:
+        self._refused[guard.REFUSALS[decision.status]] += 1
         if decision.status in (401, 403) and self._is_page(scope["path"]):
             reason = html.escape(decision.sentence)
             text = f"<!doctype html><title>vedette</title><p>{reason}</p><p><a href=''>try again</a></p>"
@@ -91,11 +102,18 @@ class Guard:
         return refuse(Refusal(decision.status, decision.sentence, dict(decision.headers)))
 
 
-def _add_headers(send: Any) -> Any:
+def _headers_for(frame: str) -> dict[str, str]:
+    """Return the headers that let one other site show the page in a frame."""
+    headers = {name: text for name, text in HEADERS.items() if name != "x-frame-options"}  # it cannot name a site
+    policy = _POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {frame}")
+    return headers | {"content-security-policy": policy}
+
+
+def _add_headers(send: Any, headers: Mapping[str, str]) -> Any:
     async def add(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             present = {name.lower() for name, _ in message["headers"]}
-            more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in present]
+            more = [(name.encode(), text.encode()) for name, text in headers.items() if name.encode() not in present]
             message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 

@@ -37,6 +37,7 @@ class News(Struct):
     points: list[str] = []  # runs and processes with new points
     missed: bool = False  # read everything again
     hub: bool = True  # whether a hub is connected, which reports changes
+    trouble: str = ""  # why the hub does not answer, in a sentence, though it runs
 
 
 class Viewer:
@@ -158,6 +159,7 @@ class Live:
 
     def _encode(self, news: News, event: str = "change") -> bytes:
         self.encoded += 1
+        news.trouble = self._updater.trouble
         data = msgspec.json.encode(news)
         return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
 

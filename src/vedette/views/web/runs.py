@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from vedette.labels import label
 from vedette.query.overview import RunLine
 from vedette.query.progress import Bar
 from vedette.query.runs import RunView
@@ -15,7 +16,6 @@ from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
 from vedette.views.web.state import AppState, text_of
 from vedette.wire import Newest
 
-_TREND = 64
 _FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
 
 
@@ -28,6 +28,7 @@ def runs(state: AppState, store: Reader, request: Request) -> RunsPage:
     found = state.listing.page(
         store, query["where"], query["project"], query["sort"] or "-start_t", group=query["group"],
         offset=query["offset"], limit=query["limit"], metric=query["metric"], only=changed,
+        zone=query["zone"],
     )  # fmt: skip
     return RunsPage(
         found.total,
@@ -56,9 +57,9 @@ def rows_of(
 
 def _add_unsealed(store: Reader, last: dict[str, dict[str, Any]], runs: set[str], fresh: Sequence[Newest]) -> None:
     """Replace sealed values by unsealed ones that are newer."""
-    unsealed = {(point.span, point.name): point for point in fresh if point.span in runs and not point.tags}
+    unsealed = {(point.span, label(point.name, point.tags)): point for point in fresh if point.span in runs}
     spans = sorted({span for span, _ in unsealed})
-    sealed = {(row.span, row.name): row.last_t or 0 for row in store.series(spans) if not row.tags} if spans else {}
+    sealed = {(row.span, row.label): row.last_t or 0 for row in store.series(spans)} if spans else {}
     for (span, name), point in unsealed.items():
         if point.t > sealed.get((span, name), 0):
             last.setdefault(span, {})[name] = point.value
@@ -78,7 +79,7 @@ def row_fields(view: RunView, line: RunLine, values: dict[str, Any]) -> dict[str
         "end_t": ms(view.end_t), "duration_s": view.duration_s, "silent_s": view.silent_s, "hosts": line.hosts,
         "tags": view.tags, "star": bool(attrs.get("star")), "description": text_of(attrs.get("description")),
         "bar": bar_of(line.bar) if line.bar is not None else None, "metric": line.metric,
-        "trend": _thin(line.trend), "last": line.last, "line": line.line, "level": line.level,
+        "trend": line.trend, "last": line.last, "line": line.line, "level": line.level,
         "values": values,
     }  # fmt: skip
 
@@ -89,14 +90,6 @@ def bar_of(bar: Bar) -> BarShape:
         bar.id, bar.name, bar.done, bar.total, bar.fraction, bar.eta_s(time.time_ns()), bar.state, ms(bar.start_t),
         ms(bar.end_t),
     )  # fmt: skip
-
-
-def _thin(trend: list[float]) -> list[float]:
-    """Return at most `_TREND` of the values, evenly spread, with the last."""
-    if len(trend) <= _TREND:
-        return trend
-    apart = (len(trend) - 1) / (_TREND - 1)
-    return [trend[round(at * apart)] for at in range(_TREND)]
 
 
 def _value(view: RunView, line: RunLine, name: str, last: dict[str, Any]) -> Any:

@@ -1,16 +1,22 @@
 """Points of series, as columns of float64 that a browser can draw without parsing each."""
 
+import contextlib
 import hashlib
 import math
 import struct
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 from starlette.responses import Response
 
 from vedette.asgi import Refusal
-from vedette.query.curves import Curve, Curves, DrawnSoFar, Range
+from vedette.errors import NotFoundError
+from vedette.query.buckets import Smoothing
+from vedette.query.curves import Curve, DrawnSoFar, Range
+from vedette.query.means import Grid, Summary
+from vedette.query.runs import find
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.routes import MOST_T, Request
 from vedette.views.web.state import AppState
@@ -18,6 +24,8 @@ from vedette.views.web.state import AppState
 MEDIA = "application/octet-stream"
 _MOST_SERIES = 500
 _MOST_WIDTH = 8192
+_MOST_SIGMA = 1000  # points
+_MOST_NAMES = 20
 
 
 class Of(Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,8 +44,18 @@ class Since(Struct, frozen=True):
     steps: dict[str, float] = {}
 
 
+class Smooth(Struct, frozen=True, forbid_unknown_fields=True):
+    """How to smooth: `ema` by a weight from 0 to 1, `gaussian` by a sigma in points."""
+
+    kind: Literal["ema", "gaussian"]
+    by: float
+
+
 class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from", "high": "to"}):
-    """Which series, over which x axis, which range of it, and for how many pixels."""
+    """Which series, over which x axis, which range of it, and for how many pixels.
+
+    `buckets`: also all points in so many buckets at most; `smooth`: with the smoothed value at the end of each.
+    """
 
     of: list[Of]
     x: str = "step"
@@ -45,6 +63,21 @@ class Wish(Struct, frozen=True, forbid_unknown_fields=True, rename={"low": "from
     high: float | None = None
     width: int = 800
     since: Since | None = None
+    buckets: int = 0
+    smooth: Smooth | None = None
+
+
+class Bucketed(Struct, frozen=True):
+    """A series in buckets, from all its points; bucket i begins at `origin + i * width`. The rest are columns."""
+
+    width: float
+    origin: float
+    index: tuple[int, int]
+    x: tuple[int, int]  # of the last point of each bucket
+    count: tuple[int, int]  # of values that are finite
+    mean: tuple[int, int]
+    m2: tuple[int, int]  # squared deviations from the mean, summed
+    smooth: tuple[int, int]  # the smoothed value at x
 
 
 class Drawn(Struct, frozen=True):
@@ -61,6 +94,7 @@ class Drawn(Struct, frozen=True):
     last_x: float | None
     nan: list[float]
     since: bool  # these points follow those that were sent before; else they are all
+    buckets: Bucketed | None  # None: not asked for, or as before
 
 
 class Head(Struct, frozen=True):
@@ -77,11 +111,24 @@ def series(state: AppState, store: Reader, request: Request) -> Response:
         raise Refusal(400, f"{_MOST_SERIES} series at most can be drawn at once")
     if not 1 <= wish.width <= _MOST_WIDTH:
         raise Refusal(400, f"width is {wish.width}: it is from 1 to {_MOST_WIDTH} pixels")
+    _check(wish)
     rows = _rows(store, wish.of)
     asked_for = msgspec.json.encode([wish, [(row.id, row.count) for row in rows]])
     key = hashlib.sha256(asked_for).digest()  # a request may be long, and the cache does not count keys
-    body = state.cache.get(key, lambda: _encode(state.curves, store, rows, wish))
+    body = state.cache.get(key, lambda: _encode(state, store, rows, wish))
     return Response(body, 200, {"Cache-Control": "no-store"}, MEDIA)
+
+
+def _check(wish: Wish) -> None:
+    if not 0 <= wish.buckets <= _MOST_WIDTH:
+        raise Refusal(400, f"buckets is {wish.buckets}: it is from 1 to {_MOST_WIDTH}, or 0 for none")
+    if wish.smooth is None:
+        return
+    if not wish.buckets:
+        raise Refusal(400, "smooth needs buckets: say how many, since a smoothed value is told at the end of each")
+    most = 1 if wish.smooth.kind == "ema" else _MOST_SIGMA
+    if not 0 < wish.smooth.by < most:
+        raise Refusal(400, f"smooth is by {wish.smooth.by}: {wish.smooth.kind} takes more than 0 and less than {most}")
 
 
 def _rows(store: Reader, wanted: list[Of]) -> list[SeriesRow]:
@@ -92,6 +139,13 @@ def _rows(store: Reader, wanted: list[Of]) -> list[SeriesRow]:
     for name, runs in by_name.items():
         for row in store.series(sorted(runs), name):
             known.setdefault((row.span, row.name), []).append(row)
+    strange = {one.run for one in wanted} - {run for run, _ in known}
+    # A person names a few; the page asks by ids, also of runs that were removed, and to look for names takes a while.
+    ids = {run: _id_of(store, run) for run in strange} if len(strange) <= _MOST_NAMES else {}
+    wanted = [Of(ids.get(one.run, one.run), one.name, one.tags) for one in wanted]
+    for one in wanted:
+        if (one.run, one.name) not in known and one.run in ids.values():
+            known[one.run, one.name] = store.series([one.run], one.name)
     found = {
         row.id: row
         for one in wanted
@@ -101,25 +155,33 @@ def _rows(store: Reader, wanted: list[Of]) -> list[SeriesRow]:
     return list(found.values())[: 4 * _MOST_SERIES]
 
 
-def _encode(curves: Curves, store: Reader, rows: list[SeriesRow], wish: Wish) -> bytes:
+def _id_of(store: Reader, run: str) -> str:
+    """Return the id of a run that was asked for by a name or the beginning of an id; else what was asked for."""
+    with contextlib.suppress(NotFoundError):
+        return find(store, run).id
+    return run
+
+
+def _encode(state: AppState, store: Reader, rows: list[SeriesRow], wish: Wish) -> bytes:
     wanted = Range(wish.width, wish.low, wish.high)
-    drawn, columns, at = [], [], 0
+    grid = Grid(wish.buckets, wish.low, wish.high)
+    smoothing = Smoothing(wish.smooth.kind, wish.smooth.by) if wish.smooth else None
+    drawn, columns = [], _Columns()
     times: dict[str, float] = {}
     counts: dict[str, int] = {}
     steps: dict[str, float] = {}
     for row in rows:
         number = str(row.id)
-        curve = curves.draw(store, row, wish.x, wanted, _drawn_so_far(wish.since, number))
-        size = len(curve.x)
-        drawn.append(_drawn(row, curve, at))
-        columns += [curve.x.astype("<f8").tobytes(), curve.y.astype("<f8").tobytes()]
-        at += 2 * size
+        curve = state.curves.draw(store, row, wish.x, wanted, _drawn_so_far(wish.since, number))
+        same = curve.only_new and not len(curve.x)
+        summary = state.means.read(store, row, wish.x, grid, smoothing) if wish.buckets and not same else None
+        drawn.append(_drawn(row, curve, summary, columns))
         times[number], counts[number] = curve.last_t / 1e6, curve.count
         if curve.count:
             steps[number] = curve.last_step
     head = msgspec.json.encode(Head(drawn, Since(times, counts, steps)))
     head += b" " * (-(len(head) + 4) % 8)  # JSON ignores blanks, and the columns are aligned to 8 bytes
-    return struct.pack("<I", len(head)) + head + b"".join(columns)
+    return struct.pack("<I", len(head)) + head + b"".join(columns.all)
 
 
 def _drawn_so_far(since: Since | None, number: str) -> DrawnSoFar | None:
@@ -132,10 +194,27 @@ def _drawn_so_far(since: Since | None, number: str) -> DrawnSoFar | None:
     return DrawnSoFar(round(since.t[number] * 1e3) * 1000, count, step)  # points are stored to the microsecond
 
 
-def _drawn(row: SeriesRow, curve: Curve, at: int) -> Drawn:
-    size = len(curve.x)
-    ends: tuple[Any, Any] = (float(curve.x[0]), float(curve.x[-1])) if size else (None, None)
+class _Columns:
+    """The columns behind a header."""
+
+    def __init__(self) -> None:
+        self.all: list[bytes] = []
+        self._at = 0
+
+    def add(self, column: Any) -> tuple[int, int]:
+        """Add a column; return where it is."""
+        self.all.append(np.asarray(column).astype("<f8").tobytes())
+        self._at += len(column)
+        return self._at - len(column), len(column)
+
+
+def _drawn(row: SeriesRow, curve: Curve, summary: Summary | None, columns: _Columns) -> Drawn:
+    ends: tuple[Any, Any] = (float(curve.x[0]), float(curve.x[-1])) if len(curve.x) else (None, None)
+    x, y = columns.add(curve.x), columns.add(curve.y)
+    buckets = None
+    if summary is not None:
+        names = ("index", "x", "count", "mean", "m2", "smooth")
+        buckets = Bucketed(summary.width, summary.origin, *(columns.add(getattr(summary, name)) for name in names))
     return Drawn(
-        row.span, row.name, row.tags, (at, size), (at + size, size), curve.count, curve.exact, *ends,
-        curve.odd.tolist(), curve.only_new,
-    )  # fmt: skip
+        row.span, row.name, row.tags, x, y, curve.count, curve.exact, *ends, curve.odd.tolist(), curve.only_new, buckets
+    )

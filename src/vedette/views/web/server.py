@@ -1,6 +1,7 @@
 """The web server: the table of all routes, and the app that passes a request through guard and checks to its route."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,9 @@ from vedette.views.web.state import AppState
 _BODY_S = 30.0
 _LIST = {
     "where": Parameter("only runs that match this filter, as `vedette ls --where`, or whose name has these words"),
+    "zone": Parameter(
+        "the time zone of dates in `where` that name none, such as Europe/Berlin (default: the server's)"
+    ),
     "project": Parameter("only runs of this project"),
     "sort": Parameter("by this column; -COLUMN: descending", default="-start_t"),
     "group": Parameter("group runs with the same value in this column, sorted inside each group"),
@@ -96,16 +100,23 @@ ROUTES: tuple[Route, ...] = (
 
 def build(
     home: HomeAccess, token: str, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
-    page: str = "",
+    page: str = "", frame: str = "", refused: Counter[str] | None = None,
 ) -> App:  # fmt: skip
-    """Return the whole ASGI app; `page`: the directory of the built page, if not the one in the package."""
-    return around(AppState(home, token, read_only=read_only, project=project), names, page)
+    """Return the whole ASGI app; `page`: the directory of the built page, if not the one in the package.
+
+    `frame`: the origin of a site that may show the page in a frame. `refused` counts the requests that the guard
+    refuses, by kind.
+    """
+    return around(AppState(home, token, read_only=read_only, project=project), names, page, frame, refused)
 
 
-def around(state: AppState, names: Iterable[str] = (), page: str = "") -> App:
+def around(
+    state: AppState, names: Iterable[str] = (), page: str = "", frame: str = "", refused: Counter[str] | None = None
+) -> App:
     """Return the app of a state: the guard, with the router behind it."""
     state.described = openapi.describe(ROUTES)
-    guarded = Guard(Router(state, Pages(page) if page else Pages()), state.token, names, is_page=is_page)
+    router, counts = Router(state, Pages(page) if page else Pages()), Counter[str]() if refused is None else refused
+    guarded = Guard(router, state.token, names, counts, is_page=is_page, frame=frame)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":

@@ -56,7 +56,7 @@ class Row(Struct, frozen=True, kw_only=True):
     description: str
     bar: BarShape | None
     metric: str
-    trend: list[float | None]  # None: not a finite number
+    trend: list[float | None]  # means over the whole curve of the metric; None: not a finite number
     last: float | None
     line: str
     level: int

@@ -8,6 +8,7 @@ from typing import Any
 from vedette.access.home_access import HomeAccess
 from vedette.query.curves import Curves
 from vedette.query.listing import Listing
+from vedette.query.means import Means
 from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web.live import Live
 from vedette.views.web.read_pool import ReadPool
@@ -27,6 +28,7 @@ class AppState:
         self.listing = Listing(home.lost_after_s)
         self.live = Live(home, self.listing, self.unsealed)
         self.curves = Curves()
+        self.means = Means()
         self.cache = Cache()
         self.described: Any = None  # the OpenAPI document
 

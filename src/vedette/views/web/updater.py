@@ -10,19 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
 from vedette.ids import HOST, is_top, run_of
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
-from vedette.store import Batch
-from vedette.store.parcels import unpack
 from vedette.wire import Change
 
 _LEAST_S = 0.05  # the least pause between two changes that are passed on
 _ASK_S = 1.0  # how often the hub is asked for points of a run that somebody watches
 _NEWEST_S = 2.0  # how often it is asked for the newest points, while somebody watches the list of runs
-_MOST_ANSWERS = 16  # answers in one round; the rest comes in the next
 _MOST_TRAILS = 5000  # series whose unsealed points are collected
 
 
@@ -34,6 +32,7 @@ class Updater:
     ) -> None:
         """`tell` is called in the thread of the updater."""
         self.connected = False  # there is a hub, and it reports changes
+        self.trouble = ""  # why the hub that is there does not answer
         self._home = home
         self._listing = listing
         self._unsealed = unsealed
@@ -84,6 +83,10 @@ class Updater:
         self.connected = self._follower.connected
         if self.connected and change is not None and change != Change():
             self._pass_on(change)
+        trouble = self._follower.trouble if self._follower.trouble != LEFT else ""
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._tell(Change(missed=True))
         if not self._home.has_hub():
             self._listing.rest()
 
@@ -95,7 +98,8 @@ class Updater:
         """Get the unsealed points of these runs, and drop all others."""
         if runs:
             anew = runs != self._asked_for
-            answers = self._answers(sorted(runs), {} if anew else self._unsealed.ends())
+            after = {} if anew else self._unsealed.ends()
+            answers = self._home.unsealed_batches([*sorted(runs), HOST], after)  # hosts' usage is shown with their runs
             if answers is None:  # the hub is of an older vedette: have it seal instead
                 for run in runs:
                     self._home.seal(run)
@@ -106,20 +110,6 @@ class Updater:
         self._asked_for = runs
         if touched:
             self._pass_on(Change(points=sorted(touched)))
-
-    def _answers(self, runs: list[str], after: dict[str, int]) -> tuple[list[Batch], dict[str, int]] | None:
-        batches: list[Batch] = []
-        sealed: dict[str, int] = {}
-        for _ in range(_MOST_ANSWERS):
-            answer = self._home.unsealed([*runs, HOST], after)  # the usage of hosts is shown with their runs
-            if answer is None:
-                return None
-            batches += [unpack(parcel) for parcel in answer.parcels]
-            sealed |= answer.sealed
-            after |= {parcel.origin.name: parcel.end for parcel in answer.parcels}
-            if not answer.more:
-                break
-        return batches, sealed
 
     def _ask_for_newest(self) -> None:
         """Get the newest unsealed point of each series, for those who watch the list of runs."""

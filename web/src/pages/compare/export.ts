@@ -15,7 +15,7 @@ export type Picture = {
   height: number;
   draw: (pen: Pen, ink: Ink) => void;
   legends: { title: string; entries: Entry[] }[];
-  csv?: () => string;
+  csv?: () => string | Promise<string>;
 };
 
 /** Download a file. */
@@ -103,7 +103,10 @@ export function csvOf(table: Table, properties?: string[]): string {
 export function curvesCsv(table: Table, curves: Curve[], x: string): string {
   const varying = table.differing().filter((key) => key.startsWith("config."));
   const lines: unknown[][] = [
-    ["curve", "runs", "metric", ...varying, x === "time" ? "seconds" : "step", "value", "low", "high"],
+    [
+      ...["curve", "runs", "metric", ...varying, x === "time" ? "seconds" : "step", "value", "low", "high"],
+      ...["curves_here", "points_here", "std_of_points"],
+    ],
   ];
   for (const curve of curves) {
     const places = curve.runs.map((run) => table.places.get(run) ?? -1);
@@ -121,6 +124,9 @@ export function curvesCsv(table: Table, curves: Curve[], x: string): string {
         curve.y[i],
         curve.low?.[i],
         curve.high?.[i],
+        curve.of?.members[i],
+        curve.of?.points[i],
+        curve.of?.deviation[i],
       ]);
   }
   return rows(lines);

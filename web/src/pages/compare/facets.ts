@@ -1,12 +1,14 @@
 /** Arrange the series of many runs by properties: rows x columns x hue x dash, and means over other properties. */
-import { ema } from "../../lib/chart";
 import type { Series } from "../../lib/api";
-import { colours, type Colours } from "./colour";
+import { meanOver } from "../../lib/buckets";
+import { keyOf } from "../../lib/points.svelte";
+import { category, colours, type Colours } from "./colour";
 import { distinct, said, short, token, valueOf, type Table } from "./data";
 import { domainOf, type Domain } from "./scale";
 
 export type Curve = {
   id: number;
+  key: string; // of its series, or of the first of them
   label: string;
   runs: string[];
   metric: string;
@@ -18,8 +20,12 @@ export type Curve = {
   y: ArrayLike<number>;
   low?: ArrayLike<number>;
   high?: ArrayLike<number>;
-  raw?: ArrayLike<number>; // y before smoothing
+  raw?: { x: ArrayLike<number>; y: ArrayLike<number> }; // before smoothing
   nan: number[];
+  size: number; // of how many series it is
+  exact: boolean; // it has every point, not only the extremes of each pixel
+  of?: { members: ArrayLike<number>; points: ArrayLike<number>; deviation: ArrayLike<number> }; // of a mean
+  faded?: boolean[]; // where fewer than half of the runs of a mean have points
 };
 
 export type Panel = { row: unknown; col: unknown; curves: Curve[]; y: Domain; title: string };
@@ -30,6 +36,7 @@ export type Facets = {
   panels: Panel[][]; // by row, then column
   x: Domain;
   hue: Entry[];
+  means: boolean; // entries of hue are means with a colour of their own
   dash: Entry[];
   colours: Colours;
   curves: Curve[];
@@ -51,9 +58,9 @@ export type Wish = {
 };
 
 export const ALL_ELSE = "*";
+const MIXED = "\n"; // begins the token of a mean over several hues; no token of a value does
 const MOST_ROWS = 24;
 const MOST_COLS = 24;
-const GRID = 600; // points of a mean if its curves have different x
 const DASHES = [[], [6, 4], [2, 3], [9, 3, 2, 3], [14, 4], [4, 2, 2, 2, 2, 2]];
 
 /** Arrange series into panels of curves. */
@@ -92,24 +99,34 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
     const first = group[0];
     const hue = of(first, wish.hue);
     const dash = of(first, wish.dash);
+    const mixed = Boolean(wish.hue) && group.some((one) => token(of(one, wish.hue)) !== token(hue));
     const base = {
       id: curves.length,
+      key: keyOf(first),
       label: label(table, group, wish.over ? apart : null),
       runs: [...new Set(group.map((one) => one.run))],
       metric: first.name,
-      color: wish.hue ? hues.of(hue) : palette[0],
+      size: group.length,
+      color: wish.hue && !mixed ? hues.of(hue) : palette[0],
       dash: wish.dash ? DASHES[(dashPlace.get(token(dash)) ?? 0) % DASHES.length] : [],
-      hueToken: token(hue),
+      hueToken: mixed ? MIXED : token(hue),
       dashToken: token(dash),
       nan: group.flatMap((one) => onAxis(table, one, wish.x, one.nan)).slice(0, 20_000),
     };
     const curve = {
       ...base,
-      ...(group.length === 1 && !wish.over ? alone(table, first, wish) : mean(table, group, wish)),
+      ...(wish.over ? mean(group, wish) : alone(table, first, wish)),
     };
     curves.push(curve);
     const cell = `${token(of(first, wish.rows))}\n${token(of(first, wish.cols))}`;
     cells.set(cell, [...(cells.get(cell) ?? []), curve]);
+  }
+
+  // A mean over curves of several hues is none of them: it has a colour, and an entry of the legend, of its own.
+  const means = curves.filter((curve) => curve.hueToken === MIXED);
+  for (const [i, curve] of means.entries()) {
+    curve.hueToken = `${MIXED}${curve.label}\n${curve.metric}`;
+    curve.color = category(i, palette, dark);
   }
 
   // All panels share one y domain; if panels are split by metric, each metric has its own.
@@ -154,15 +171,16 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
       [null, null],
       0.012,
     ),
-    hue: wish.hue
-      ? hues.values.map((value) => ({
-          token: token(value),
-          label: said(value),
-          color: hues.of(value),
-          dash: [],
-          count: count((c) => c.hueToken === token(value)),
-        }))
-      : [],
+    hue: [
+      ...means.map((curve) => ({ token: curve.hueToken, label: curve.label, color: curve.color, dash: [], count: 1 })),
+      ...(wish.hue ? hues.values : []).map((value) => ({
+        token: token(value),
+        label: said(value),
+        color: hues.of(value),
+        dash: [],
+        count: count((c) => c.hueToken === token(value)),
+      })),
+    ].filter((entry) => entry.count > 0 || means.length === 0),
     dash: dashes.map((value, i) => ({
       token: token(value),
       label: said(value),
@@ -170,6 +188,7 @@ export function facets(table: Table, series: Series[], wish: Wish, palette: stri
       dash: DASHES[i % DASHES.length],
       count: count((c) => c.dashToken === token(value)),
     })),
+    means: means.length > 0,
     colours: hues,
     curves,
     left: lost.length ? `${lost.join(" and ")} more are not drawn: choose a property with fewer values.` : "",
@@ -200,70 +219,26 @@ function onAxis(table: Table, series: Series, x: "step" | "time", values: ArrayL
   return Array.from(values, (t) => (t - start) / 1000);
 }
 
-function alone(table: Table, series: Series, wish: Wish): Pick<Curve, "x" | "y" | "raw"> {
+function alone(table: Table, series: Series, wish: Wish): Pick<Curve, "x" | "y" | "raw" | "exact"> {
   const x = wish.x === "step" ? series.x : onAxis(table, series, wish.x, series.x);
-  if (wish.smooth <= 0) return { x, y: series.y };
-  return { x, y: ema(series.y, wish.smooth).map((value) => value ?? NaN), raw: series.y };
+  const { buckets, exact } = series;
+  if (wish.smooth <= 0 || !buckets) return { x, y: series.y, exact };
+  return { x: onAxis(table, series, wish.x, buckets.x), y: buckets.smooth, raw: { x, y: series.y }, exact: true };
 }
 
-/** The mean of curves with a band: one standard deviation to either side, or from minimum to maximum. */
-export function mean(table: Table, group: Series[], wish: Wish): Pick<Curve, "x" | "y" | "low" | "high"> {
-  const members = group.map((one) => alone(table, one, wish)).filter((one) => one.x.length > 0);
-  if (members.length === 0) return { x: [], y: [] };
-  const x = shared(members.map((one) => one.x));
-  const columns = members.map((one) => onto(x, one.x, one.y));
-  const [y, low, high] = [new Float64Array(x.length), new Float64Array(x.length), new Float64Array(x.length)];
-  for (let i = 0; i < x.length; i++) {
-    let [n, sum, squares, least, most] = [0, 0, 0, Infinity, -Infinity];
-    for (const column of columns) {
-      const value = column[i];
-      if (!Number.isFinite(value)) continue;
-      n += 1;
-      sum += value;
-      least = Math.min(least, value);
-      most = Math.max(most, value);
-    }
-    const middle = n ? sum / n : NaN;
-    for (const column of columns) if (Number.isFinite(column[i])) squares += (column[i] - middle) ** 2;
-    const spread = n > 1 ? Math.sqrt(squares / (n - 1)) : 0;
-    y[i] = middle;
-    low[i] = n === 0 ? NaN : wish.band === "range" ? least : middle - spread;
-    high[i] = n === 0 ? NaN : wish.band === "range" ? most : middle + spread;
-  }
-  return { x, y, low, high };
-}
-
-/** A common x for curves: their own if equal, the union if that is small, otherwise a uniform grid. */
-function shared(columns: ArrayLike<number>[]): ArrayLike<number> {
-  const first = columns[0];
-  const same = columns.every(
-    (x) =>
-      x.length === first.length &&
-      x[0] === first[0] &&
-      Array.prototype.every.call(x, (value: number, i: number) => value === first[i]),
-  );
-  if (same) return first;
-  const all = new Set<number>();
-  for (const x of columns) for (let i = 0; i < x.length && all.size <= 4 * GRID; i++) all.add(x[i]);
-  if (all.size <= 2 * GRID) return Float64Array.from([...all].sort((a, b) => a - b));
-  let [low, high] = [Infinity, -Infinity];
-  for (const x of columns) {
-    low = Math.min(low, x[0]);
-    high = Math.max(high, x[x.length - 1]);
-  }
-  return Float64Array.from({ length: GRID }, (_, i) => low + ((high - low) * i) / (GRID - 1));
-}
-
-/** Interpolate a curve linearly at other x; NaN outside of its range, and next to a NaN. */
-function onto(grid: ArrayLike<number>, x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
-  if (grid === x) return Float64Array.from(y);
-  const out = new Float64Array(grid.length).fill(NaN);
-  let j = 0;
-  for (let i = 0; i < grid.length; i++) {
-    const at = grid[i];
-    if (at < x[0] || at > x[x.length - 1]) continue;
-    while (j < x.length - 1 && x[j + 1] <= at) j += 1;
-    out[i] = x[j] === at || j === x.length - 1 ? y[j] : y[j] + ((y[j + 1] - y[j]) * (at - x[j])) / (x[j + 1] - x[j]);
-  }
-  return out;
+/** The mean of series with a band: one standard deviation to either side, or from minimum to maximum. */
+export function mean(group: Series[], wish: Wish): Pick<Curve, "x" | "y" | "low" | "high" | "of" | "faded" | "exact"> {
+  const series = group.flatMap((one) => (one.buckets?.index.length ? [one.buckets] : []));
+  if (series.length === 0) return { x: [], y: [], exact: true };
+  const seconds = wish.x === "time";
+  const { x, y, low, high, ...of } = meanOver(series, wish.smooth > 0, wish.band, seconds);
+  return {
+    x: seconds ? x.map((ms) => ms / 1000) : x,
+    y,
+    low,
+    high,
+    of,
+    faded: Array.from(of.members, (count) => 2 * count < series.length),
+    exact: true,
+  };
 }

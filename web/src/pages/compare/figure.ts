@@ -62,6 +62,7 @@ const GAP = 14;
 const HEAD = 20;
 const FOOT = 24;
 const TITLE = 18;
+const FADED = 0.3; // the strength of a mean where fewer than half of its runs have points
 
 export type Shape = {
   rows: string;
@@ -204,27 +205,46 @@ function drawAxes(pen: Pen, figure: Figure, cell: Cell, ink: Ink): void {
 function drawCurves(pen: Pen, figure: Figure, cell: Cell, curves: Curve[], width: number): void {
   const { x, y, w, h } = cell;
   const { alpha } = figure;
+  const behind = alpha * (curves.length > 4 ? 0.08 : 0.2); // many raw traces would hide the smoothed curves
   const by = scales(figure, cell);
   pen.within(x, y - 2, w, h + 4, () => {
     for (const curve of curves) {
-      const xs = pixels(curve.x, by.x);
-      if (curve.low && curve.high) {
-        const floor = (column: ArrayLike<number>): Float64Array =>
-          pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
-        pen.band(xs, floor(curve.low), floor(curve.high), curve.color, 0.2 * alpha);
+      const [xs, ys] = [pixels(curve.x, by.x), pixels(curve.y, by.y)];
+      const floor = (column: ArrayLike<number>): Float64Array =>
+        pixels(column, by.y).map((value, i) => (Number.isNaN(value) && Number.isFinite(column[i]) ? y + h : value));
+      const edges = curve.low && curve.high ? [floor(curve.low), floor(curve.high)] : null;
+      const raw = curve.raw;
+      if (raw) pen.line(pixels(raw.x, by.x), pixels(raw.y, by.y), { color: curve.color, width: 1, alpha: behind });
+      for (const { from, to, faded } of stretches(curve)) {
+        const part = (column: Float64Array): Float64Array => column.subarray(from, to);
+        const strength = faded ? alpha * FADED : alpha;
+        if (edges) pen.band(part(xs), part(edges[0]), part(edges[1]), curve.color, 0.2 * strength);
+        pen.line(part(xs), part(ys), {
+          color: curve.color,
+          width: curve.low ? Math.max(1.8, width) : width,
+          dash: curve.dash,
+          alpha: strength,
+        });
       }
-      if (curve.raw) pen.line(xs, pixels(curve.raw, by.y), { color: curve.color, width: 1, alpha: alpha * 0.2 });
-      pen.line(xs, pixels(curve.y, by.y), {
-        color: curve.color,
-        width: curve.low ? Math.max(1.8, width) : width,
-        dash: curve.dash,
-        alpha,
-      });
       if (curve.x.length === 1) pen.dot(xs[0], by.y.at(curve.y[0]), 3, curve.color, alpha);
     }
     for (const curve of curves)
       for (const at of thinned(curve.nan.map((value) => by.x.at(value)))) pen.triangle(at, y + h, 4, curve.color);
   });
+}
+
+/** Cut a curve where it begins or ceases to be faded; each part begins where the one before ends. */
+export function stretches(curve: Curve): { from: number; to: number; faded: boolean }[] {
+  const size = curve.x.length;
+  const found: { from: number; to: number; faded: boolean }[] = [];
+  for (let from = 0; from < size;) {
+    const faded = curve.faded?.[from] ?? false;
+    let to = from + 1;
+    while (to < size && (curve.faded?.[to] ?? false) === faded) to += 1;
+    found.push({ from: Math.max(0, from - 1), to, faded });
+    from = to;
+  }
+  return found;
 }
 
 /** Drop marks that would overlap the one before. */
