@@ -85,6 +85,12 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[proc_stat.STARTED_TICKS]) if fields else None
 
 
+def is_stopped(pid: int) -> bool:
+    """Tell whether a process is stopped, by SIGSTOP or a debugger."""
+    fields = _stat(pid)
+    return bool(fields) and fields[proc_stat.STATE] in b"Tt"
+
+
 def command(pid: int, proc: str = "/proc") -> list[str]:
     """Return the command line of a process, cut if it is long; empty if it has none."""
     try:
@@ -109,6 +115,51 @@ def open_self() -> int | None:
         return None
 
 
+def is_pidfd(fd: int) -> bool:
+    """Tell whether a descriptor is a pidfd."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}") as file:
+            return "\nPid:" in file.read(4096)
+    except OSError:
+        return False
+
+
+def tells_exit_status() -> bool:
+    """Tell whether the kernel tells how a process ended to those who are not its parent. It starts a process."""
+    try:
+        pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], {})
+        fd = os.pidfd_open(pid)
+        try:
+            os.waitpid(pid, 0)
+            return _told_status(fd) == 3 << 8
+        finally:
+            os.close(fd)
+    except (OSError, AttributeError):
+        return False
+
+
+def note_exit_code(path: str) -> None:
+    """Have a file hold the exit code of this process, as one byte, once it exits; call it when Python shuts down.
+
+    Python does not know the code until it hands it to exit(3). Then the C library calls fputc(code, file), and writes
+    the file at the very end. Nothing is written where the process ends in another way, by os._exit or a signal. It
+    raises OSError where that cannot be.
+    """
+    import ctypes  # noqa: PLC0415 - not before the end of the program
+
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        on_exit, put, fopen = libc.on_exit, ctypes.cast(libc.fputc, ctypes.c_void_p), libc.fopen
+    except AttributeError:  # only the GNU library has on_exit
+        raise OSError("the C library has no on_exit") from None
+    fopen.restype = ctypes.c_void_p
+    file = fopen(os.fsencode(path), b"we")
+    if not file:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    on_exit(put, file)
+
+
 def _stat(pid: int) -> list[bytes]:
     try:
         return proc_stat.fields_of(proc_stat.read(pid))
@@ -118,19 +169,24 @@ def _stat(pid: int) -> list[bytes]:
 
 def wait_status(pid: int, pidfd: int) -> int | None:
     """Return the wait status of a dead process, which need not be our child; None if the kernel does not have it."""
-    info = bytearray(64)
-    struct.pack_into("<Q", info, 0, _PIDFD_INFO_EXIT)
-    try:
-        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
-        mask, code = struct.unpack_from("<Q", info)[0], struct.unpack_from("<i", info, 60)[0]
-        if mask & _PIDFD_INFO_EXIT:
-            return int(code)
-    except (OSError, AttributeError):
-        pass
+    status = _told_status(pidfd)
+    if status is not None:
+        return status
     fields = _stat(pid)
     if len(fields) > proc_stat.WAIT_STATUS and proc_stat.has_ended(fields):
         return int(fields[proc_stat.WAIT_STATUS])
     return None
+
+
+def _told_status(pidfd: int) -> int | None:
+    info = bytearray(64)
+    struct.pack_into("<Q", info, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except (OSError, AttributeError):
+        return None
+    mask, code = struct.unpack_from("<Q", info)[0], struct.unpack_from("<i", info, 60)[0]
+    return int(code) if mask & _PIDFD_INFO_EXIT else None
 
 
 def file_system(path: str) -> str:

@@ -6,7 +6,7 @@ They stay bytes: whoever reads hundreds of processes converts only the numbers t
 
 import os
 
-STATE, PARENT, GROUP, SESSION = 0, 1, 2, 3
+STATE, PARENT, GROUP, SESSION, TERMINAL = 0, 1, 2, 3, 4  # TERMINAL: 0 if it has none
 MINOR_FAULTS, WAITED_MINOR_FAULTS = 7, 8  # WAITED: of its children that have ended and were waited for
 USER_TICKS, SYSTEM_TICKS, WAITED_USER_TICKS, WAITED_SYSTEM_TICKS = 11, 12, 13, 14
 THREADS, STARTED_TICKS, MEMORY_PAGES = 17, 19, 21

@@ -15,14 +15,14 @@ class ProcTree:
 
     def add(
         self, pid, ppid=1, *, name="job", started=100, cpu_s=0.0, waited_s=0.0, faults=(1, 0), pages=10, threads=1,
-        io=(0, 0), state="S", argv=(), group=0, session=0,
+        io=(0, 0), state="S", argv=(), group=0, session=0, terminal=0,
     ):  # fmt: skip
         """Put a process there, or change what it says; `waited_s`, `faults`: also of those that it has waited for."""
         self._parents[pid] = ppid
         for thread in range(pid, pid + threads):
             os.makedirs(f"{self.root}/{pid}/task/{thread}", exist_ok=True)
         ticks, waited = round(cpu_s * TICKS), round(waited_s * TICKS)
-        fields = [state, ppid, group, session, 0, 0, 0, faults[0], faults[1], 0, 0]
+        fields = [state, ppid, group, session, terminal, 0, 0, faults[0], faults[1], 0, 0]
         fields += [ticks, 0, waited, 0, 0, 0, threads, 0, started, 0, pages, *[0] * 28]
         self._write(f"{pid}/stat", f"{pid} ({name}) " + " ".join(map(str, fields)) + "\n")
         self._write(f"{pid}/status", f"Name:\t{name}\nTgid:\t{pid}\nPid:\t{pid}\n")
@@ -30,6 +30,10 @@ class ProcTree:
         if io is not None:
             self._write(f"{pid}/io", f"rchar: 1\nread_bytes: {io[0]}\nwrite_bytes: {io[1]}\ncancelled_write_bytes: 9\n")
         self._relist()
+
+    def environ(self, pid, **variables):
+        """Say with which environment a process was started."""
+        self._write(f"{pid}/environ", "".join(f"{name}={value}\0" for name, value in variables.items()))
 
     def machine(self, *, cores, memory_kb):
         """Say what the machine has."""

@@ -1,4 +1,4 @@
-"""Reads what a program wrote as it died: the stacks of faulthandler, the end of a traceback, a full disk."""
+"""Reads what a program wrote as it died: stacks of faulthandler, a traceback, a C++ exception, MPI, a full disk."""
 
 import errno
 import os
@@ -22,6 +22,20 @@ _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: .*|:)?$")
 _MOST_AFTER = 20  # an exception's message may have so many lines
 _MOST_CHARS = 500
+_SEARCHED = 60  # last lines that are searched for what C++ or MPI says
+_THROWN = re.compile(
+    r"^terminate called after throwing an instance of '(?P<type>[^'\n]{1,200})'(?:\n\s*what\(\):(?P<what>[^\n]*))?",
+    re.MULTILINE,
+)
+_RANKS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+) .{0,200}?[Ee]rrorcode:? (?P<code>-?\d+)",
+        r"MPI_Abort\([^)]*, ?(?P<code>-?\d+)\) - process (?P<rank>\d+)",
+        r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm",
+        r"noticed that process rank (?P<rank>\d+) .{0,200}?exited on signal (?P<signal>\d+)",
+    )
+)
 _LAST = 5  # only so many last lines are searched for a full disk
 
 
@@ -59,6 +73,34 @@ def raised(lines: Sequence[str]) -> Raised | None:
         return Raised(text)
     path = _IN_QUOTES.search(text)
     return Raised(text, errno.EDQUOT if full["quota"] else errno.ENOSPC, path[1] if path else "")
+
+
+def thrown(lines: Sequence[str]) -> str:
+    """Return the C++ exception that nobody caught, such as `std::runtime_error: bad`; empty if there was none."""
+    found = list(_THROWN.finditer("\n".join(lines[-_SEARCHED:])))
+    if not found:
+        return ""
+    what = (found[-1]["what"] or "").strip()
+    return f"{found[-1]['type']}{': ' if what else ''}{what}"[:_MOST_CHARS]
+
+
+def failed_rank(lines: Sequence[str]) -> str:
+    """Return what MPI says of the rank that ended all: Open MPI and MPICH print it, wrapped or not; else empty."""
+    text = " ".join(" ".join(line.split()) for line in lines[-_SEARCHED:])
+    for pattern in _RANKS:
+        if (found := pattern.search(text)) is not None:
+            rank, code, number = (found.groupdict().get(name) or "" for name in ("rank", "code", "signal"))
+            if number:
+                return f"rank {rank} was killed by {_signal_name(int(number))}"
+            return f"rank {rank} aborted with code {code} (MPI_Abort)" if code else f"rank {rank} failed"
+    return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def full_disk(lines: Sequence[str]) -> str:

@@ -22,10 +22,10 @@ class Death(NamedTuple):
 class Watch:
     """Watches one process by a pidfd, so that a later process with the same pid is not mistaken for it."""
 
-    def __init__(self, origin: Origin, handed: dict[tuple[int, int], int]) -> None:
+    def __init__(self, origin: Origin, handed: int | None = None) -> None:
         """Begin to watch. A process that is gone, or whose pid now has another start time, is dead already.
 
-        `handed`: pidfds that we were given, by (pid, start time); they give the exit status even after the death.
+        `handed`: a pidfd that the process has sent; it gives the exit status even after the death.
         """
         if origin.boot and not kernel.boot():
             raise OSError("this machine's boot id cannot be read just now")
@@ -35,6 +35,10 @@ class Watch:
         self._fd: int | None = None
         self._died_at: float | None = None
         self._died_t = 0
+        if handed is not None:
+            self.unknown = False
+            self._fd = os.dup(handed)
+            return
         if self.unknown:
             return
         if origin.boot != kernel.boot():
@@ -45,9 +49,6 @@ class Watch:
                 self.unknown = True
             else:
                 self.death = Death(None, None, rebooted=True)
-            return
-        if (origin.pid, origin.started) in handed:
-            self._fd = os.dup(handed[origin.pid, origin.started])
             return
         try:
             self._fd = os.pidfd_open(origin.pid)

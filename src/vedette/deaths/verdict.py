@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from vedette.deaths.evidence import Evidence, Shortage
+from vedette.model import UNSEEN
 
 
 class EndKind(StrEnum):
@@ -29,7 +30,7 @@ class EndKind(StrEnum):
     DISK = "disk"
     TIME = "time"
     REBOOT = "reboot"
-    UNKNOWN = "unknown"
+    UNKNOWN = "unknown"  # it ended, and nobody saw how
 
 
 class Sure(StrEnum):
@@ -62,7 +63,12 @@ _MEANINGS = {
     "SIGHUP": "its terminal was closed",
     "SIGINT": "Ctrl-C",
 }
-_EXITS = {126: "what it should run cannot be executed", 127: "a command was not found"}
+_NOT_MEMORY = "the memory limit was not reached"
+_EXITS = {
+    124: "probably the time limit of `timeout` was over",
+    126: "what it should run cannot be executed",
+    127: "a command was not found",
+}
 _PASSED_ON = 128  # a shell exits with this plus the signal that killed its child
 _TELLING = _CRASHES | frozenset("SIGKILL SIGTERM SIGINT SIGXCPU SIGXFSZ".split())
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -84,8 +90,44 @@ def _time_limit(of: Evidence) -> Verdict | None:
     return Verdict(EndKind.TIME, "failed", f"time limit of {of.time_limit}{late}")
 
 
+def _ended_well_when_told(of: Evidence) -> Verdict | None:
+    if of.code != 0:
+        return None
+    if of.stopped_by is not None:
+        told = f"told to stop by {of.stopped_by}" if of.stopped_by else "told to stop"
+        return Verdict(EndKind.STOPPED, "cancelled", f"{told}, and exited with code 0", _sure(of))
+    number = _asked(of)
+    if number is None and of.told in _ASKED:
+        cause = f"told to stop by {of.told} (who sent it was not seen), and exited with code 0"
+        return Verdict(EndKind.SIGNAL, "cancelled", cause, _sure(of))
+    if number is None:
+        return None
+    cause = f"told to stop by {_name(number)}, sent by {of.sent[number]}, and exited with code 0"
+    return Verdict(EndKind.SIGNAL, "cancelled", cause, _sure(of))
+
+
+def _idle_worker(of: Evidence) -> Verdict | None:
+    if _name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_idle_worker:
+        return None
+    return Verdict(EndKind.DONE, "done", "its pool ended it, as it had nothing more to do", Sure.LIKELY)
+
+
+def _leaving_worker(of: Evidence) -> Verdict | None:
+    if _name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_leaving_worker:
+        return None
+    return Verdict(EndKind.DONE, "done", "it was ended by SIGTERM when its work was done, as it left", Sure.LIKELY)
+
+
 def _success(of: Evidence) -> Verdict | None:
-    return Verdict(EndKind.DONE, "done", "", _sure(of)) if of.code == 0 else None
+    return Verdict(EndKind.DONE, "done", of.mishap, _sure(of)) if of.code == 0 else None
+
+
+def _own_time_limit(of: Evidence) -> Verdict | None:
+    late = _ended_by(of, "SIGKILL")
+    if not of.own_limit or (of.code != 124 and not late):
+        return None
+    how = ", killed by SIGKILL" if late else ""
+    return Verdict(EndKind.TIME, "failed", f"time limit of `timeout {of.own_limit}`{how}", Sure.LIKELY)
 
 
 def _batch_limit(of: Evidence) -> Verdict | None:
@@ -122,47 +164,100 @@ def _out_of_memory(of: Evidence) -> Verdict | None:
     return Verdict(EndKind.MEMORY, "failed", f"{how}: {_short(of.shortage)}", Sure.LIKELY)
 
 
+def _cpu_limit(of: Evidence) -> Verdict | None:
+    if of.cpu is None or not of.cpu.is_over or not _ended_by(of, "SIGKILL"):
+        return None
+    how = "killed by SIGKILL" if of.code is None else f"exit code {of.code}"
+    cause = f"{how}: its limit of CPU time (ulimit -t {of.cpu.limit_s:g}) was reached"
+    return Verdict(EndKind.TIME, "failed", cause, Sure.LIKELY)
+
+
 def _killed(of: Evidence) -> Verdict | None:
     if _name(of.signal) != "SIGKILL":
         return None
-    if of.memory_watched:
-        who = "kill -9 or a scheduler; there is no sign that memory ran out"
-    else:
-        who = "kill -9, a scheduler, or the kernel because memory ran out"
-    return _by_signal(of, EndKind.KILLED, who, sure=Sure.LIKELY)
+    return _by_signal(of, EndKind.KILLED, _killers(of), sure=Sure.LIKELY)
+
+
+def _killers(of: Evidence) -> str:
+    """Return who may have sent SIGKILL."""
+    who = ["kill -9", "a scheduler"]
+    if of.cpu is not None and of.cpu.used_s is None:
+        who.append(f"its limit of CPU time (ulimit -t {of.cpu.limit_s:g})")
+    if not of.memory_watched:
+        who.append("the kernel because memory ran out")
+    listed = " or ".join(who) if len(who) == 2 else f"{', '.join(who[:-1])}, or {who[-1]}"
+    return f"{listed}; {_NOT_MEMORY}" if of.memory_watched else listed
 
 
 def _crash(of: Evidence) -> Verdict | None:
     if _name(of.signal) not in _CRASHES:
         return None
-    return _by_signal(of, EndKind.CRASH, frame=of.stacks.frame if of.stacks and of.stacks.signal == of.signal else "")
+    frame = of.stacks.frame if of.stacks and of.stacks.signal == of.signal else ""
+    return _by_signal(of, EndKind.CRASH, of.thrown, frame)
 
 
 def _signal(of: Evidence) -> Verdict | None:
-    return _by_signal(of, EndKind.SIGNAL, _MEANINGS.get(_name(of.signal), "")) if of.signal else None
+    if not of.signal:
+        return None
+    why = _MEANINGS.get(_name(of.signal), "")
+    if of.launched and _name(of.signal) == "SIGTERM":
+        why = "who sent it was not seen, as it did not come through `vedette run`"
+    elif of.sender_unseen and _name(of.signal) == "SIGTERM":
+        why = "who sent it was not seen; `vedette run` sees it"
+    return _by_signal(of, EndKind.SIGNAL, why)
 
 
 def _exit_after_signal(of: Evidence) -> Verdict | None:
-    number = next((number for number in (signal.SIGTERM, signal.SIGINT) if number in of.sent), None)
+    number = _asked(of)
     if of.code is None or number is None:
         return None
     return Verdict(EndKind.SIGNAL, "cancelled", f"exit code {of.code} after {_name(number)}, sent by {of.sent[number]}")
 
 
 def _crash_below(of: Evidence) -> Verdict | None:
-    if of.code is None or of.stacks is None or of.stacks.signal != of.code - _PASSED_ON:
+    if of.code is None or _name(of.code - _PASSED_ON) not in _CRASHES:
         return None
-    if _name(of.stacks.signal) not in _CRASHES:
+    frame = of.stacks.frame if of.stacks is not None and of.stacks.signal == of.code - _PASSED_ON else ""
+    if not frame and not of.thrown:
         return None
     state, cause = _exit_code(of.code)
-    return Verdict(EndKind.CRASH, state, cause + (f" in {of.stacks.frame}" if of.stacks.frame else ""), Sure.LIKELY)
+    where = f" in {frame}" if frame else ""
+    return Verdict(EndKind.CRASH, state, cause + where + (f": {of.thrown}" if of.thrown else ""), Sure.LIKELY)
+
+
+def _mpi(of: Evidence) -> Verdict | None:
+    if of.code is None or not of.rank:
+        return None
+    why = f": {of.raised.text}" if of.raised is not None else ""
+    return Verdict(EndKind.EXIT, "failed", f"exit code {of.code}: {of.rank}{why}", Sure.LIKELY)
+
+
+def _broken_pool(of: Evidence) -> Verdict | None:
+    if of.raised is None or not of.raised.pool_error:
+        return None
+    who = "a worker" if of.worker is None else f"worker {of.worker.pid}"
+    if of.worker is not None and of.worker.code >= 0:
+        how = f"exited with code {of.worker.code}"
+    elif of.worker is not None:
+        how = f"was killed by {_name(-of.worker.code)}"
+    else:
+        how = "was killed"
+    kind, why = EndKind.EXCEPTION, ""
+    if of.shortage is not None:
+        kind, why = EndKind.MEMORY, f": {_short(of.shortage)}"
+    elif of.worker is not None and _name(-of.worker.code) == "SIGKILL":
+        why = f": {_killers(of)}"
+    cause = f"{who} of the process pool {how}{why}; {of.raised.pool_error} followed"
+    return Verdict(kind, "failed", cause, Sure.LIKELY)
 
 
 def _exception(of: Evidence) -> Verdict | None:
     if of.raised is None:
         return None
     if of.raised.interrupt:
-        return Verdict(EndKind.INTERRUPT, "cancelled", "KeyboardInterrupt (Ctrl-C)")
+        return Verdict(
+            EndKind.INTERRUPT, "cancelled", of.raised.text.replace("KeyboardInterrupt", "KeyboardInterrupt (Ctrl-C)")
+        )
     state = "failed" if of.code is None else _exit_code(of.code)[0]
     if of.raised.errno not in _FULL:
         return Verdict(EndKind.EXCEPTION, state, of.raised.text)
@@ -180,8 +275,15 @@ def _disk_full(of: Evidence) -> Verdict | None:
 def _exit(of: Evidence) -> Verdict | None:
     if of.code is None:
         return None
-    guessed = _name(of.code - _PASSED_ON) in _TELLING
-    return Verdict(EndKind.EXIT, *_exit_code(of.code), Sure.LIKELY if guessed else _sure(of))
+    guessed = _name(of.code - _PASSED_ON) in _TELLING or of.code == 124
+    state, cause = _exit_code(of.code)
+    if of.code == 1 and of.exit_text:  # Python prints such a text, and exits with 1
+        cause = f"{cause}: {of.exit_text}"
+    elif of.code == 1 and of.last_error:
+        cause = f"{cause}; its last line on stderr: {of.last_error}"
+    elif of.code == 1 and of.last_line:
+        cause = f"{cause}; its last line: {of.last_line}"
+    return Verdict(EndKind.EXIT, state, cause, Sure.LIKELY if guessed else _sure(of))
 
 
 def _reboot(of: Evidence) -> Verdict | None:
@@ -190,20 +292,24 @@ def _reboot(of: Evidence) -> Verdict | None:
     return Verdict(EndKind.REBOOT, "failed", "the machine went down, and was started again since", Sure.LIKELY)
 
 
-def _unseen(of: Evidence) -> Verdict | None:
-    if of.watched:
-        return None
-    return Verdict(EndKind.UNKNOWN, "failed", "died without a word; nobody saw how", Sure.UNKNOWN)
+def _left(of: Evidence) -> Verdict | None:
+    return Verdict(EndKind.UNKNOWN, UNSEEN, "its exit code was not seen", Sure.UNKNOWN) if of.left else None
 
 
-_UNKNOWN = Verdict(EndKind.UNKNOWN, "failed", "died without a word", Sure.UNKNOWN)
+_UNKNOWN = Verdict(EndKind.UNKNOWN, UNSEEN, "it ended without a word, and nobody saw how", Sure.UNKNOWN)
 RULES: tuple[Rule, ...] = (
-    _never_started, _time_limit, _success,
-    _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory, _killed, _crash, _signal,
+    _never_started, _time_limit, _ended_well_when_told, _idle_worker, _leaving_worker, _success, _own_time_limit,
+    _batch_limit, _told_to_stop, _no_room_for_output, _signal_passed_on, _out_of_memory, _cpu_limit, _killed, _crash,
+    _signal,
     # The rules below are for an end without a signal.
-    _exit_after_signal, _crash_below, _exception, _disk_full, _exit,
-    _reboot, _unseen,
+    _exit_after_signal, _crash_below, _mpi, _broken_pool, _exception, _disk_full, _exit,
+    _reboot, _left,
 )  # fmt: skip
+
+
+def _asked(of: Evidence) -> int | None:
+    """Return the signal by which somebody asked for its end, if that was seen."""
+    return next((number for number in (signal.SIGTERM, signal.SIGINT) if number in of.sent), None)
 
 
 def _ended_by(of: Evidence, name: str) -> bool:

@@ -82,3 +82,40 @@ def test_a_crash_after_a_dump():
     text = DUMP.replace("train.py", "other.py") + "\n" + STACKS
     assert last_words.stacks(text) == CrashStacks(signal.SIGSEGV, "train.py:12 (step)", text)
     assert last_words.stacks("") is None
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("terminate called after throwing an instance of 'std::runtime_error'\n  what():  no tensor",
+         "std::runtime_error: no tensor"),
+        ("terminate called after throwing an instance of 'int'\nAborted", "int"),
+        ("terminate called without an active exception", ""),
+        ("it said: terminate called after throwing an instance of 'x'", ""),
+    ],
+)  # fmt: skip
+def test_the_exception_that_aborted_a_program_in_cpp(output, said):
+    """What libstdc++ prints of an exception that nobody caught is read: its type, and its what()."""
+    assert last_words.thrown(output.splitlines()) == said
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n  Proc: [[1,1],1]\n  Errorcode: 7\n\nNOTE:",
+         "rank 1 aborted with code 7 (MPI_Abort)"),
+        ("MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 7.\n\nNOTE: invoking",
+         "rank 1 aborted with code 7 (MPI_Abort)"),
+        ("application called MPI_Abort(MPI_COMM_WORLD, 3) - process 2", "rank 2 aborted with code 3 (MPI_Abort)"),
+        ("Abort(3) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 2",
+         "rank 2 aborted with code 3 (MPI_Abort)"),
+        ("prterun noticed that process rank 1 with PID 0 on node n1 exited on\nsignal 9 (Killed).",
+         "rank 1 was killed by SIGKILL"),
+        ("mpirun noticed that process rank 0 with PID 7 on node n1 exited on signal 99.",
+         "rank 0 was killed by signal 99"),
+        ("nothing of that kind", ""),
+    ],
+)  # fmt: skip
+def test_the_rank_that_ended_all(output, said):
+    """What Open MPI and MPICH print of the rank that aborted or was killed is read, wrapped as they print it."""
+    assert last_words.failed_rank(output.splitlines()) == said

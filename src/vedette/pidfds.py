@@ -1,0 +1,99 @@
+"""How the hub comes to hold a pidfd of each process, even of one that is gone before the hub looks.
+
+A process sends its own pidfd to a Unix socket of its home. The kernel keeps it there until the hub takes it, and a
+pidfd tells how its process ended even after the death. Who starts a hub makes the socket first, and hands it on: so
+nobody has to wait for a hub. The user's process uses `_socket`, because `socket` takes long to import.
+"""
+
+import array
+import contextlib
+import os
+from typing import Any
+
+from vedette import kernel
+from vedette.interrupts import let_through
+
+_MOST_WAITING = 4096  # connections that the hub has not taken yet
+_MOST_BYTES = 256  # of the name of an origin
+
+
+def send(path: str, origin: str) -> bool:
+    """Send a pidfd of this process, which is an origin, to the hub; tell whether a hub has it or will have it.
+
+    Without an origin nothing is sent: that only asks whether there is a hub. It never waits.
+    """
+    fd = kernel.open_self()
+    if fd is None:
+        return False
+    try:
+        import _socket  # noqa: PLC0415 - not on every system
+
+        flags = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
+        connection = _socket.socket(_socket.AF_UNIX, flags)
+        try:
+            connection.connect(path)
+            if not origin:
+                return True
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [fd]))
+            return connection.sendmsg([origin.encode()[:_MOST_BYTES]], [rights], _socket.MSG_NOSIGNAL) > 0
+        finally:
+            connection.close()
+    except (OSError, ImportError, AttributeError) as error:
+        let_through(error)
+        return False
+    finally:
+        os.close(fd)
+
+
+def listen(path: str) -> int | None:
+    """Make the socket, and return its descriptor; None where that cannot be. It takes the place of an older one."""
+    try:
+        import _socket  # noqa: PLC0415 - not on every system
+
+        # It gets its name only now that it listens: whoever finds a socket that refuses him knows that it is dead.
+        unnamed = f"{path}.{os.getpid()}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(unnamed)
+        listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
+        try:
+            listening.bind(unnamed)
+            os.chmod(unnamed, 0o600)
+            listening.listen(_MOST_WAITING)
+            os.rename(unnamed, path)
+            return listening.detach()
+        finally:
+            listening.close()
+    except (OSError, ImportError, AttributeError) as error:
+        let_through(error)
+        return None
+
+
+def receive(listening: int) -> list[tuple[str, int]]:
+    """Return the pidfds that have come, each with the origin that it is of. Never wait."""
+    import socket  # noqa: PLC0415 - only the hub needs it
+
+    found: list[tuple[str, int]] = []
+    with socket.socket(fileno=os.dup(listening)) as server:
+        server.setblocking(False)
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:  # nobody waits, or descriptors have run out
+                return found
+            with connection:
+                found += _read(connection)
+
+
+def _read(connection: Any) -> list[tuple[str, int]]:
+    import socket  # noqa: PLC0415 - only the hub needs it
+
+    connection.setblocking(False)
+    try:
+        name, fds, _, _ = socket.recv_fds(connection, _MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+    except OSError:
+        return []
+    if len(fds) == 1 and name and kernel.is_pidfd(fds[0]):
+        return [(name.decode(errors="replace"), fds[0])]
+    for fd in fds:
+        os.close(fd)
+    return []
