@@ -18,6 +18,7 @@ FIRST_FD = 3  # a program finds the descriptors that it was handed here, and fro
 # VEDETTE_TOKEN) is the run's own choice too: a hub has settings of its own, and the capture is told in its brief.
 _OF_THE_RUN = (
     "VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_CAPTURED", "VEDETTE_NEW", "VEDETTE_HUB", "VEDETTE_TOKEN",
+    "VEDETTE_NAME", "VEDETTE_ASKED",
 )  # fmt: skip
 _OF_A_SESSION = ("PYTHONINSPECT", "PYTHONSTARTUP")  # with the first a Python would wait for input at its end
 

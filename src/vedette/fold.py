@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from vedette.model import KINDS, PURGED, UNKNOWN_KIND, VOICES, Kind, Span, Value
+from vedette.model import KINDS, PURGED, UNKNOWN_KIND, UNSEEN, VOICES, Kind, Span, Value
 
 
 class Claim(NamedTuple):
@@ -156,8 +156,8 @@ def _standing(last: Mapping[str, Write]) -> set[str]:
 def judge(kind: Kind, claims: Iterable[Claim]) -> SpanState:
     """Compute the state of a span from its claims.
 
-    The end is the latest claim of the most trusted `by`. Before any end, the highest state holds, whatever the clocks
-    say. `purged` overrides everything.
+    The end is the latest claim of the most trusted `by`; an end that nobody saw gives way to every other. Before any
+    end, the highest state holds, whatever the clocks say. `purged` overrides everything.
     """
     claims = list(claims)
     if not claims:
@@ -168,6 +168,7 @@ def judge(kind: Kind, claims: Iterable[Claim]) -> SpanState:
     if not ends:
         highest = max(claims, key=lambda claim: (_rank(kind, claim.state), claim.state))
         return SpanState(highest.state, "", start_t, None)
+    ends = [claim for claim in ends if claim.state != UNSEEN] or ends  # whoever saw it knows more
     best = max(ends, key=_weight)
     if not best.cause:  # another claim may know the cause
         causes = [claim for claim in ends if claim.cause]

@@ -15,8 +15,10 @@ from msgspec import Struct
 from vedette import host_port
 from vedette.errors import SettingError
 
+REFUSALS = {421: "guard: host name", 403: "guard: another site", 401: "guard: token", 405: "guard: method"}
 METHODS = ("GET", "HEAD", "POST")
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@]+))(?::([0-9]{1,5}))?", re.ASCII)
+_NAME = r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?"  # nothing that a browser would end the name at, such as ? or #
+_HOST = re.compile(rf"(?:\[([0-9A-Fa-f:.]+)\]|({_NAME}))(?::([0-9]{{1,5}}))?", re.ASCII)
 _OWN_SITE = ("same-origin", "none")  # none: the user typed the address himself
 _OTHER_PAGE = "pages of other sites are refused here"
 

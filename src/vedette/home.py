@@ -9,7 +9,7 @@ import os
 import stat
 import time
 
-from vedette import detached, kernel
+from vedette import detached, kernel, pidfds
 from vedette.errors import HubError, StrangerError
 from vedette.interrupts import let_through
 from vedette.settings import Settings
@@ -41,6 +41,7 @@ class Home:
         self.socket = os.path.join(self.root, "hub.sock")
         if len(os.fsencode(self.socket)) > _SOCKET_PATH_LIMIT:
             self.socket = os.path.join(_own_directory(_PUBLIC[0], self.asked), "hub.sock")
+        self.pids = os.path.join(os.path.dirname(self.socket), "hub.pids")  # where processes send their pidfds
 
     @classmethod
     def of(cls, settings: Settings) -> "Home":
@@ -114,39 +115,66 @@ class Home:
         finally:
             os.close(fd)
 
-    def wake_hub(self) -> None:
-        """Make sure that a hub lives or is being started. It probes the lock, and at most every few seconds spawns."""
+    def wake_hub(self, origin: str = "") -> None:
+        """Make sure that a hub lives or is being started, and that it will have a pidfd of this process.
+
+        `origin`: who this process is; a reader is nobody, and is not watched. It probes the lock, and at most every
+        few seconds spawns.
+        """
+        heard = pidfds.send(self.pids, origin)
         if self.hub_pid() is not None:
             return
         self.prepare()
+        turn = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if 0 <= time.time() - os.stat(self.waking).st_mtime < _WAKE_PAUSE_S:
+            if not _lock_soon(turn):
                 return
+            if self._is_waking():  # its socket may have been made since we looked
+                if not heard:
+                    pidfds.send(self.pids, origin)
+                return
+            os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.utime(self.waking)
+            listening = None if heard else pidfds.listen(self.pids)
+        finally:
+            os.close(turn)
+        try:
+            if listening is not None:
+                pidfds.send(self.pids, origin)
+            self._spawn(listening)
+        finally:
+            if listening is not None:
+                os.close(listening)
+
+    def _is_waking(self) -> bool:
+        try:
+            return 0 <= time.time() - os.stat(self.waking).st_mtime < _WAKE_PAUSE_S
         except OSError as error:
             let_through(error)
-        os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        os.utime(self.waking)
-        self._spawn()
+            return False
 
-    def _spawn(self) -> None:
-        """Start `python -m vedette hub` as nobody's child.
-
-        It is handed a pidfd of this process, so that it can tell how even a process ended that was gone before the
-        hub was up.
-        """
+    def _spawn(self, listening: int | None) -> None:
+        """Start `python -m vedette hub` as nobody's child; `listening`: the socket for pidfds, which it takes over."""
         if not detached.is_possible():
             raise HubError("the path of this Python is unknown, so no hub can be started: run `vedette hub`")
         environ = detached.environment() | self.hub_environ
         environ["OPENBLAS_NUM_THREADS"] = "1"
         arguments = ["hub", "--quiet", "--home", self.asked, *self.hub_settings]
-        me = kernel.open_self()
-        if me is not None:
-            arguments += ["--born-of", f"{os.getpid()}:{kernel.start_ticks(os.getpid()) or 0}"]
+        if listening is not None:
+            arguments.append("--with-pids")
+        detached.start("vedette", arguments, environ, handed=() if listening is None else (listening,), log=self.log)
+
+
+def _lock_soon(fd: int) -> bool:
+    """Lock a descriptor if nobody else holds it for longer than it takes to make a socket; tell whether we have it."""
+    for _ in range(20):
         try:
-            detached.start("vedette", arguments, environ, handed=() if me is None else (me,), log=self.log)
-        finally:
-            if me is not None:
-                os.close(me)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            let_through(error)
+            time.sleep(0.001)
+    return False
 
 
 def _own_directory(parent: str, root: str) -> str:

@@ -31,6 +31,11 @@ def new_id(random_chars: int = 8) -> str:
     return "".join(reversed(chars)) + "".join(_ALPHABET[b & 31] for b in os.urandom(random_chars))
 
 
+def from_digest(digest: bytes) -> str:
+    """Make the id of a run that several processes begin together; it does not sort by time."""
+    return "".join(_ALPHABET[byte & 31] for byte in digest[:14])
+
+
 def looks_like_run(text: str) -> bool:
     """Tell whether a text could be the id of a run, in the present length or the earlier, shorter one."""
     return len(text) in (10, 14) and all(char in _ALPHABET for char in text)

@@ -4,7 +4,7 @@ Nothing here does I/O. A record is identified by (origin, lane, n): who wrote it
 which offset. `n` is the offset just behind the record, so a mark of n means that all up to it is here.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -24,6 +24,14 @@ OWNER, HUB, LAUNCHER, USER = "owner", "hub", "launcher", "user"
 VOICES = (OWNER, HUB, LAUNCHER, USER)  # who may claim an end, the most trusted first; nobody is LAUNCHER yet
 
 
+class Place(NamedTuple):
+    """How far an origin has come: the offsets in its two lanes behind all that it had written."""
+
+    origin: Text
+    facts: Time
+    samples: Time
+
+
 class Span(Struct, frozen=True, array_like=True, tag="span"):
     """Something that begins and ends, such as a run. Each record has a part of it; `fold` adds the parts up."""
 
@@ -39,6 +47,7 @@ class Span(Struct, frozen=True, array_like=True, tag="span"):
     at: float | None = None  # progress: the position that this origin has reached ...
     add: float | None = None  # ... and how much it has added, both since its start; neither decreases
     of: Text = ""  # the origin whose progress this is, if a hub reports it
+    after: tuple[Place, ...] = ()  # an end is shown only when all up to these offsets is here, too; a hub writes them
 
 
 class Event(Struct, frozen=True, array_like=True, tag="event"):
@@ -76,20 +85,25 @@ class Sample(Struct, array_like=True, gc=False):
 Fact = Span | Event | Blob
 
 
+LEAVING: Final = "leaving"  # about to end; or ended, but not all that it said is here
+UNSEEN: Final = "ended"  # an end, and nobody saw its exit status: it may have been a good one or a bad one
+ENDS = ("done", "failed", "cancelled", UNSEEN)
+
+
 class Kind(Struct, frozen=True):
     """A kind of span: the states that it passes through, lowest first, and those that end it."""
 
     climbing: tuple[str, ...]
-    ends: tuple[str, ...] = ("done", "failed", "cancelled")
+    ends: tuple[str, ...] = ENDS
 
 
 PURGED: Final = "purged"  # an end of every kind: it overrides whatever comes later
 
 # A new kind needs a page in decisions/.
 KINDS: dict[str, Kind] = {
-    "run": Kind(("created", "queued", "starting", "running")),
-    "try": Kind(("created", "queued", "starting", "running"), ("done", "failed", "cancelled", "retry")),
-    "process": Kind(("running", "leaving")),
+    "run": Kind(("created", "queued", "starting", "running", LEAVING)),
+    "try": Kind(("created", "queued", "starting", "running", LEAVING), (*ENDS, "retry")),
+    "process": Kind(("running", LEAVING)),
     "progress": Kind(("running",)),
     "task": Kind(("created", "queued", "starting", "running")),
     "host": Kind(("up",), ("down",)),

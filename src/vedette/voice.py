@@ -106,7 +106,7 @@ class Voice:
         """Make sure that a hub lives, never waiting for it; return why none can be started, if so."""
         self.wake_at = time.time_ns() + _WAKE_EVERY_NS
         try:
-            self.home.wake_hub()
+            self.home.wake_hub(self.origin.name)
         except Exception as error:
             let_through(error)
             return str(error) or type(error).__name__

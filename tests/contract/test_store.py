@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tests.contract.conftest import STORES
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Place, Span
 from vedette.store import (
     Batch,
     Both,
@@ -66,6 +66,49 @@ def everything(reader):
             for row in series
         ],
     )
+
+
+def test_an_end_that_names_what_comes_before_it_waits_for_that(store):
+    """A span is leaving, without an end, until all that its end names is here, in whatever order it comes."""
+    main, child = origin("o1"), origin("o2")
+    begun = facts(Span("r1", T, state="created", kind="run"), Span("r1/1", T, state="running", kind="try", parent="r1"))
+    places = Place("o1", 3, 2), Place("o2", 0, 3)
+    ended = facts(Span("r1/1", T + 9, state="failed", cause="x", after=places), first=3)
+    samples_of_child = samples([1.0, 2.0, 3.0], who=child, name="b")
+
+    def shown():
+        return [(row.id, row.state, row.cause, row.end_t) for row in store.spans(SpanQuery()) if row.kind]
+
+    store.keep([begun, ended])
+    assert store.awaited() == {"o1", "o2"}
+    assert shown() == [("r1/1", "leaving", "", None), ("r1", "leaving", "", None)]
+    store.keep([samples([1.0, 2.0], who=main)])
+    assert (store.awaited(), shown()[1][1]) == ({"o2"}, "leaving")
+    store.keep([samples_of_child])
+    assert store.awaited() == set()
+    assert shown() == [("r1/1", "failed", "x", T + 9), ("r1", "failed", "x", T + 9)]
+
+    store.keep([ended, begun])  # what comes again changes nothing
+    store.keep([facts(Span("r1/2", T, state="done", kind="try", parent="r1", after=places), first=4)])
+    assert (store.awaited(), shown()[0][:2]) == (set(), ("r1/2", "done"))
+
+    store.keep([facts(Span("r1/2", T + 1, state="done", after=(Place("gone", 0, 7),)), first=5)])
+    assert shown()[0][:2] == ("r1/2", "leaving")
+    store.stop_awaiting({"gone"})
+    assert shown()[0][:2] == ("r1/2", "done")
+
+
+def test_many_ends_at_once_are_all_shown(store):
+    """However many ends wait for one thing, each of them, and what hangs above it, is shown when it is there."""
+    runs = [f"q{n}" for n in range(150)]
+    awaits = (Place("o2", 0, 3),)
+    begun = [Span(run, T, state="created", kind="run") for run in runs]
+    ended = [Span(f"{run}/1", T + 9, state="done", kind="try", parent=run, after=awaits) for run in runs]
+    store.keep([facts(*begun, *ended)])
+    assert {row.state for row in store.spans(SpanQuery())} == {"leaving"}
+    store.keep([samples([1.0, 2.0, 3.0], who=origin("o2"))])
+
+    assert [row.state for row in store.spans(SpanQuery()) if row.kind] == ["done"] * 300
 
 
 SOME = [
@@ -514,13 +557,13 @@ def test_files(store):
 
 
 def test_last_values(store):
-    """The last value of each series without tags comes by span and name, NaN as NaN; of some spans or of all."""
+    """The last value of each series comes by span and label, without tags first, NaN as NaN; of some spans or all."""
     store.keep([samples([1.0, 2.0]), samples([math.nan], name="acc", first=3), samples([5], span="r2", first=4)])
     store.keep([samples([9.0], tags={"rank": "1"}, first=5), samples([9.0], name="only", tags={"rank": "1"}, first=6)])
 
     assert repr(store.last_values(["r1"])) in (
-        "{'r1': {'acc': nan, 'loss': 2.0}}",
-        "{'r1': {'loss': 2.0, 'acc': nan}}",
+        "{'r1': {'acc': nan, 'loss': 2.0, 'loss[rank=1]': 9.0, 'only[rank=1]': 9.0}}",
+        "{'r1': {'loss': 2.0, 'acc': nan, 'loss[rank=1]': 9.0, 'only[rank=1]': 9.0}}",
     )
     assert store.last_values(["r2", "nobody"]) == {"r2": {"loss": 5}}
     assert store.last_values([]) == {}

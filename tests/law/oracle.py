@@ -83,6 +83,7 @@ def _own_end(kind: str, words: list[tuple[int, str, int, Span]]) -> tuple[str, s
     start_t = min(claims)[0]
     states = {claim[2] for claim in claims}
     last_words = {"purged"} if "purged" in states else states & set(table.ends)
+    last_words = last_words - {"ended"} or last_words
     if not last_words:
         for state in reversed(table.climbing):
             if state in states:

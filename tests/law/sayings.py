@@ -14,8 +14,8 @@ from vedette.model import Span
 
 from .oracle import Delivery, Example, Record
 
-STATES = "created queued starting running leaving done failed cancelled retry odd".split()
-ENDS = "done failed cancelled".split()
+STATES = "created queued starting running leaving done failed cancelled ended retry odd".split()
+ENDS = "done failed cancelled ended".split()
 ORIGINS = ("a", "b", "c")
 TRIES = ("r/1", "r/2", "q/1")
 IDS = ("r", "q", *TRIES, "r/p")

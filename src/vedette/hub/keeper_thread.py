@@ -40,8 +40,11 @@ class _Act(NamedTuple):
 class KeeperThread:
     """Runs a keeper. `start`, `seal`, `act`, `take_in` and `purged` are called in the event loop, `stop` anywhere."""
 
-    def __init__(self, home: Home, lock: int, keeper: Keeper, sweeper: Sweeper, pace: Hub, log: Log) -> None:
-        self.alarm = Alarm(home.spool)
+    def __init__(
+        self, home: Home, lock: int, keeper: Keeper, sweeper: Sweeper, pace: Hub, log: Log, pids: int | None = None
+    ) -> None:
+        """`pids`: the socket that processes send their pidfds to."""
+        self.alarm = Alarm(home.spool, pids)
         self._home = home
         self._lock = lock
         self._keeper = keeper
@@ -122,7 +125,7 @@ class KeeperThread:
             self._loop.call_soon_threadsafe(self._ended)
 
     def _take_turns(self) -> None:
-        idle_since = time.monotonic()
+        idle_since = connected_at = time.monotonic()
         self._keeper.upstreams.resume_blobs()
         while not self._stopping.is_set():
             if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
@@ -132,6 +135,10 @@ class KeeperThread:
             requests = self._take_requests()
             more = self._turn(requests)
             more = self._taking_in.step(self._tell) or more
+            if more or requests or self._stays or not self._keeper.is_stranded:
+                connected_at = time.monotonic()
+            elif time.monotonic() - connected_at > self._pace.without_upstream_s:
+                break  # what is meant for another hub stays on disk, and the next hub sends it
             if more or requests or self._stays or self._busy:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self._pace.idle_s:

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 
 from vedette import address as addresses
-from vedette.errors import VedetteError
+from vedette import pidfds
+from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.hub import listeners
 from vedette.hub.log import Log
@@ -25,36 +26,42 @@ def run(
     settings: Settings,
     *,
     quiet: bool,
+    awaited: bool | None = None,
     tls: bool = True,
-    handed: dict[tuple[int, int], int] | None = None,
+    pids: int | None = None,
     reload: Callable[[], Settings] | None = None,
 ) -> int:
     """Be the hub of a home until nobody needs one; return the exit code.
 
-    `quiet`: a process started it, no user waits for its output. `handed`: pidfds by (pid, start time) that the process
-    which started it has passed on. `reload` reads the settings again.
+    `quiet`: it prints nothing. `awaited`: a user has asked for it, so it ends with an error where it cannot listen;
+    else it tries again, and `vedette doctor` says why. `pids`: the socket for pidfds, if the process which started it
+    has made it. `reload` reads the settings again.
     """
-    if quiet and not os.path.isdir(home.root):  # it was removed after somebody had started us
+    awaited = not quiet if awaited is None else awaited
+    if not awaited and not os.path.isdir(home.root):  # it was removed after somebody had started us
         return 0
     os.umask(0o077)
     home.prepare()
     # Settings are checked before anything is locked or opened.
     endpoint = endpoint_of(home, settings, tls=tls)
     wanted = settings.hub.listeners()
-    if (
-        wanted and not quiet
-    ):  # a hub that a process started runs without a wrong listener, and `vedette doctor` names it
+    if wanted and awaited:
         listeners.check(wanted)
     for upstream in (settings.hub.onward, settings.hub.reroute):
         if upstream:
             addresses.parse(upstream)
     lock = home.take_lock()
     if lock is None:
+        if awaited and (endpoint is not None or wanted):
+            raise HubError(
+                f"another hub, pid {home.hub_pid()}, has just begun to keep {home.root}, so this one does not listen:"
+                " give the command again"
+            )
         if not quiet:
             print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")  # noqa: T201 - the user asked
         return 0
     try:
-        return _keep(home, settings, lock, endpoint, handed, reload, quiet=quiet)
+        return _keep(home, settings, lock, endpoint, pids, reload, quiet=quiet, awaited=awaited)
     finally:
         os.close(lock)
 
@@ -64,10 +71,11 @@ def _keep(
     settings: Settings,
     lock: int,
     endpoint: Endpoint | None,
-    handed: dict[tuple[int, int], int] | None,
+    pids: int | None,
     reload: Callable[[], Settings] | None,
     *,
     quiet: bool,
+    awaited: bool,
 ) -> int:
     log = Log(home.log)
     log.trim()
@@ -78,8 +86,10 @@ def _keep(
         sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
         return 1
     sweeper = Sweeper(home, store, log, settings.keep, reload)
-    service = Service(home, store, settings, lock, sweeper, log, endpoint, handed)
-    asyncio.run(service.serve(quiet=quiet))
+    if pids is None:
+        pids = pidfds.listen(home.pids)
+    service = Service(home, store, settings, lock, sweeper, log, endpoint, pids)
+    asyncio.run(service.serve(quiet=quiet, awaited=awaited))
     return 0
 
 

@@ -46,9 +46,12 @@ class Service:
         sweeper: Sweeper,
         log: Log,
         endpoint: Endpoint | None = None,
-        handed: dict[tuple[int, int], int] | None = None,
+        pids: int | None = None,
     ) -> None:
-        """Serve this home, of which `lock` is held; `endpoint` says where other hubs may connect."""
+        """Serve this home, of which `lock` is held; `endpoint` says where other hubs may connect.
+
+        `pids`: the socket that processes send their pidfds to.
+        """
         self._home = home
         self._lock = lock
         self._settings = settings
@@ -57,8 +60,8 @@ class Service:
         self._endpoint = endpoint
         self._listens = self._not_listening = ""
         self._home_id = tokens.home_id(home)
-        self.keeper = Keeper(home, store, settings, handed, self._dial, measure=True)
-        self._thread = KeeperThread(home, lock, self.keeper, sweeper, settings.hub, log)
+        self.keeper = Keeper(home, store, settings, pids, self._dial, measure=True)
+        self._thread = KeeperThread(home, lock, self.keeper, sweeper, settings.hub, log, pids)
         self._born = time.monotonic()
         self._relaying: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -68,8 +71,12 @@ class Service:
         self.keeper.on_safe = self._acknowledge
         self._listeners = Listeners(home, settings.hub.listeners(), self._read_own_spools, log)
 
-    async def serve(self, *, quiet: bool) -> None:
-        """Answer on the sockets until the keeper's thread ends."""
+    async def serve(self, *, quiet: bool, awaited: bool | None = None) -> None:
+        """Answer on the sockets until the keeper's thread ends.
+
+        `quiet`: print nothing. `awaited`: where it cannot listen, it ends with an error; else it tries again.
+        """
+        awaited = not quiet if awaited is None else awaited
         self._loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,15 +85,17 @@ class Service:
             raise HubError(f"{self._home.root} was removed while its hub began")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._home.socket)
+        with contextlib.suppress(FileNotFoundError):  # a hub that was killed leaves it, and nobody listens there now
+            os.unlink(self._home.connect)
         server = await asyncio.start_unix_server(self._server.unix, self._home.socket)
         os.chmod(self._home.socket, 0o600)
         port = None
         if self._endpoint is not None:
             most = most_unauthenticated(self._settings.limits)
             port = Port(self._endpoint, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
-            await self._open(port, self._endpoint, quiet=quiet)
-        if not quiet:
-            await self._open_listeners()
+            await self._open(port, self._endpoint, quiet=quiet, awaited=awaited)
+        if awaited:
+            await self._open_listeners(quiet=quiet)
         self._spawn(self._listeners.tend())
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
@@ -100,7 +109,11 @@ class Service:
         for task in self._relaying:
             task.cancel()
         if self._home.holds(self._lock):  # otherwise the files there are another hub's
-            for name in (self._home.socket, *([self._home.connect] if self._endpoint is not None else [])):
+            for name in (
+                self._home.socket,
+                self._home.pids,
+                *([self._home.connect] if self._endpoint is not None else []),
+            ):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name)
         self._thread.join()
@@ -110,13 +123,15 @@ class Service:
         self._listeners.close()
         self._thread.stop()
 
-    async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool) -> None:
+    async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool, awaited: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""
         try:
             number = port.open()
         except (OSError, SettingError) as error:
-            self._cannot_listen(f"{endpoint.bind}", error, quiet=quiet)
-            self._loop.call_later(_LISTEN_AGAIN_S, lambda: self._spawn(self._open(port, endpoint, quiet=quiet)))
+            self._cannot_listen(f"{endpoint.bind}", error, awaited=awaited)
+            self._loop.call_later(
+                _LISTEN_AGAIN_S, lambda: self._spawn(self._open(port, endpoint, quiet=quiet, awaited=False))
+            )
             return
         told = endpoint.advertised
         if not told.path:
@@ -126,7 +141,7 @@ class Service:
         if not quiet:
             print(_invitation(told, self._home.connect), flush=True)  # noqa: T201 - the user asked
 
-    async def _open_listeners(self) -> None:
+    async def _open_listeners(self, *, quiet: bool) -> None:
         """Start the listeners for a user who waits, and say where their clients send to."""
         try:
             found = await self._listeners.open()
@@ -135,7 +150,7 @@ class Service:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._home.socket)
             raise
-        for name, where in found:
+        for name, where in found if not quiet else ():
             print(f"{name}'s clients send to {where}", flush=True)  # noqa: T201 - the user asked
 
     async def _read_own_spools(self) -> None:
@@ -149,10 +164,10 @@ class Service:
         while not await self.in_keeper(is_read):
             pass
 
-    def _cannot_listen(self, where: str, error: Exception, *, quiet: bool) -> None:
+    def _cannot_listen(self, where: str, error: Exception, *, awaited: bool) -> None:
         """Say in the log and to `doctor` that an address cannot be listened on; where a user waits, end with that."""
         self._not_listening = host_port.cannot_listen(where, error)
-        if not quiet:
+        if awaited:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._home.socket)
             raise HubError(self._not_listening) from None

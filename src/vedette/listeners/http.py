@@ -6,7 +6,7 @@ It imports starlette and uvicorn only when it begins to serve.
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from vedette import asgi, guard
@@ -23,10 +23,12 @@ _IDLE_S = 30.0  # for the headers of a request, and for an idle connection
 class HttpServer:
     """Serves an ASGI app at a port, behind the guard."""
 
-    def __init__(self, bound: socket.socket, app: App, rules: guard.Rules) -> None:
-        """Answer nothing before `serve`."""
+    def __init__(
+        self, bound: socket.socket, app: App, rules: guard.Rules, refused: Callable[[str], None] = lambda _why: None
+    ) -> None:
+        """Answer nothing before `serve`. `refused` is called with the kind of each request that the guard refuses."""
         self._bound = bound
-        self._app = guarded(app, rules)
+        self._app = guarded(app, rules, refused)
         self._server: uvicorn.Server | None = None
         self._ended = asyncio.Event()
 
@@ -51,7 +53,7 @@ class HttpServer:
         self._bound.close()
 
 
-def guarded(app: App, rules: guard.Rules) -> App:
+def guarded(app: App, rules: guard.Rules, refused: Callable[[str], None] = lambda _why: None) -> App:
     """Return an app that gets only the requests that the guard allows."""
 
     async def check(scope: Scope, receive: Any, send: Any) -> None:
@@ -61,6 +63,7 @@ def guarded(app: App, rules: guard.Rules) -> App:
         if decision.status == 200:
             await app(scope, receive, send)
             return
+        refused(guard.REFUSALS[decision.status])
         headers = [(name.lower().encode(), value.encode()) for name, value in decision.headers.items()]
         headers.append((b"content-type", b"text/plain; charset=utf-8"))
         await send({"type": "http.response.start", "status": decision.status, "headers": headers})

@@ -6,9 +6,10 @@ The store keeps records and hands them back. What they mean is worked out in `qu
 
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
-`sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what was
-removed for good, `sqlite_held` tells which samples are here, `sqlite_merge` takes in another store. `sqlite_export` and
-`archive` write and read runs as one file. `points_view` shows points as an SQL table.
+`sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what
+was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited` which ends are not complete,
+`sqlite_merge` takes in another store. `sqlite_export` and `archive` write and read runs as one file. `points_view`
+shows points as an SQL table.
 numpy is imported only where points are read or written.
 """
 
@@ -79,7 +80,7 @@ class Reader(Protocol):
         """Return the series of these spans (None: of all), with this name if one is given."""
 
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
-        """Return the newest sealed value of each series without tags, by span and name: what lists of runs show."""
+        """Return the newest sealed value of each series, by span and label, those without tags first."""
 
     def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:
         """Return all points of these series, or only those from one time to another, without reading many others."""
@@ -147,6 +148,15 @@ class Store(Reader, Protocol):
 
         `heard`: when origins were known alive; `skews`: by how many seconds their clocks are ahead of ours.
         """
+
+    def awaited(self) -> set[str]:
+        """Return the origins whose records must still come before some span is shown as ended.
+
+        An end may name them (`Span.after`). Until they are here the span is `leaving`; `keep` sees to both.
+        """
+
+    def stop_awaiting(self, origins: Container[str]) -> None:
+        """Show the ends that wait for these origins: nothing more will come of them."""
 
     def sync(self) -> None:
         """Flush to disk: when it returns, all that was kept survives a power cut."""

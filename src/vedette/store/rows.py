@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from vedette.labels import label
 from vedette.model import Origin, Value
 
 # Not a real lane: an archive brought samples beyond the mark of lane `s`, up to the offset of this mark. Between the
@@ -59,6 +60,11 @@ class SeriesRow(Struct, frozen=True, gc=False):
     last: float | int | None
     last_step: int | None
     last_t: int | None
+
+    @property
+    def label(self) -> str:
+        """Its name, with its tags in brackets."""
+        return label(self.name, self.tags)
 
 
 class OriginRow(Struct, frozen=True):

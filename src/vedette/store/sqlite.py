@@ -14,8 +14,9 @@ import msgspec
 from vedette import wire
 from vedette.errors import StoreError
 from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
-from vedette.model import PURGED, Blob, Event, Fact, Origin, Span
+from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
 from vedette.store import AHEAD, Batch, Block, Columns, Reader, Taken
+from vedette.store.sqlite_awaited import Awaiting
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_purge import Reclaimer, is_gone, note
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from vedette.store.sqlite_points import PointWriter
 
 _WAL_BYTES = 16 << 20  # a longer write-ahead log is cut back to this
+_MOST_ROUNDS = 8  # how often one change settles a span: spans may be each other's parents
 
 
 class SqliteStore(SqliteReader):
@@ -49,6 +51,7 @@ class SqliteStore(SqliteReader):
         self._wal = path + "-wal"
         self._origins: dict[str, int] = {}
         self._most_series = most_series
+        self._awaiting = Awaiting(connection)
         self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)
 
     @functools.cached_property
@@ -100,7 +103,9 @@ class SqliteStore(SqliteReader):
                     "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
                     [(number, limit, count) for limit, count in refusals.items()],
                 )
+            complete = self._awaiting.update(record for records in spans.values() for _, _, record in records)
             self._keep_spans(spans)
+            self._settle_again(complete - spans.keys())
             self.connection.executemany(
                 "UPDATE origins SET heard_t = max(heard_t, ?) WHERE name = ?",
                 [(t, name) for name, t in (heard or {}).items()],
@@ -117,6 +122,16 @@ class SqliteStore(SqliteReader):
             " damaged = max(damaged, excluded.damaged), refused = max(refused, excluded.refused)",
             (origin, lane, offset, damaged, refused),
         )
+
+    def awaited(self) -> set[str]:
+        """Return the origins whose records must still come before some span is shown as ended."""
+        return self._awaiting.origins()
+
+    def stop_awaiting(self, origins: Container[str]) -> None:
+        """Show the ends that wait for these origins."""
+        for name in [name for name in self._awaiting.origins() if name in origins]:
+            with self._transaction():
+                self._settle_again(self._awaiting.give_up(name))
 
     def sync(self) -> None:
         """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself."""
@@ -218,11 +233,13 @@ class SqliteStore(SqliteReader):
     def _settle_again(self, spans: Iterable[str]) -> None:
         """Write the state of spans whose claims or tries have changed, and then that of their parents, if needed."""
         parents = dict.fromkeys(spans)
-        rounds = len(parents) + 100  # enough for any tree, and an end for spans that are each other's parents
-        while parents and rounds:
-            rounds -= 1
+        rounds: collections.Counter[str] = collections.Counter()
+        while parents:
             span = next(iter(parents))
             del parents[span]
+            rounds[span] += 1
+            if rounds[span] > _MOST_ROUNDS:
+                continue
             row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
             if row is None:
                 continue
@@ -298,6 +315,8 @@ class SqliteStore(SqliteReader):
             " WHERE parent = ? AND kind = 'try'",
             (span,),
         )
+        if own.end_t is not None and own.state != PURGED and self._awaiting.holds(span):
+            own = SpanState(LEAVING, "", own.start_t, None)
         settled = settle(own, [(n if isinstance(n, int) else 0, id, SpanState(*rest)) for n, id, *rest in tries])  # noqa: A001
         cursor = self.connection.execute(
             "UPDATE spans SET state = ?1, cause = ?2, start_t = ?3, end_t = ?4 WHERE id = ?5"

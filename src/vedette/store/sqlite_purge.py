@@ -173,7 +173,7 @@ class Reclaimer:
         spent = 0
         parents = []
         for part, kind, parent in rows:
-            for table in ("claims", "writes", "progress"):
+            for table in ("claims", "writes", "progress", "awaited"):
                 spent += self._connection.execute(f"DELETE FROM {table} WHERE span = ?", (part,)).rowcount
             spent += self._connection.execute("DELETE FROM spans WHERE id = ?", (part,)).rowcount
             if kind == "try":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vedette.ids import range_below
+from vedette.labels import label
 from vedette.model import Origin
 from vedette.store.queries import EventQuery, SpanQuery, Where
 from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow
@@ -180,15 +181,15 @@ class SqliteReader(PointReader):
         return [_series(row) for row in rows]
 
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
-        """Return the newest sealed value of each series without tags, by span and name."""
-        among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"
+        """Return the newest sealed value of each series, by span and label, those without tags first."""
+        among = "" if spans is None else " WHERE span IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
-            f"SELECT span, name, last FROM series WHERE tags = '{{}}'{among} ORDER BY span, name",
+            f"SELECT span, name, tags, last FROM series{among} ORDER BY span, tags <> '{{}}', name, tags",
             () if spans is None else (json.dumps(list(spans)),),
         )
         values: dict[str, dict[str, float | int]] = defaultdict(dict)
-        for span, name, last in rows:
-            values[span][name] = math.nan if last == "nan" else last
+        for span, name, tags, last in rows:
+            values[span][label(name, _object(tags))] = math.nan if last == "nan" else last
         return dict(values)
 
     def written(self, spans: Sequence[str]) -> dict[str, int]:
@@ -231,12 +232,12 @@ class SqliteReader(PointReader):
         runs = f"SELECT id, attrs FROM spans WHERE kind = 'run' AND {sql} ORDER BY start_t DESC LIMIT {int(newest)}"
         rows = self.connection.execute(
             f"WITH newest AS MATERIALIZED ({runs})"
-            " SELECT key, count(*) FROM newest, json_each(newest.attrs) GROUP BY key UNION ALL"
-            " SELECT 'metric.' || name, count(*) FROM newest JOIN series ON series.span = newest.id"
-            " WHERE tags = '{}' GROUP BY name ORDER BY 2 DESC, 1",
+            " SELECT key, '{}', count(*) FROM newest, json_each(newest.attrs) GROUP BY key UNION ALL"
+            " SELECT 'metric.' || name, tags, count(*) FROM newest JOIN series ON series.span = newest.id"
+            " GROUP BY name, tags ORDER BY 3 DESC, 1, 2",
             bound,
         )
-        return [(str(name), int(count)) for name, count in rows]
+        return [(label(str(name), _object(tags)), int(count)) for name, tags, count in rows]
 
     def projects(self) -> list[str]:
         """Return the projects of all runs, by name."""

@@ -4,7 +4,9 @@ import json
 from typing import Any
 
 from vedette.errors import WhereError
+from vedette.labels import parted, statistic
 from vedette.store import Both, Compare, Either, Not, Where
+from vedette.store.sqlite_json import to_json
 
 _COLUMNS = {"id", "kind", "name", "parent", "state", "cause"}
 _TIMES = {
@@ -37,6 +39,8 @@ def _join(word: str, parts: list[tuple[str, list[Any]]]) -> tuple[str, list[Any]
 
 def _compare(where: Compare) -> tuple[str, list[Any]]:
     column, bound = _column(where.field)
+    if where.op == "in" and where.field == "id":  # perhaps thousands
+        return "id IN (SELECT value FROM json_each(?))", [json.dumps(list(where.value))]
     if where.op == "in":
         return _join(" OR ", [_compare(Compare(where.field, "=", value)) for value in where.value])
     if where.op == "~":
@@ -58,7 +62,23 @@ def _compare(where: Compare) -> tuple[str, list[Any]]:
     return f"(typeof({column}) IN {types} AND {column} {operator} ?)", [*bound, *bound, value]
 
 
-_LAST = "(SELECT last FROM series WHERE series.span = spans.id AND series.name = ? AND series.tags = '{}')"
+def _last(text: str) -> tuple[str, list[Any]]:
+    """Return the last value of a series; `text` is its name, with or without tags, or ends in `.last`.
+
+    If the name alone stands for several series, the one without tags counts, else the one with the newest point.
+    """
+    name, tags = parted(text)
+    series, what = statistic(text)
+    wanted = [(text, {}), *([(name, tags)] if tags else []), *([parted(series)] if what == "last" else [])]
+    found, bound = [], []
+    for one, with_tags in wanted:
+        matches = "".join(" AND json_extract(series.tags, ?) = ?" for _ in with_tags)
+        found.append(
+            f"(SELECT last FROM series WHERE series.span = spans.id AND series.name = ?{matches}"
+            " ORDER BY series.tags <> ?, last_t DESC LIMIT 1)"
+        )
+        bound += [one, *(word for key, value in with_tags.items() for word in (_path(key), value)), to_json(with_tags)]
+    return (f"coalesce({', '.join(found)})" if len(found) > 1 else found[0]), bound
 
 
 def _column(field: str) -> tuple[str, list[Any]]:
@@ -66,10 +86,12 @@ def _column(field: str) -> tuple[str, list[Any]]:
         return field, []
     if field in _TIMES:
         return f"({_TIMES[field]})", []
-    if field.startswith("metric."):
-        return _LAST, [field.removeprefix("metric.")]
-    if field.startswith("summary."):  # what the run put there itself, or the last value of the series
-        return f"coalesce(json_extract(attrs, ?), {_LAST})", [_path(field), field.removeprefix("summary.")]
+    if field.startswith("metric."):  # the last value of the series, or what the run put into its summary itself
+        last, bound = _last(field.removeprefix("metric."))
+        return f"coalesce({last}, json_extract(attrs, ?))", [*bound, _path("summary." + field.removeprefix("metric."))]
+    if field.startswith("summary."):  # the other way round
+        last, bound = _last(field.removeprefix("summary."))
+        return f"coalesce(json_extract(attrs, ?), {last})", [_path(field), *bound]
     return "json_extract(attrs, ?)", [_path(field)]
 
 

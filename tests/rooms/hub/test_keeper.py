@@ -67,6 +67,40 @@ def test_spools_of_the_dead_are_removed_once_they_are_kept(keeper):
     assert keeper.store.connection.execute("SELECT state FROM runs").fetchall() == [("done",)]
 
 
+def test_an_end_is_shown_when_all_that_was_said_before_it_is_there(keeper):
+    """While points are still to be read, a run that has ended is leaving; where its end is shown, all of them are."""
+    names = [f"metric/{number}" for number in range(60)]
+    run = Run._begin(keeper.home, Settings(), About(name="long"))
+    for _ in range(8000):  # more than one turn reads
+        run.log(dict.fromkeys(names, 1.0))
+    run.finish()
+    seen = {}
+    while seen.get("done") is None:
+        keeper.turn()
+        [(state,)] = keeper.store.connection.execute("SELECT state FROM runs").fetchall()
+        seen.setdefault(state, [row.count for row in keeper.store.series([run.id])])
+
+    assert list(seen) == ["leaving", "done"]
+    assert seen["leaving"] != seen["done"] == [8000] * 60
+    assert keeper.store.awaited() == set()
+
+
+def test_the_end_of_a_run_waits_for_its_other_processes(keeper):
+    """Where the process that began a run ends it, what its children said until then is there, too, though they live."""
+    run = Run._begin(keeper.home, Settings(), About(name="long"))
+    child = Run._join(keeper.home, Settings(), run.id, "1", {})
+    child.log({"of the child": 1.0})
+    keeper.turn()
+    run.finish()
+    states = []
+    while not states or states[-1] != "done":
+        keeper.turn()
+        states += [state for (state,) in keeper.store.connection.execute("SELECT state FROM runs")]
+
+    assert [row.name for row in keeper.store.series([run.id])] == ["of the child"]
+    child.finish()
+
+
 def test_strange_things_in_the_spool_hurt_nobody(keeper):
     """Files, links, pipes and empty directories among the spools are passed by."""
     root = keeper.home.spool

@@ -114,7 +114,7 @@ def test_who_begins_to_speak_is_known_by_that_from_then_on(home, tree, meter):
     tree.add(20, 10)
     meter.hear(wish("a", 10))
     meter.hear(wish("b", 20))
-    assert lives(home) == [("run/1/pid-20-100", "running", "job"), ("run/1/pid-20-100", "done", "")]
+    assert lives(home) == [("run/1/pid-20-100", "running", "job"), ("run/1/pid-20-100", "ended", "")]
     assert counted(home) == ["run/1/a", "run/1/pid-20-100", "run/1/b"]
 
 
@@ -157,7 +157,7 @@ def test_the_end_of_a_silent_process_is_said(home, tree, meter):
     tree.remove(20)
     meter.measure(["o"])
     meter.measure(["o"])
-    assert lives(home) == [("run/1/pid-20-100", "running", "job"), ("run/1/pid-20-100", "done", "")]
+    assert lives(home) == [("run/1/pid-20-100", "running", "job"), ("run/1/pid-20-100", "ended", "")]
 
 
 def test_a_pid_that_is_used_again_is_another_process(home, tree, meter):
@@ -168,7 +168,7 @@ def test_a_pid_that_is_used_again_is_another_process(home, tree, meter):
     tree.add(20, 10, started=200)
     meter.measure(["o"])
     assert [life[:2] for life in lives(home)] == [
-        ("run/1/pid-20-100", "running"), ("run/1/pid-20-200", "running"), ("run/1/pid-20-100", "done"),
+        ("run/1/pid-20-100", "running"), ("run/1/pid-20-200", "running"), ("run/1/pid-20-100", "ended"),
     ]  # fmt: skip
     before = counted(home)
     tree.add(10, started=300)
@@ -193,7 +193,7 @@ def test_orphans_stay_with_their_run_as_long_as_it_lives(home, tree, meter):
     assert sorted(counted(home)[-2:]) == ["run/1/b", "run/1/pid-30-100"]
     meter.hear(Leave("b"))
     last = said(home)[0][-1]
-    assert (last.id, last.state, last.cause) == ("run/1/pid-30-100", "done", "it outlived its run")
+    assert (last.id, last.state, last.cause) == ("run/1/pid-30-100", "ended", "it outlived its run")
 
 
 def test_a_process_that_becomes_another_program_gets_its_name(home, tree, meter):
@@ -216,7 +216,7 @@ def test_a_new_meter_takes_over_from_one_that_died(home, tree, meter):
     opened = ["run/1/pid-20-100", "run/1/pid-30-100", "run/1/pid-40-9"]
     meter.hear(wish(open=opened))
     assert ("run/1/pid-20-100", "running", "job") in lives(home)
-    assert sorted(life[0] for life in lives(home) if life[1] == "done") == opened[1:]
+    assert sorted(life[0] for life in lives(home) if life[1] == "ended") == opened[1:]
     assert counted(home) == ["run/1/o", "run/1/pid-20-100"]
 
 
@@ -257,3 +257,30 @@ def test_memory_on_gpus_hangs_on_processes(home, tree, monkeypatch):
     samples = [wire.decode_sample(payload) for _, payload in Tail(directory, LANE_SAMPLES).read()]
     of_host = [sample.values for sample in samples if sample.span.startswith("host-") and sample.tags]
     assert of_host == [{"gpu_percent": 50.0, "gpu_memory_bytes": 1 << 30, "gpu_temperature_c": 60.0}]
+
+
+def test_what_is_left_behind_is_measured(home, tree, meter):
+    """What names the try in its environment is measured, whoever its parent is, with its descendants.
+
+    Processes of another try, those that a user started in his shell, and those that ask for nothing are not. Each
+    environment is read once.
+    """
+    tree.add(10)
+    tree.add(1, 0)
+    for pid, run, terminal in ((20, "run", 0), (30, "other", 0), (40, "run", 7)):
+        tree.add(pid, 1, name=f"left-{pid}", session=pid, terminal=terminal)
+        tree.environ(pid, VEDETTE_RUN=run, VEDETTE_TRY="1")
+    tree.add(21, 20)
+    tree.add(50, 1)
+    meter.hear(wish())
+    assert sorted(counted(home)) == ["run/1/o", "run/1/pid-20-100", "run/1/pid-21-100"]
+
+    tree.environ(50, VEDETTE_RUN="run", VEDETTE_TRY="1")  # it was looked at, and is not again
+    tree.add(60, 1)
+    tree.environ(60, VEDETTE_RUN="run", VEDETTE_TRY="1")
+    meter.measure(["o"])
+    assert sorted(counted(home)[3:]) == [*sorted(counted(home)[:3]), "run/1/pid-60-100"]
+
+    tree.remove(20)
+    meter.hear(Leave("o"))
+    assert [state for span, state, _ in lives(home) if "pid-20-" in span] == ["running", "ended"]

@@ -83,7 +83,7 @@ def test_a_new_meter_is_told_everything(keeper, begin):
     [wish] = keeper.metering._told.values()
     assert wish.open == [span]
     job.communicate()
-    turned(keeper, lambda: silent_ones(keeper) == {span: "done"})
+    turned(keeper, lambda: silent_ones(keeper) == {span: "ended"})
     turned(keeper, lambda: keeper.metering._meter.pid is None)
 
     assert keeper.metering._told == {}

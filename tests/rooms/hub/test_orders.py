@@ -1,5 +1,8 @@
 """Commands as the hub of a host obeys them: once, by all who are meant, and answered if that can be."""
 
+import contextlib
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -23,10 +26,10 @@ def processes():
 
     def start(code, name, run="r", upstream=""):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        process.stdout.readline()
+        process.said = process.stdout.readline()
         ticks = kernel.start_ticks(process.pid)
         origin = Origin(name, kernel.host(), kernel.boot(), process.pid, ticks, run, f"{run}/1/{name}", upstream)
-        watch = Watch(origin, {})
+        watch = Watch(origin)
         started.append((process, watch))
         return process, origin, watch
 
@@ -101,7 +104,7 @@ def test_who_does_not_stop_in_time_is_killed(orders, answers, processes):
     orders.tend({"a": watch})
     assert process.poll() is None
     watch.shut()
-    again = Watch(origin, {})
+    again = Watch(origin)
     try:
         time.sleep(0.4)
         orders.tend({"a": again})
@@ -130,3 +133,85 @@ def test_what_is_no_command_is_answered(orders, answers, processes):
     [(_, text)] = answers
     assert "there is no command 'xxx" in text
     assert len(text) < 200
+
+
+@pytest.fixture
+def orphan():
+    """Leave processes behind that name a run, as `{ cmd & }` does; return the pid of each, and whether it lives."""
+    left = []
+
+    def leave(run, command="sleep 60"):
+        environ = {**os.environ, "VEDETTE_RUN": run, "VEDETTE_TRY": "1"}
+        words = ["sh", "-c", f"{{ {command} & }} >/dev/null; echo $!"]
+        done = subprocess.run(words, env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True, check=True)
+        pid = int(done.stdout)
+        left.append(os.pidfd_open(pid))
+        return pid, lambda fd=left[-1]: not select.select([fd], [], [], 0)[0]
+
+    yield leave
+    for fd in left:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        os.close(fd)
+
+
+def until(check):
+    deadline = time.monotonic() + 20
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_a_run_has_left_behind_stops_with_it(orders, answers, processes, orphan):
+    """Orphans of a run get SIGTERM with it, and SIGKILL after the time of grace; those of other runs live on.
+
+    They stop also when no other process of the run lives, but not for a hub above, which may not be meant.
+    """
+    run = f"r{os.getpid()}"
+    process, origin, watch = processes(OBEDIENT, "a", run)
+    _, obedient_lives = orphan(run)
+    _, stubborn_lives = orphan(run, "sh -c \"trap '' TERM; sleep 60; true\"")
+    _, other_lives = orphan(f"{run}x")
+    time.sleep(0.2)  # until the stubborn one has its trap
+    assert orders.obey(command(f"{run}/1/a"), []) == 0
+    assert orders.obey(command(run, grace_s=0.1), [(origin, watch)]) == 4  # the stubborn one is two
+    assert process.wait(10) == -signal.SIGTERM
+    until(lambda: not obedient_lives())
+    assert stubborn_lives()
+    assert orders.busy
+    assert "that the run has left behind" in answers[-1][1]
+    time.sleep(0.2)
+    orders.tend({})
+    until(lambda: not stubborn_lives())
+    assert (other_lives(), orders.busy) == (True, False)
+
+    _, late_lives = orphan(run)
+    assert orders.obey(command(run), [], "up:1") == 0
+    assert late_lives()
+    assert orders.obey(command(run), []) == 1
+    until(lambda: not late_lives())
+
+
+@pytest.mark.parametrize(("to", "ends"), [("", True), ("/1/a", False)])
+def test_what_was_started_is_ended_though_nothing_tells_whose_it_is(orders, processes, to, ends):
+    """What a process had started when its run was told to stop is ended, even if its environment does not name the run.
+
+    A command for that process alone leaves it.
+    """
+    code = """
+import subprocess, time
+print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+time.sleep(60)
+"""
+    run = f"f{os.getpid()}"
+    process, origin, watch = processes(code, "a", run)
+    child = os.pidfd_open(int(process.said))
+    try:
+        assert orders.obey(command(run + to, grace_s=0.0), [(origin, watch)]) == 1
+        process.wait(10)
+        orders.tend({})
+        assert bool(select.select([child], [], [], 10 if ends else 0.2)[0]) is ends
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child, signal.SIGKILL)
+        os.close(child)

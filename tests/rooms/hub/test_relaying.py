@@ -1,17 +1,20 @@
 """Two hubs inside this process, one of which relays to the other: shipments, marks, heartbeats, seals and orders."""
 
 import asyncio
+import subprocess
 import tempfile
 import time
 
 import pytest
 
+from tests.conftest import end_hub
 from tests.rooms.hubs import ask, connect, serving, until
-from vedette import wire
+from vedette import kernel, wire
 from vedette.blobs import Blobs
+from vedette.cli.doctor import examine
 from vedette.home import Home
 from vedette.hub.own import Own
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Sample, Span
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Origin, Sample, Span
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery
 from vedette.voice import Voice, origin_here
@@ -64,6 +67,35 @@ def test_what_is_meant_for_another_hub_is_shipped_and_acknowledged(home, far):
     assert marks.keys() == {LANE_FACTS + ">", LANE_SAMPLES + ">"}
     assert count == 99
     assert left == []
+
+
+def test_an_end_travels_ahead_of_the_points_and_is_not_shown(home, far):
+    """Points come later than facts over a relay: until they are here the run is leaving, and nowhere has it ended."""
+
+    async def act():
+        async with serving(home, settings(seal_s=60.0)) as here, serving(far, settings(ship_s=0.5)):
+            origin = origin_here("o1", span="r", process="r/1/o1", upstream=home.socket, main=True)
+            voice = Voice(far, lambda: origin)
+            for fact in (RUN, Span("r/1", 1, "running", kind="try", parent="r")):
+                voice.say(fact)
+            for n in range(1, 100):
+                voice.sample(Sample(n, n, {"x": float(n)}))
+            voice.say(Span("r/1", 200, "done"))
+            states, ended = set(), None
+            while ended is None:
+                state, count = await here.in_keeper(lambda keeper: how_it_is(keeper.store))
+                states.add(state)
+                ended = count if state == "done" else None
+                await asyncio.sleep(0.01)
+            return states, ended
+
+    def how_it_is(store):
+        run = next(iter(store.spans(SpanQuery(kind="run"))), None)
+        return run and run.state, sum(row.count for row in store.series(["r"]))
+
+    states, count = asyncio.run(act())
+    assert count == 99
+    assert "leaving" in states
 
 
 def test_a_seal_waits_for_the_hubs_that_relay(home, far):
@@ -232,3 +264,37 @@ def test_the_newest_points_are_told_before_they_are_sealed(home):
 
     [point] = asyncio.run(act()).points
     assert (point.name, point.value) == ("x", 2.0)
+
+
+def test_a_hub_without_its_upstream_leaves_and_the_next_one_ships(home, far):
+    """What waits for a hub that does not answer keeps the hub for a while only, unless a process lives.
+
+    `vedette doctor` names what waits, and the next hub sends it.
+    """
+    process = subprocess.Popen(["sleep", "60"])
+    started = kernel.start_ticks(process.pid)
+    origin = Origin("a", kernel.host(), kernel.boot(), process.pid, started, "r", "r/1/a", home.socket)
+
+    async def wait():
+        async with serving(far, settings(without_upstream_s=0.2)) as waiting:
+            Voice(far, lambda: origin).say(RUN)
+            await until(lambda: waiting.keeper.watcher.watches.keys() & {"a"})
+            await asyncio.sleep(0.5)
+            stayed = waiting._thread._thread.is_alive()
+            process.kill()
+            process.wait()
+            await until(lambda: not waiting._thread._thread.is_alive())
+            return stayed
+
+    assert asyncio.run(wait())
+    waits = [found for what, found, _ in examine(Settings(home=far.root)) if what == "waits"]
+    end_hub(far)
+    assert [found.partition(" for ")[2] for found in waits] == [
+        f"{home.socket}: a hub sends it there, as soon as that answers"
+    ]
+
+    async def ship():
+        async with serving(home, settings()) as here, serving(far, settings()):
+            return await in_store(here, names)
+
+    assert asyncio.run(ship()) == ["one"]

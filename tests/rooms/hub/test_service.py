@@ -2,10 +2,14 @@
 
 import asyncio
 import os
+import socket
+import time
 
 import pytest
 
-from tests.rooms.hubs import ask, connect, serving, until
+from tests import warm
+from tests.conftest import begin_hub
+from tests.rooms.hubs import PATIENCE_S, ask, connect, serving, until
 from vedette import address as addresses
 from vedette import wire
 from vedette.errors import HubError, SettingError
@@ -225,6 +229,32 @@ def test_a_second_hub_leaves_the_home_to_the_first(home, capsys):
     assert program.run(home, Settings(), quiet=False) == 0
     os.close(lock)
     assert f"a hub keeps {home.root} already" in capsys.readouterr().out
+
+
+def test_a_quiet_hub_that_is_to_listen_takes_the_place_of_another(home, hub):
+    """`vedette hub --address ... --quiet` beside a hub listens, or fails in a sentence; it never just ends."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ["hub", "--quiet", "--address", f"127.0.0.1:{taken.getsockname()[1]}"]
+        done = warm.run(words, env={**os.environ})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "cannot be listened on: another program listens there already" in done.stderr
+
+    hub = begin_hub(home)
+    warm.start(words, env={**os.environ}, log=home.log)
+    deadline = time.monotonic() + PATIENCE_S
+    while not os.path.exists(home.connect):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert home.hub_pid() not in (None, hub)
+
+
+def test_where_a_hub_was_killed_nobody_seems_to_listen(home):
+    """A hub that does not listen removes what one that was killed has left of how to connect."""
+    home.prepare()
+    with open(home.connect, "w") as file:
+        file.write("vedette://token@localhost:1\n")
+    assert program.run(home, Settings(hub=Hub(idle_s=0.0, turn_s=0.01)), quiet=True) == 0
+    assert not os.path.exists(home.connect)
 
 
 def test_a_wrong_setting_ends_the_hub_before_it_takes_the_lock(home):

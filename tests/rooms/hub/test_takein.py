@@ -17,7 +17,7 @@ from vedette.store.sqlite import SqliteStore
 LOG = """
 import os, sys, vedette
 from vedette.home import Home
-Home.wake_hub = lambda self: None  # a node on which no hub ever runs
+Home.wake_hub = lambda self, origin="": None  # a node on which no hub ever runs
 run = vedette.init(name="far", home=sys.argv[1])
 for step in range(5000):
     run.log({"x": step}, step=step)

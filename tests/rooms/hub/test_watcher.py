@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -9,11 +10,12 @@ from itertools import count
 
 import pytest
 
-from vedette import kernel, wire
+from vedette import kernel, pidfds, wire
 from vedette.deaths import tree
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Event, Origin, Sample, Span
+from vedette.segment import EXIT_CODE
 from vedette.spool import Spool
 from vedette.store import Mark
 
@@ -27,9 +29,10 @@ class Stage:
 
     def __init__(self, root):
         self.root, self.readers, self.said = str(root), {}, []
-        self.handed, self.stopped = {}, {}
+        self.stopped = {}
         self.full = False
-        self.watcher = Watcher(self.say, self.handed, self.stopped)
+        self.pids = pidfds.listen(f"{self.root}/pids")
+        self.watcher = Watcher(self.say, self.pids, self.stopped)
         self._processes, self._spools, self._numbers = [], [], count()
 
     def say(self, facts, upstream):
@@ -39,8 +42,9 @@ class Stage:
 
     def start(self, code=WAIT, **environ):
         process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ}
-        )
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ},
+            start_new_session=True,  # the tests may run in a user's terminal
+        )  # fmt: skip
         self._processes.append(process)
         return process
 
@@ -89,6 +93,7 @@ class Stage:
             self.watcher.remove(name)
         for reader in self.readers.values():
             reader.shut()
+        os.close(self.pids)
 
 
 @pytest.fixture
@@ -112,6 +117,7 @@ def test_the_end_of_a_living_process_is_said_once(stage):
     assert stage.ends() == [("r/1/o0", "failed", "exit code 3"), ("r/1", "failed", "exit code 3")]
     [(facts, upstream)] = stage.said
     assert upstream == "up:1"
+    assert {fact.after for fact in facts} == {(("o0", *reader.written()),)}
     assert [(fact.by, fact.kind, fact.parent) for fact in facts] == [(HUB, "", ""), (HUB, "try", "r")]
     assert not stage.watcher.look(stage.readers)
     assert len(stage.said) == 1
@@ -148,7 +154,7 @@ def test_a_kill_says_whether_memory_ran_out(stage):
     [(_, state, cause)] = stage.ends()
     assert state == "failed"
     assert cause in (
-        "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
+        "killed by SIGKILL: kill -9 or a scheduler; the memory limit was not reached",
         "killed by SIGKILL: kill -9, a scheduler, or the kernel because memory ran out",  # where there are no cgroups
     )
 
@@ -244,7 +250,7 @@ def test_one_that_was_dead_before_anybody_looked(stage):
     _, second = stage.spool(other.pid, started=1)
     stage.look_until(first, second)
     causes = [(state, cause) for _, state, cause in stage.ends()]
-    assert causes == [("failed", "died without a word; nobody saw how")] * 2
+    assert causes == [("ended", "it ended without a word, and nobody saw how")] * 2
 
 
 def test_the_end_that_nobody_saw_is_the_last_word(stage):
@@ -257,7 +263,7 @@ def test_the_end_that_nobody_saw_is_the_last_word(stage):
     stage.look_until(reader)
 
     [[end]] = [facts for facts, _ in stage.said]
-    assert (end.state, end.t) == ("failed", 20_000)
+    assert (end.state, end.t) == ("ended", 20_000)
 
 
 def test_one_that_was_leaving(stage):
@@ -270,18 +276,70 @@ def test_one_that_was_leaving(stage):
     assert stage.ends() == [("r/1/o0", "failed", "exit code 4")]
 
 
-def test_a_pidfd_that_was_handed_over_tells_of_the_dead(stage):
-    """A process that died before the first look is known by the pidfd that it had handed over."""
-    process = stage.start("raise SystemExit(5)")
+@pytest.mark.parametrize(("before_s", "is_its_end"), [(1, True), (60, False)])
+def test_one_that_leaves_ended_when_it_said_so(stage, before_s, is_its_end):
+    """The end of a program that shuts down is what its console counted, unless its shutdown took long."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    left_t = time.time_ns() - before_s * 10**9
+    _, reader = stage.spool(process.pid, Span("r/1/o0", left_t, state="leaving"))
+    stage.watcher.look(stage.readers)
+    stage.end(process)
+    stage.look_until(reader)
+
+    [[end]] = [facts for facts, _ in stage.said]
+    assert (end.t == left_t) is is_its_end
+
+
+def test_a_hub_that_looks_late_takes_the_time_at_which_the_code_was_noted(stage):
+    """A program ended when its exit code was written, however much later a hub sees that."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    left_t = time.time_ns() - 60 * 10**9
+    _, reader = stage.spool(process.pid, Span("r/1/o0", left_t, state="leaving"))
+    noted = os.path.join(reader.directory, EXIT_CODE)
+    with open(noted, "wb") as file:
+        file.write(b"\3")
+    os.utime(noted, ns=(left_t + 10**8, left_t + 10**8))
+    stage.watcher.look(stage.readers)
+    stage.end(process)
+    stage.look_until(reader)
+
+    [[end]] = [facts for facts, _ in stage.said]
+    assert end.t == left_t
+
+
+def test_one_whose_exit_code_nobody_knows(stage):
+    """Of one that was leaving, if nobody saw its status and it did not note its code, that is said, and no more."""
+    gone = stage.start("")
+    gone.communicate()
+    _, reader = stage.spool(gone.pid, Span("r/1/o0", 2, state="leaving"))
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "ended", "its exit code was not seen")]
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(5)", "import os; os._exit(5)"])
+def test_the_pidfd_that_a_process_sent_tells_of_the_dead(stage, code):
+    """A process that was dead and reaped before the first look is known by the pidfd that it had sent."""
+    process = stage.start(f"from vedette import pidfds; print(pidfds.send('{stage.root}/pids', 'o0')); {code}")
     started = kernel.start_ticks(process.pid)
-    stage.handed[process.pid, started] = fd = os.pidfd_open(process.pid)
-    try:
-        _, reader = stage.spool(process.pid, started=started)
-        stage.end(process)
-        stage.look_until(reader)
-    finally:
-        os.close(fd)
+    assert process.communicate()[0] in (b"True\n", b"")  # os._exit writes no buffer
+    _, reader = stage.spool(process.pid, started=started)
+    stage.look_until(reader)
     assert stage.ends() == [("r/1/o0", "failed", "exit code 5")]
+
+
+def test_what_is_sent_in_place_of_a_pidfd_is_closed(stage):
+    """Descriptors that are no pidfds, pidfds of nobody, and connections without any are taken, and none stays open."""
+    before = len(os.listdir("/proc/self/fd"))
+    connections = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    for connection in connections:
+        connection.connect(f"{stage.root}/pids")
+    socket.send_fds(connections[0], [b"o0"], [0])
+    socket.send_fds(connections[1], [b"o0"], [0, 1])
+    for connection in connections:
+        connection.close()
+    assert pidfds.send(f"{stage.root}/pids", "")
+    assert pidfds.receive(stage.pids) == []
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_machine_that_was_started_again(stage):

@@ -63,7 +63,9 @@ def test_what_was_refused_is_reported(home):
         hub.begin()
         for _ in range(3):
             assert hostile_requests.send(hub.port, Good("POST", "/log", body=b"x"))[0] == 400
-        while hub.report.refused != {"malformed": 3}:
+        foreign = hostile_requests.Attack("a name", "host", (421,), "evil.example")
+        assert hostile_requests.send(hub.port, GOOD, foreign)[0] == 421
+        while hub.report.refused != {"malformed": 3, "guard: host name": 1}:
             hub.hear()
 
 

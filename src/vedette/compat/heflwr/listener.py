@@ -47,7 +47,7 @@ class Listener:
         """Answer nothing before `serve`."""
         self.where = http_port.where(port)
         self._receiver = Receiver(intake)
-        self._server = HttpServer(port, _app(self._receiver, intake), guard.Rules())
+        self._server = HttpServer(port, _app(self._receiver, intake), guard.Rules(), intake.refuse)
 
     async def serve(self) -> None:
         """Find the open runs, then answer."""

@@ -18,9 +18,10 @@ from vedette.home import Home
 from vedette.hub.helper_process import Inlet
 from vedette.hub.own import Own
 from vedette.hub.processes.machine import Machine
+from vedette.hub.processes.orphans import Orphans
 from vedette.hub.processes.wishes import Leave, Measure, Wish
 from vedette.kernel import command, host, host_span
-from vedette.model import HUB, Fact, Sample, Span
+from vedette.model import HUB, UNSEEN, Fact, Sample, Span
 from vedette.sensing.schedule import Schedule
 from vedette.sources.gpu import Gpus
 from vedette.sources.process import Process, look, rates
@@ -46,7 +47,7 @@ class _Known:
 
 
 class Meter:
-    """Measures the processes that it was asked to measure, and their descendants."""
+    """Measures the processes that it was asked to measure, their descendants, and what they have left behind."""
 
     def __init__(self, home: Home, apart: set[int], *, gpus: Gpus | None = None, proc: str = "/proc") -> None:
         """Measure nothing yet. Pids in `apart` are never measured. `proc` is the kernel's view of processes."""
@@ -58,6 +59,7 @@ class Meter:
         self._targets: dict[str, Measure] = {}
         self._by_pid: dict[int, str] = {}  # a process may have several origins: the newest
         self._known: dict[_Key, _Known] = {}
+        self._orphans = Orphans(proc)
         self._unsaid: list[tuple[Fact, str]] = []
         self._machine = Machine(proc)
         self._machine_s = float("-inf")
@@ -121,14 +123,16 @@ class Meter:
         self._t = t = self.own.now()
         # Known processes are roots, too: their parent may be gone. The targets come last, because the last roots are
         # walked first: a process that is found below a target belongs to it.
-        roots = [pid for (pid, _), known in self._known.items() if known.owner in wanted]
+        orphans = self._owned_orphans(wanted)
+        roots = [pid for pid, _ in orphans]
+        roots += [pid for (pid, _), known in self._known.items() if known.owner in wanted]
         roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
         owners: dict[int, str] = {}
         samples: dict[str, list[Sample]] = {}
         spans: dict[int, tuple[str, str]] = {}  # upstream and span, by pid
         for pid, process in snapshot.processes.items():
-            owner = self._owner(process, owners)
+            owner = self._owner(process, owners) or orphans.get((pid, process.started), "")
             if owner not in wanted:
                 continue
             owners[pid] = owner
@@ -142,6 +146,15 @@ class Meter:
         self._find_gone(wanted, snapshot.processes)
         self._look_at_machine(snapshot.at_s, samples, spans)
         self._keep(samples)
+
+    def _owned_orphans(self, wanted: set[str]) -> dict[_Key, str]:
+        """Return the processes that name the try of one of these targets and are not known yet, with that target."""
+        owners = {_try(self._targets[name]): name for name in sorted(wanted, reverse=True)}
+        return {
+            key: owners[attempt]
+            for key, attempt in self._orphans.look(time.monotonic()).items()
+            if attempt in owners and key not in self._known and key[0] not in self._by_pid and key[0] not in self._apart
+        }
 
     def _owner(self, process: Process, owners: dict[int, str]) -> str:
         name = self._by_pid.get(process.pid)
@@ -213,7 +226,7 @@ class Meter:
         self._t = self.own.now()
         if upstream is None:
             upstream = self._targets[known.owner].upstream
-        self._say(Span(known.span, self._t, "done", cause, HUB), upstream)
+        self._say(Span(known.span, self._t, UNSEEN, cause, HUB), upstream)
 
     def _look_at_machine(
         self, at_s: float, samples: dict[str, list[Sample]], spans: dict[int, tuple[str, str]]

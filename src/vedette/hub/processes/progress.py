@@ -41,9 +41,9 @@ class ProgressRecorder:
         self._looked = 0.0
 
     def look(self, readers: Mapping[str, SpoolReader], now: float, *, everything: bool = False) -> None:
-        """Write what has changed. Dead processes, and `everything`, are not subject to the limits of rate."""
+        """Write what has changed. Processes that ended, and `everything`, are not subject to the limits of rate."""
         due = everything or now - self._looked >= _EACH_S
-        dead = [s for s in readers.values() if s.gone and not s.progress_recorded and s.origin is not None]
+        dead = [s for s in readers.values() if not s.progress_recorded and s.origin is not None and (s.gone or s.rests)]
         seen = list(readers.values()) if due else dead
         if not seen:
             return

@@ -6,39 +6,48 @@ import signal
 import time
 from collections.abc import Mapping
 
-from vedette.deaths import last_words, memory, tree
+from vedette import pidfds
+from vedette.deaths import last_words, limits, memory, tree
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.process_watch import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.hub.own import Say
+from vedette.hub.processes.terminals import erase_below
+from vedette.hub.turn import ends
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import enclosing, run_and_try
-from vedette.model import HUB, KINDS, Event, Fact, Origin, Span
+from vedette.model import HUB, KINDS, Event, Fact, Origin, Place, Span
 
 _NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead process
+_LEAVES_NS = 2 * 10**9  # it takes Python so long at most to shut down
+_NO_SPOOL_S = 10.0  # a pidfd whose origin has no spool for so long is of no use
 
 
 class Watcher:
     """Watches the processes of spools by pidfds, and writes how they ended."""
 
-    def __init__(self, say: Say, handed: dict[tuple[int, int], int], stopped: dict[str, str]) -> None:
+    def __init__(self, say: Say, pids: int | None, stopped: dict[str, str]) -> None:
         """`say` writes facts as the hub's.
 
-        `handed`: pidfds by (pid, start time) that the process which started this hub has passed on. `stopped`: origins
-        that were told to stop, and by whom.
+        `pids`: the socket that processes send their pidfds to. `stopped`: origins that were told to stop, and by whom.
         """
         self._stopped = stopped
         self.watches: dict[str, Watch] = {}
         self.trouble = ""
         self._say = say
-        self._handed = handed
+        self._pids = pids
+        self._handed: dict[str, tuple[int, float]] = {}  # by origin: the pidfd that it sent, and when it came
         self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
         self._memory: dict[str, memory.Baseline] = {}
+        self._environs: dict[str, dict[str, str]] = {}  # what they say of batch jobs
+        self._cpu: dict[str, limits.CpuUse] = {}
         self._poll = select.poll()
         self._by_fd: dict[int, str] = {}
 
     def look(self, readers: Mapping[str, SpoolReader]) -> bool:
         """Set `gone` of readers whose processes have died, and write how they ended; tell whether one has died now."""
+        if self._pids is not None:
+            self._receive(self._pids, readers)
         self._begin(readers)
         ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
         found = False
@@ -49,10 +58,21 @@ class Watcher:
         for reader in readers.values():
             if reader.gone and not reader.end_recorded and reader.origin is not None:
                 try:
-                    self._record_end(reader, reader.origin)
+                    self._record_end(reader, reader.origin, readers)
                 except OSError as error:  # the disk is full, for example: it is tried again, and the spool stays
                     self.trouble = str(error)
         return found
+
+    def _receive(self, pids: int, readers: Mapping[str, SpoolReader]) -> None:
+        """Take the pidfds that have come. Who lives long sends one each minute, and the first is enough."""
+        now = time.monotonic()
+        for name, fd in pidfds.receive(pids):
+            if name in self._handed or name in self.watches:
+                os.close(fd)
+            else:
+                self._handed[name] = fd, now
+        for name in [name for name, (_, t) in self._handed.items() if name not in readers and now - t > _NO_SPOOL_S]:
+            os.close(self._handed.pop(name)[0])
 
     def _begin(self, readers: Mapping[str, SpoolReader]) -> None:
         """Begin to watch the processes of new readers."""
@@ -62,12 +82,16 @@ class Watcher:
             elif name not in self.watches:
                 reader.gone = False  # its watch will tell
                 try:
-                    watch = self.watches[name] = Watch(reader.origin, self._handed)
+                    handed = self._handed.get(name)
+                    watch = self.watches[name] = Watch(reader.origin, handed[0] if handed else None)
                 except (OSError, OverflowError) as error:  # too many open files, for example: try again next time
                     self.trouble = str(error)
                     continue
                 if (fd := watch.fileno()) is not None:
                     self._memory[name] = memory.begin(reader.origin.pid)
+                    self._environs[name] = limits.environ_of(reader.origin.pid)
+                    if (cpu := limits.cpu_use(reader.origin.pid, reader.origin.started)) is not None:
+                        self._cpu[name] = cpu
                     self._by_fd[fd] = name
                     self._poll.register(fd, select.POLLIN)
 
@@ -86,26 +110,40 @@ class Watcher:
         self._deaths.setdefault(reader.name, death)
         return True
 
-    def _record_end(self, reader: SpoolReader, origin: Origin) -> None:
+    def _record_end(self, reader: SpoolReader, origin: Origin, readers: Mapping[str, SpoolReader]) -> None:
         """Write how a process ended that did not do so itself. Do it at once: its lane may be read much later."""
         death = self._deaths.get(reader.name)
         if death is not None and origin.process:
             reader.read_last_state()
             if reader.state not in KINDS["process"].ends:
-                evidence = self._evidence(reader, death)
-                self._say(_last_facts(origin, death.t or reader.heard_t, evidence), origin.upstream)
+                if reader.state != "leaving":  # it was killed
+                    erase_below(reader.terminal)
+                evidence = self._evidence(reader, origin, death)
+                after = ends.of_try(reader, readers) if origin.main else ends.of_process(reader)
+                self._say(_last_facts(origin, _end_t(reader, death), evidence, after), origin.upstream)
                 if reader.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
                     run, attempt = run_and_try(origin.process)
                     tree.end(lambda: tree.of_try(run, attempt))
         reader.end_recorded = True
 
-    def _evidence(self, reader: SpoolReader, death: Death) -> Evidence:
+    def _cpu_use(self, name: str, origin: Origin) -> limits.CpuUse | None:
+        """Return the limit of CPU time that a dead process had, and how much it used, if nobody has reaped it yet."""
+        before = self._cpu.get(name)
+        return limits.cpu_use(origin.pid, origin.started) or (before and before._replace(used_s=None))
+
+    def _evidence(self, reader: SpoolReader, origin: Origin, death: Death) -> Evidence:
         """Gather all that is known here of the end of a process."""
         before = self._memory.get(reader.name)
         return Evidence(
             status=death.status,
-            said_code=reader.exit_code if reader.state == "leaving" else None,
-            watched=death.t is not None,
+            said_code=reader.said_code(),
+            left=reader.state == "leaving",
+            exit_text=reader.exit_text,
+            told=reader.told,
+            mishap=reader.mishap,
+            sender_unseen=origin.main,
+            batch_job=limits.batch_job(self._environs.get(reader.name, {})),
+            cpu=self._cpu_use(reader.name, origin),
             rebooted=death.rebooted,
             stacks=last_words.stacks(reader.stacks()),
             stopped_by=self._stopped.get(reader.name),
@@ -134,6 +172,10 @@ class Watcher:
         self._deaths.pop(name, None)
         self._stopped.pop(name, None)
         self._memory.pop(name, None)
+        self._environs.pop(name, None)
+        self._cpu.pop(name, None)
+        if name in self._handed:
+            os.close(self._handed.pop(name)[0])
 
     def _forget_fd(self, fd: int | None) -> None:
         if fd is not None:
@@ -144,17 +186,30 @@ class Watcher:
                 pass
 
 
-def _last_facts(origin: Origin, t: int, evidence: Evidence) -> list[Fact]:
-    """Return the facts of an end: the stacks, how the process ended, and, if it was the main process, its try."""
+def _end_t(reader: SpoolReader, death: Death) -> int:
+    """Return when a process ended. One that left in good order ended when it said so, as its console counts, too.
+
+    The hub may look long after that. The file with the exit code was written when the process was gone.
+    """
+    t = min(death.t or reader.heard_t, reader.exit_t() or (1 << 63) - 1)
+    t = max(t, reader.left_t)  # a file's time may be some milliseconds old
+    return reader.left_t if reader.left_t and 0 <= t - reader.left_t < _LEAVES_NS else t
+
+
+def _last_facts(origin: Origin, t: int, evidence: Evidence, after: tuple[Place, ...]) -> list[Fact]:
+    """Return the facts of an end: the stacks, how the process ended, and, if it was the main process, its try.
+
+    `after`: what must be in the store before they are shown, the process itself first.
+    """
     end = verdict(evidence)
     facts: list[Fact] = []
     if evidence.stacks is not None and end.kind != EndKind.DONE:
         facts.append(Event(origin.span, t, "stacks", 40, evidence.stacks.text))
-    facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB))
+    facts.append(Span(origin.process, t, state=end.state, cause=end.cause, by=HUB, after=after[:1]))
     if origin.main:
         # With kind and parent: it may have died before it could write them.
         attempt = enclosing(origin.process)
-        facts.append(Span(attempt, t, end.state, end.cause, HUB, kind="try", parent=origin.span))
+        facts.append(Span(attempt, t, end.state, end.cause, HUB, kind="try", parent=origin.span, after=after))
     return facts
 
 

@@ -4,10 +4,12 @@ Its one thread is that of `blob_collector`, which flushes blobs.
 
 - `keeper`: does the pass
 - `spool_reader`: reads one spool: both lanes, and samples that wait to be sealed
+- `ends`: what must be in the store before an end is shown
 - `commits`: commits what was read, in the store or by shipping it
 - `heartbeats`: notes who is alive
 - `requests`: what the keeper is asked between two turns
 - `orders`: carries out commands for processes
+- `rank_tries`: ends the tries of several ranks with the last of them
 - `edits`: turns a user's edit into facts
 - `quota`: the limits of one origin
 - `sweeper`: removes runs by rules, and deletes purged data

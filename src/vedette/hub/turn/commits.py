@@ -6,6 +6,7 @@ from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.upstreams import OriginReader, Upstreams
 from vedette.hub.turn.blob_collector import BlobCollector
+from vedette.hub.turn.rank_tries import RankTries
 from vedette.model import LANE_SAMPLES, Event, Span
 from vedette.store import Batch, Store
 
@@ -17,11 +18,19 @@ Batches = list[tuple[OriginReader, Batch]]
 class Commits:
     """Commits what readers hand over, and tells them."""
 
-    def __init__(self, store: Store, upstreams: Upstreams, inboxes: InboxReader, blob_collector: BlobCollector) -> None:
+    def __init__(
+        self,
+        store: Store,
+        upstreams: Upstreams,
+        inboxes: InboxReader,
+        blob_collector: BlobCollector,
+        rank_tries: RankTries,
+    ) -> None:
         self._store = store
         self._upstreams = upstreams
         self._inboxes = inboxes
         self._blob_collector = blob_collector
+        self._rank_tries = rank_tries
         self._seals: dict[str, int] = {}
 
     def commit(self, batches: Batches, now: float, change: wire.Change) -> dict[str, str]:
@@ -40,6 +49,7 @@ class Commits:
             reader.sent(batch, now)
             reader.committed(batch)
             self._blob_collector.note(batch.facts)
+            self._rank_tries.note(fact for _, fact in batch.facts)
             _note(change, batch)
         for reader, batch in kept:
             if batch.lane == LANE_SAMPLES:

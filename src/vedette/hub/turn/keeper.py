@@ -23,14 +23,17 @@ from vedette.hub.processes.progress import ProgressRecorder
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.commits import Batches, Commits
+from vedette.hub.turn.ends import with_places
 from vedette.hub.turn.heartbeats import Heartbeats
 from vedette.hub.turn.orders import Orders
+from vedette.hub.turn.rank_tries import RankTries
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.ids import above
 from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.settings import Settings
 from vedette.store import Mark, Store
 
+_LAST_TURNS = 4
 _MOST_UNSAFE_BYTES = 4 << 20  # bytes of shipments that may wait for a flush: their senders wait for the acknowledgement
 
 
@@ -42,15 +45,15 @@ class Keeper:
         home: Home,
         store: Store,
         settings: Settings,
-        handed: dict[tuple[int, int], int] | None = None,
+        pids: int | None = None,
         dial: Callable[[str], Relay] | None = None,
         *,
         measure: bool = False,
     ) -> None:
         """Keep this store.
 
-        `handed`: pidfds by (pid, start time) that the process which started this hub has passed on. `dial` begins a
-        relay to an address; without it, records that are meant for other hubs wait. `measure`: start the meter.
+        `pids`: the socket that processes send their pidfds to. `dial` begins a relay to an address; without it,
+        records that are meant for other hubs wait. `measure`: start the meter.
         """
         kernel.boot()  # read it now, while files can still be opened
         self.home = home
@@ -67,7 +70,7 @@ class Keeper:
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.progress = ProgressRecorder(self.own.say)
-        self.watcher = Watcher(self.own.say, handed or {}, self.orders.stopped)
+        self.watcher = Watcher(self.own.say, pids, self.orders.stopped)
         self.metering = Metering(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
@@ -75,7 +78,8 @@ class Keeper:
         self._limits = settings.limits
         self._synced = time.monotonic()
         self.unsynced = False  # something was committed since the last flush
-        self._commits = Commits(store, self.upstreams, self.inboxes, self.blob_collector)
+        self.rank_tries = RankTries(store, self.own.say)
+        self._commits = Commits(store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries)
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -105,6 +109,7 @@ class Keeper:
         self._seal(now, change, seal or set())
         self._remove_finished()
         self.orders.tend(self.watcher.watches)
+        self.rank_tries.tend(now)
         if self.metering is not None:
             self.metering.tend(self.readers, self.watcher.watches)
         self._heartbeats.beat(now)
@@ -147,7 +152,18 @@ class Keeper:
             (reader.of_hub or self.watcher.is_unwatchable(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
-        return all_done and not self.unsynced and self.inboxes.idle and self.blob_queue.idle
+        return all_done and not self.unsynced and self.inboxes.idle and self.blob_queue.idle and not self.orders.busy
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether all that is left to do here is meant for hubs that are not connected, and no process lives."""
+        connected = {upstream for upstream, relay in self.upstreams.relays.items() if relay.session is not None}
+        for name, reader in self.readers.items():
+            lives = not (reader.of_hub or reader.gone or self.watcher.is_unwatchable(name))
+            if lives or (reader.upstream in connected if reader.upstream else bool(reader.waiting_bytes)):
+                return False
+        blobs = connected.intersection(self.blob_queue.upstreams())
+        return not blobs and not self.unsynced and self.inboxes.idle and not self.orders.busy
 
     @property
     def has_read_all(self) -> bool:
@@ -200,6 +216,7 @@ class Keeper:
             if not known and reader.upstream:  # the first read tells that it is meant for another hub
                 self._register(reader)
             elif batch is not None:
+                batch.facts = [(n, with_places(fact, reader, self.readers)) for n, fact in batch.facts]
                 batches.append((reader, batch))
         if self.upstreams.may_read(self.inboxes.onward):
             more = self.inboxes.read(now) or more
@@ -220,11 +237,16 @@ class Keeper:
 
     def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
         batches: Batches = []
+        awaited = self.store.awaited()
+        if not awaited.isdisjoint(self.set_aside):
+            self.store.stop_awaiting(self.set_aside)
         for reader in self.origin_readers():
             if not reader.ready:
                 continue
             pace_s = self.pace.ship_s if reader.upstream else self.pace.seal_s
-            wanted = bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
+            wanted = reader.name in awaited or (
+                bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
+            )
             if wanted or reader.due(now, pace_s) or (self.inboxes.backlogged and isinstance(reader, RemoteOrigin)):
                 batch = reader.sealing(now, pace_s, all_of_it=wanted or bool(reader.upstream))
                 if batch is not None:
@@ -240,11 +262,12 @@ class Keeper:
             self.forget(name)
 
     def _remove_finished(self) -> None:
-        """Remove the spools of dead processes whose records are all committed."""
+        """Remove the spools of processes that are dead or have said their end, if all their records are committed."""
         finished = [
             s
             for s in self.readers.values()
-            if s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded))
+            if (s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded)))
+            or (s.progress_recorded and s.rests)
         ]
         if not finished:
             return
@@ -261,7 +284,7 @@ class Keeper:
         for reader in finished:
             if reader.origin is not None:
                 try:
-                    reader.remove()
+                    reader.remove() if reader.gone else reader.remove_read()
                 except OSError as error:  # there is a file in it that is not ours, for example
                     self.set_aside[reader.name] = f"all of it is in the store, but it cannot be removed: {error}"
             self.forget(reader.name)
@@ -319,7 +342,10 @@ class Keeper:
             self.turn(seal={""})
             for name in self.own.close() & self.readers.keys():
                 self.readers[name].gone = True  # only these: a helper that still lives goes on writing
-            self.turn()
+            for _ in range(_LAST_TURNS):  # one reads the rest, one finds that nothing follows, one removes the spool
+                self.turn()
+                if not any(reader.gone and not reader.upstream for reader in self.readers.values()):
+                    break
             self.flush()
         except Exception as error:  # the spools are safe, and the next hub reads them
             self.trouble = str(error)

@@ -49,7 +49,7 @@ def order(keeper: Keeper, command: Command, upstream: str | None = None) -> int 
         for name, reader in keeper.readers.items()
         if reader.origin and name in keeper.watcher.watches and upstream in (None, reader.upstream)
     ]
-    return keeper.orders.obey(command, pairs)
+    return keeper.orders.obey(command, pairs, upstream)
 
 
 def offsets(keeper: Keeper, origins: list[str]) -> dict[str, tuple[int, int]] | None:

@@ -9,8 +9,8 @@ from vedette import wire
 from vedette.fileio import unlink
 from vedette.gauges import FILE
 from vedette.hub.turn.quota import Quota
-from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
-from vedette.segment import list_segments, origin_of, segment_name
+from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, LEAVING, OWNER, Fact, Span, Value
+from vedette.segment import EXIT_CODE, list_segments, origin_of, segment_name
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.parcels import read_fact
@@ -42,9 +42,12 @@ class SpoolReader:
         self.upstream = self.origin.upstream if self.origin is not None else ""  # the hub it is meant for; "": this one
         self.heard_t = 0  # the newest time in its records
         self.state = ""  # the state of its process, as the process last said
-        self.exit_code = 0
+        self.exit_code: int | None = None  # as its process said, if it knew
+        self.left_t = 0  # when its process said that it leaves
+        self.exit_text = self.told = self.mishap = ""  # as in `Evidence`, as its process said
         self.usage_s: float | None = None  # how often the process asks to be measured; 0: never, None: it did not say
         self.launches = False  # the process is `vedette run`, which launches a command
+        self.terminal: Value = None  # where the process draws bars
         self.end_recorded = False  # how its process ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
         self.progress_recorded = False  # its process is dead, and the last values of its progress bars are on record
@@ -119,8 +122,13 @@ class SpoolReader:
             self.has_gauges = True
         if isinstance(fact, Span) and self.origin is not None and fact.id == self.origin.process:
             self.state = fact.state or self.state
+            self.left_t = fact.t if fact.state == LEAVING else self.left_t
             code = fact.attrs.get("exit_code", self.exit_code)
-            self.exit_code = code if isinstance(code, int) else 0
+            self.exit_code = code if isinstance(code, int) else None
+            self.terminal = fact.attrs.get("terminal", self.terminal)
+            self.exit_text = str(fact.attrs.get("exit_text", self.exit_text))
+            self.told = str(fact.attrs.get("told", self.told))
+            self.mishap = str(fact.attrs.get("mishap", self.mishap))
             self.launches = self.launches or fact.attrs.get("launches") is True
             if (wished := wished_s(fact.attrs)) is not None:
                 self.usage_s = wished
@@ -215,6 +223,19 @@ class SpoolReader:
     def ends(self) -> tuple[int, int]:
         """Return the offsets of both lanes behind all that is written by now."""
         return self._facts.end(), self._samples.end()
+
+    def written(self) -> tuple[int, int]:
+        """Return the offsets of both lanes just behind all that is written by now, read or not."""
+        found = []
+        for lane, at in ((LANE_FACTS, self._facts.offset), (LANE_SAMPLES, self._samples.offset)):
+            ahead = Tail(self.directory, lane, at)
+            try:
+                while ahead.read(gone=self.gone, limit=_READ_BYTES):
+                    pass
+                found.append(ahead.offset)
+            finally:
+                ahead.shut()
+        return found[0], found[1]
 
     def has_reached(self, ends: tuple[int, int]) -> bool:
         """Tell whether both lanes were read up to these offsets, or to their end since."""
@@ -315,6 +336,20 @@ class SpoolReader:
         return all(self._at_end.values()) and (self.waiting_bytes == 0 or self.origin is None)
 
     @property
+    def rests(self) -> bool:
+        """Whether its process lives, has said its end here, and all that it wrote is committed.
+
+        A process may begin runs by the thousand; each has a spool. What it writes after the end begins a new segment.
+        """
+        return (
+            self.closed
+            and not self.gone
+            and self.state in KINDS["process"].ends
+            and self.waiting_bytes == 0
+            and (self._samples.closed or not list_segments(self.directory, LANE_SAMPLES))
+        )
+
+    @property
     def closed(self) -> bool:
         """Whether its process has written that nothing will follow."""
         return self._facts.closed
@@ -341,6 +376,18 @@ class SpoolReader:
             unlink(os.path.join(self.directory, name))
         os.rmdir(self.directory)
 
+    def remove_read(self) -> None:
+        """Remove what was read of the spool of an origin that rests; its process may begin a segment meanwhile."""
+        self.shut()
+        for tail, lane in ((self._facts, LANE_FACTS), (self._samples, LANE_SAMPLES)):
+            for offset in list_segments(self.directory, lane):
+                if offset < tail.offset:  # the next one begins where the last one ends
+                    unlink(os.path.join(self.directory, segment_name(lane, offset)))
+        for name in (FILE, "stacks", EXIT_CODE):
+            unlink(os.path.join(self.directory, name))
+        with contextlib.suppress(OSError):  # not empty: the next turn finds it again
+            os.rmdir(self.directory)
+
     def remove_empty(self) -> bool:
         """Remove a spool that has no segments; return False when it has some after all."""
         self.shut()
@@ -357,6 +404,25 @@ class SpoolReader:
         """Close the open segments."""
         self._facts.shut()
         self._samples.shut()
+
+    def said_code(self) -> int | None:
+        """Return the exit code of its process, which is dead, as the process knew it; None when it did not know."""
+        if self.state != "leaving":
+            return None
+        try:
+            with open(os.path.join(self.directory, EXIT_CODE), "rb") as file:
+                code = file.read(1)
+        except OSError:
+            code = b""
+        return code[0] if code else self.exit_code
+
+    def exit_t(self) -> int:
+        """Return when its process, which is dead, wrote down its exit code; 0 when it did not."""
+        try:
+            found = os.stat(os.path.join(self.directory, EXIT_CODE))
+        except OSError:
+            return 0
+        return found.st_mtime_ns if found.st_size else 0
 
     def stacks(self) -> str:
         """Return the stacks that its process wrote on SIGTERM or on a crash; empty when there are none."""

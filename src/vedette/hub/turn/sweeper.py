@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Collection
 
+from vedette.blobs import Blobs
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.hub.log import Log
@@ -34,6 +35,7 @@ class Sweeper:
         self.trouble = ""
         self.busy = True  # until the store says that nothing is left to delete
         self._store = store
+        self._blobs = Blobs(home)
         self._log = log
         self._reload = reload
         self._file = os.path.join(home.asked, "vedette.toml")
@@ -68,7 +70,7 @@ class Sweeper:
 
     def _apply(self, say: Callable[[list[Fact]], None], living: Collection[str]) -> None:
         t = time.time_ns()
-        found = retention.due(self._store, self.keep, t, living)[:_MOST_AT_ONCE]
+        found = retention.due(self._store, self._blobs, self.keep, t, living)[:_MOST_AT_ONCE]
         if found:
             say([Span(run.id, t, PURGED, run.why, HUB) for run in found])
             self.busy = True
