@@ -33,6 +33,7 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     seal_s: Seconds = 60.0  # the age at which points in the spool are sealed into chunks
     ship_s: Seconds = 1.0  # the age at which they are shipped, if they are for another hub
     idle_s: Seconds = 60.0  # how long the hub stays when nothing uses it
+    without_upstream_s: Seconds = 3600.0  # how long it stays for what is meant for a hub that does not answer
     address: str = ""  # where it listens for other hubs: HOST:PORT, :PORT, or a path or name; empty: nowhere
     advertise: str = ""  # the HOST or HOST:PORT to tell others, if the guess is wrong
     onward: str = ""  # the hub to which it passes on what other hubs ship here; empty: it is stored here
@@ -71,7 +72,7 @@ class Keep(Struct, frozen=True, forbid_unknown_fields=True):
 
     age_d: Annotated[float, Meta(ge=0, le=1e5)] = 0.0  # those that ended more than this many days ago
     runs: Annotated[int, Meta(ge=0, le=1 << 40)] = 0  # all but this many newest ones of each project
-    size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest ones, while the store is larger than this
+    size_bytes: Annotated[int, Meta(ge=0, le=1 << 60)] = 0  # the oldest ones, while store and files are larger
 
 
 class Usage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +126,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Variables that are not settings.
-_OTHER_VARIABLES = {"VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED", "VEDETTE_NEW"}
+_OTHER_VARIABLES = {
+    "VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_NAME", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED", "VEDETTE_NEW",
+    "VEDETTE_ASKED",
+}  # fmt: skip
 
 
 def names() -> dict[str, Any]:
@@ -170,6 +174,13 @@ def load(arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         raise SettingError(f"the setting {key.rstrip('`')} has a bad value: {what[:1].lower()}{what[1:]}") from None
 
 
+def chosen() -> set[str]:
+    """Return the names of the settings that a file or the environment sets."""
+    given = _from_environment(os.environ)
+    home = os.path.expanduser(str(given.get("home") or Settings().home))
+    return {*_from_file(os.path.join(home, "vedette.toml"))[1], *_from_project()[1], *given}
+
+
 def _looks_like_address(upstream: str) -> bool:
     """Tell whether a text can be the address of a hub; the hub checks it fully."""
     if upstream.startswith(("/", ".", "~", "unix:")) or upstream.replace("-", "").replace(".", "").isidentifier():
@@ -186,12 +197,12 @@ def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
     return f"vedette://{token}@{upstream.removeprefix('vedette://')}" if ":" in upstream else upstream
 
 
-def fallback(home: str | None, upstream: str | None) -> Settings:
+def fallback(home: str | None, upstream: str | None, environ: Mapping[str, str]) -> Settings:
     """Return the defaults with home, hub and mode as set: these must hold even when another setting is wrong."""
-    wanted = _with_token(upstream or os.environ.get("VEDETTE_HUB") or "", os.environ)
-    off = os.environ.get("VEDETTE_MODE") == "off"
+    wanted = _with_token(upstream or environ.get("VEDETTE_HUB") or "", environ)
+    off = environ.get("VEDETTE_MODE") == "off"
     return Settings(
-        home=home or os.environ.get("VEDETTE_HOME") or Settings().home,
+        home=home or environ.get("VEDETTE_HOME") or Settings().home,
         upstream=wanted if _looks_like_address(wanted) else "",
         mode="off" if off else "on",
     )
@@ -199,28 +210,44 @@ def fallback(home: str | None, upstream: str | None) -> Settings:
 
 def _check(key: str, source: str) -> None:
     if key not in names():
-        raise SettingError(f"{source} sets {key!r}, which is not a setting; did you mean {_nearest(key, names())!r}?")
+        near = _nearest(key, names())
+        raise SettingError(
+            f"{source} sets {key!r}, which is not a setting" + (f"; did you mean {near!r}?" if near else "")
+        )
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
+    """Return the word that is meant, probably; empty if none is near."""
     import difflib  # noqa: PLC0415 - needed only for an error
 
-    return difflib.get_close_matches(word, known, 1, 0.0)[0]
+    return next(iter(difflib.get_close_matches(word, known, 1)), "")
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable that looks like one of ours and is none.
+
+    It is no error: it may be meant for another version, or for the program; and what the others say must hold.
+    """
+    known = [*_variables(), *_OTHER_VARIABLES]
+    sentences = []
+    for name, value in environ.items():
+        if name.startswith("VEDETTE_") and value and name not in known:
+            bare = [one.removeprefix("VEDETTE_") for one in known]  # the prefix alone would make all of them near
+            near = "HUB" if name == "VEDETTE_UPSTREAM" else _nearest(name.removeprefix("VEDETTE_"), bare)
+            hint = f"; did you mean VEDETTE_{near}?" if near else ""
+            sentences.append(f"the environment has {name}, which vedette does not know: ignored{hint}")
+    return sentences
+
+
+def _variables() -> dict[str, str]:
+    """Return the names of settings by the variable that sets them."""
+    variables = {"VEDETTE_" + key.replace(".", "_").upper(): key for key in names()}
+    del variables["VEDETTE_UPSTREAM"]
+    return variables | {"VEDETTE_HUB": "upstream"}
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    variables = {"VEDETTE_" + key.replace(".", "_").upper(): key for key in names()}
-    del variables["VEDETTE_UPSTREAM"]
-    variables["VEDETTE_HUB"] = "upstream"
-    found = {}
-    for name, value in environ.items():
-        if not name.startswith("VEDETTE_") or name in _OTHER_VARIABLES or not value:
-            continue
-        if name not in variables:
-            near = _nearest(name, [*variables, *_OTHER_VARIABLES]) if name != "VEDETTE_UPSTREAM" else "VEDETTE_HUB"
-            raise SettingError(f"the environment has {name}, which vedette does not know; did you mean {near!r}?")
-        found[variables[name]] = value
-    return found
+    return {key: environ[name] for name, key in _variables().items() if environ.get(name)}
 
 
 def _from_file(path: str, table: tuple[str, ...] = ()) -> tuple[str, dict[str, Any]]:
@@ -263,3 +290,7 @@ def _from_project() -> tuple[str, dict[str, Any]]:
         if parent == folder:
             return "", {}
         folder = parent
+
+
+# msgspec learns a type when it first meets it, and crashes if a signal handler or thread meets it while it does.
+msgspec.convert({}, Settings)

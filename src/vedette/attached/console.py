@@ -36,7 +36,6 @@ class Attached:
         """`beside`: this process is only the launcher of a command, which has the keyboard."""
         self._run = run
         self._stream = stream
-        self._began = time.monotonic()
         self._screen: Tty | Pipe = open_screen(stream, raw=beside)
         self._lock = self._screen.area.lock if isinstance(self._screen, Tty) else threading.RLock()
         self._board = Board(self._screen.look)
@@ -58,6 +57,8 @@ class Attached:
         self._run._journal.tap = self._lines.own.append  # noqa: SLF001 - made for the console
         atexit.register(self._asking.close)
         self._thread.start()
+        if isinstance(self._screen, Tty):  # if we are killed, the hub erases what we have drawn there
+            self._run._journal.set(self._run._journal.process, {"terminal": _terminal(self._stream)})  # noqa: SLF001
 
     @property
     def alive(self) -> bool:
@@ -136,7 +137,7 @@ class Attached:
             return ""
         if isinstance(self._screen, Tty) and self._screen.area.is_gone:
             return ""
-        return run_end(name, state, cause, time.monotonic() - self._began, self._screen.look)
+        return run_end(name, state, cause, (time.time_ns() - self._run._begun_t) / 1e9, self._screen.look)  # noqa: SLF001
 
     # In the thread.
 
@@ -203,6 +204,13 @@ class Attached:
         faults.say_once(
             f"the console closes ({type(error).__name__}: {error}); `vedette watch {self._run.id}` shows the run"
         )
+
+
+def _terminal(stream: TextIO) -> str:
+    try:
+        return os.ttyname(stream.fileno())
+    except OSError:
+        return ""
 
 
 def _same_terminal(one: TextIO, other: TextIO) -> bool:

@@ -10,13 +10,15 @@ import socket
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from typing import Any, Self
 
 from vedette import kernel, wire
-from vedette.client import screen
+from vedette.client import notebook, screen
 from vedette.client.current import current
 from vedette.client.faults import say_once, swallow
 from vedette.client.journal import Journal
+from vedette.client.notebook import Input
 from vedette.client.off import OffRun
 from vedette.client.values import text_of
 from vedette.ids import new_id
@@ -36,7 +38,7 @@ def ask(prompt: str, password: bool = False, timeout_s: float | None = None) -> 
         text = text_of(prompt)
         deadline = _deadline(timeout_s)
         if isinstance(run, OffRun):
-            with _Terminal(text, password) as terminal:
+            with notebook.open_input(text, password) or _Terminal(text, password) as terminal:
                 return _ask_at_terminal_only(terminal, deadline)
         return _Question(run._journal, text, bool(password)).wait(deadline)  # noqa: SLF001 - the run's own inside
     except Exception as error:
@@ -102,7 +104,9 @@ class _Question:
         _open[self.id] = self
         try:
             journal.event("ask", self._prompt, 20, attrs)
-            with _Terminal(self._prompt, self._password, wanted=_asks_at_own_terminal(journal)) as terminal:
+            with notebook.open_input(self._prompt, self._password) or _Terminal(
+                self._prompt, self._password, wanted=_asks_at_own_terminal(journal)
+            ) as terminal:
                 while self._answer is None and _remaining_s(deadline) > 0:
                     self._wait_once(process, deadline, terminal)
         finally:
@@ -115,7 +119,7 @@ class _Question:
             self._wakeup_write.close()
         return None if self._answer is None else self._answer[0]
 
-    def _wait_once(self, process: str, deadline: float | None, terminal: "_Terminal") -> None:
+    def _wait_once(self, process: str, deadline: float | None, terminal: Input) -> None:
         if self._peer is None and time.monotonic() >= self._connect_at:
             self._connect(process)
         most = _MAX_WAIT_S if self._peer is not None else max(0.01, self._connect_at - time.monotonic())
@@ -125,7 +129,7 @@ class _Question:
         ready = kernel.wait(fds, (), _remaining_s(deadline, min(most, 1.0 if terminal.fd is not None else most)))
         if self._peer in ready:
             self._receive()
-        if terminal.fd in ready and (typed := terminal.read()) is not None:
+        if _may_read(terminal, ready) and (typed := terminal.read()) is not None:
             self.take(typed, "")
 
     def _connect(self, process: str) -> None:
@@ -177,6 +181,8 @@ def _asks_at_own_terminal(journal: Journal) -> bool:
 
 class _Terminal:
     """The terminal of this process, if it has one. It reads one typed line."""
+
+    never_blocks = False
 
     def __init__(self, prompt: str, password: bool, *, wanted: bool = True) -> None:
         self.fd: int | None = None
@@ -248,9 +254,14 @@ class _Terminal:
                 return
 
 
-def _ask_at_terminal_only(terminal: _Terminal, deadline: float | None) -> str | None:
+def _ask_at_terminal_only(terminal: Input, deadline: float | None) -> str | None:
     while terminal.fd is not None and _remaining_s(deadline) > 0:
         fds = [terminal.fd] if terminal.can_read() else []
-        if kernel.wait(fds, (), _remaining_s(deadline, 1.0)) and (typed := terminal.read()) is not None:
+        ready = kernel.wait(fds, (), _remaining_s(deadline, 1.0))
+        if _may_read(terminal, ready) and (typed := terminal.read()) is not None:
             return typed
     return None
+
+
+def _may_read(terminal: Input, ready: Sequence[Any]) -> bool:
+    return terminal.can_read() and (terminal.never_blocks or terminal.fd in ready)

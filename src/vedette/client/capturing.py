@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from vedette import detached, kernel, masks
-from vedette.client import faults
+from vedette.client import capture_program, faults, notebook
 from vedette.client.journal import Journal
-from vedette.client.values import text_of
+from vedette.client.values import plain, text_of
 from vedette.interrupts import let_through
 from vedette.model import Value
 from vedette.settings import Settings
@@ -37,6 +37,10 @@ class Brief(Struct, frozen=True):
     sys_path: list[str]
     t: int
     launched: bool = False  # the command is another program, which has not started yet
+    environ: dict[str, str] = {}  # of the process that began the run
+    notebook: str = ""  # the path of the notebook, or its working directory; empty outside notebooks
+    modules: list[str] = []  # the files of local modules that a notebook has imported
+    only_code: bool = False  # the rest has been captured before
 
 
 def begin(journal: Journal, settings: Settings, command: list[str] | None = None) -> None:
@@ -53,6 +57,20 @@ def begin(journal: Journal, settings: Settings, command: list[str] | None = None
         faults.swallow(error, "the record of what the run is made of")
 
 
+def again(journal: Journal, settings: Settings, modules: list[str]) -> None:
+    """Capture the code of a notebook again, since it has imported more modules; raise OSError if that cannot be."""
+    if detached.is_possible():
+        _capture(_of_notebook(journal, settings, os.getcwd(), modules, only_code=True))
+
+
+def _of_notebook(journal: Journal, settings: Settings, cwd: str, modules: list[str], *, only_code: bool) -> Brief:
+    return Brief(
+        journal.run, journal.home.asked, settings, cwd, [], "", platform.python_version(),
+        [os.path.join(cwd, str(part)) for part in sys.path], journal.now(), notebook=notebook.path(), modules=modules,
+        only_code=only_code,
+    )  # fmt: skip
+
+
 def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> None:
     given = list(getattr(sys, "orig_argv", sys.argv)) if command is None else command
     argv, cut = _cut(masks.argv(text_of(word) for word in given))
@@ -61,6 +79,12 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
     except OSError:  # the directory was removed
         cwd = ""
     attrs: dict[str, Value] = {"argv": argv, "cwd": masks.text(text_of(cwd)), "host": kernel.host()}
+    in_notebook = command is None and notebook.shell() is not None
+    if in_notebook:  # the command of a kernel says nothing of the notebook, and names a file with the kernel's key
+        del attrs["argv"]
+        attrs["notebook"] = masks.text(text_of(notebook.path() if cwd else ""))
+    elif options := _options(command):
+        attrs["arg"] = masks.values(plain(options))
     if command is None:
         attrs["python"] = platform.python_version()
     if cut:
@@ -72,15 +96,35 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
     if not can:
         return
     ours = command is None
-    brief = Brief(
-        journal.run, journal.home.asked, settings, cwd, [text_of(word) for word in given][:_MAX_WORDS],
-        _script() if ours else "", platform.python_version() if ours else "",
-        [os.path.join(cwd, str(part)) for part in sys.path] if ours else [], journal.now(), launched=not ours,
-    )  # fmt: skip
+    if in_notebook:
+        brief = _of_notebook(journal, settings, cwd, notebook.modules(), only_code=False)
+    else:
+        brief = Brief(
+            journal.run, journal.home.asked, settings, cwd, [text_of(word) for word in given][:_MAX_WORDS],
+            _script() if ours else "", platform.python_version() if ours else "",
+            [os.path.join(cwd, str(part)) for part in sys.path] if ours else [], journal.now(), launched=not ours,
+        )  # fmt: skip
     try:
-        _spawn(msgspec.msgpack.encode(brief))
+        _capture(brief)
     except OSError as error:
         journal.set(journal.run, {"capture": f"not begun: {error.strerror}"})
+
+
+def _options(command: list[str] | None) -> dict[str, Any]:
+    """Return the options of the command, or of this process; those of a notebook's kernel are not the user's."""
+    words = (command or sys.argv)[1:]
+    if not words or (command is None and "ipykernel" in sys.modules):
+        return {}
+    from vedette.client import arguments  # noqa: PLC0415 - its patterns take longer than the rest of `init`
+
+    if command is not None:
+        words = arguments.of_program(command)
+    return arguments.read([text_of(word) for word in words[:_MAX_WORDS]])
+
+
+def _capture(brief: Brief) -> None:
+    whole = msgspec.structs.replace(brief, environ=detached.environment())
+    capture_program.capture(msgspec.msgpack.encode(whole))
 
 
 def _cut(words: list[str]) -> tuple[list[str], bool]:
@@ -101,15 +145,3 @@ def _script() -> str:
     prefixes = {os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     libraries = [part for part in sys.path if os.path.basename(part) in ("site-packages", "dist-packages")]
     return "" if path.startswith((*prefixes, *(os.path.join(part, "") for part in libraries))) else path
-
-
-def _spawn(brief: bytes) -> None:
-    """Start the program detached. Its brief is a file in memory: other users could read a command line."""
-    handed = os.memfd_create("vedette-brief", os.MFD_CLOEXEC)
-    try:
-        with open(handed, "wb", closefd=False) as file:
-            file.write(brief)
-        os.lseek(handed, 0, os.SEEK_SET)
-        detached.start("vedette.capture", (), detached.environment(), handed=(handed,))
-    finally:
-        os.close(handed)

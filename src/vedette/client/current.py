@@ -1,12 +1,13 @@
-"""The current run of this process, and the verbs that act on it: `vedette.init`, `vedette.log` and so on."""
+"""The current run of a thread or task, and the verbs that act on it: `vedette.init`, `vedette.log` and so on."""
 
 import os
 import sys
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette import settings
-from vedette.client import capturing, exits, faults, screen
+from vedette.client import asked, capturing, children, exits, faults, notebook, open_runs, ranks, screen, with_block
 from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, About, Run
 from vedette.client.series import Handle
@@ -15,7 +16,17 @@ from vedette.home import Home
 from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
 from vedette.interrupts import let_through
 
-_current: Run | OffRun | None = None
+_joined_programs: set[str] = set()  # runs that this program has joined; it joins each of them once
+_begun = 0  # runs that this process has begun as a rank; all ranks of a job begin the same ones, in the same order
+_one_begins = threading.RLock()  # of several threads that log without `init`, one begins the run
+
+
+def _after_fork() -> None:
+    global _one_begins
+    _one_begins = threading.RLock()  # the thread that holds it may be gone
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def init(
@@ -32,56 +43,110 @@ def init(
     usage: bool | None = None,
     resume: bool | str | None = None,
 ) -> Run | OffRun:
-    """Begin a run, resume one by its id, or join the run of the parent process; make it the current run.
+    """Begin a run, resume one by its id, or join the run of the parent process; make it that of this thread or task.
 
-    This finishes a run that this process began before. It never raises: after an error it returns a run that does
-    nothing, and prints the reason on stderr.
+    Any number of runs may be open. Only a run that an `init` without `with` has begun in the same thread or task is
+    finished, and a message says so. This never raises: after an error it returns a run that does nothing, and prints
+    the reason on stderr.
     """
-    global _current
+    run: Run | OffRun
     try:
+        notebook.end_earlier()
         overrides = {"home": home, "upstream": hub, "usage.enable": usage}
         if console is not None:
             overrides["console.mode"] = "on" if console else "off"
-        _current = _init(About(project, experiment, name, config, tags, notes), overrides, resume)
+        in_with = with_block.is_head_of_with(sys._getframe(1))
+        config = asked.override(config)
+        run = _init(About(project, experiment, name, config, tags, notes), overrides, resume, in_with=in_with)
     except Exception as error:
         let_through(error)
         faults.swallow(error, "init()")
-        _current = OffRun(config)
-    return _current
+        run = OffRun(config)
+    asked.offer(run.config)
+    if open_runs.here() is not run:
+        open_runs.enter(run)
+    return run
 
 
-def _init(about: About, overrides: dict[str, Any], resume: bool | str | None) -> Run | OffRun:
+def _init(about: About, overrides: dict[str, Any], resume: bool | str | None, *, in_with: bool) -> Run | OffRun:
+    environ = open_runs.environ()  # a run that this very process has exported is no parent
+    for sentence in settings.unknown_variables(environ):
+        faults.say_once(sentence)
     try:
-        loaded = settings.load(overrides)
+        loaded = settings.load(overrides, environ)
     except VedetteError as error:
         faults.say_once(f"{error} (vedette uses the defaults)")
-        loaded = settings.fallback(overrides["home"], overrides["upstream"])
+        loaded = settings.fallback(overrides["home"], overrides["upstream"], environ)
     if loaded.mode == "off":
         return OffRun(about.config)
     resume_id = "" if resume is None or isinstance(resume, bool) else _whole_id(resume, f"init(resume={resume!r})")
-    before = _current if isinstance(_current, Run) and not _current.finished else None
-    if before is not None and not before._journal.main and resume is not False and resume_id in ("", before.id):
-        before._merge(about.config)  # a fork child, or a process that has joined already
-        return before
-    if before is not None:
-        before.finish()
-    parent_run = os.environ.get("VEDETTE_RUN", "")
-    if parent_run and resume is not False and resume_id in ("", parent_run):
-        asked = os.environ.get("VEDETTE_TRY", "")
-        attempt = asked if can_name_try(asked) else FIRST_TRY
-        run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config)
-        exits.watch(run)
-        _install_hooks(run, loaded)
-        if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
-            run._describe(about)
-        return run
-    if not parent_run and resume is not False:
+    joins = resume is not False
+    joined = _joined_before(about)
+    if joined is not None and joins and resume_id in ("", joined.id):
+        joined._merge(about.config)
+        return joined
+    if not in_with:
+        _finish_plain_run()
+    parent_run = environ.get("VEDETTE_RUN", "")
+    if parent_run and joins and resume_id in ("", parent_run) and parent_run not in _joined_programs:
+        return _join(parent_run, environ, loaded, about)
+    if not parent_run and joins:
         named = os.environ.pop("VEDETTE_RESUME", "")  # it holds for the first run of this process only
         resume_id = resume_id or _whole_id(named, f"VEDETTE_RESUME={named!r}")
-    run = begin_owned(loaded, about, resume=resume_id, parent=parent_run)
-    if not parent_run:  # else the terminal belongs to the process that began the parent run
+    rank = _rank(environ) if not resume_id and not parent_run else None
+    run = begin_owned(loaded, about, resume=resume_id, parent=parent_run, rank=rank)
+    if not parent_run and (
+        rank is None or not rank.number
+    ):  # else the terminal belongs to the process that began the parent run
         screen.begin(run, loaded)
     _install_hooks(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
+    return run
+
+
+def _joined_before(about: About) -> Run | None:
+    """Return the run of another process that an `init` here means, if this process takes part in it already.
+
+    A fork child or a worker of multiprocessing is a part of its parent's program: whatever it begins is that run. A
+    program of its own joins once, and then begins runs of its own, unless it gives no word about them.
+    """
+    run = open_runs.meant(tell=False)
+    if not isinstance(run, Run) or run._journal.main:
+        return None
+    is_part = open_runs.is_fork_child() or children.is_worker()
+    return run if is_part or about == About() else None
+
+
+def _rank(environ: Mapping[str, str]) -> ranks.Rank | None:
+    """Return which rank of a parallel job this process is; what a thread of it begins is not begun by all ranks."""
+    if open_runs.is_fork_child() or threading.current_thread() is not threading.main_thread():
+        return None
+    return ranks.find(environ)
+
+
+def _finish_plain_run() -> None:
+    """Finish the run that an `init` without `with` has begun in this thread or task."""
+    before = open_runs.here()
+    if isinstance(before, Run) and not before._ends_with_block and before._context.is_here():
+        before.finish()
+        faults.say_once(
+            f"run {before.name or before.id} is finished, because init() begins another one in the same thread or task;"
+            " to have both open, begin them by `with vedette.init(...) as run:` (this is said once)",
+            "a plain init",
+        )
+
+
+def _join(parent_run: str, environ: Mapping[str, str], loaded: settings.Settings, about: About) -> Run:
+    """Join the run of the process that started this one."""
+    asked = environ.get("VEDETTE_TRY", "")
+    attempt = asked if can_name_try(asked) else FIRST_TRY
+    run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config, _rank(environ))
+    if not children.is_worker():
+        _joined_programs.add(parent_run)
+    open_runs.add(run)
+    exits.watch(run)
+    _install_hooks(run, loaded)
+    if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
+        run._describe(about)
     return run
 
 
@@ -104,19 +169,24 @@ def begin_owned(
     after: int = 0,
     parent: str = "",
     command: list[str] | None = None,
+    rank: ranks.Rank | None = None,
 ) -> Run:
     """Begin a run, or a new try of one, that ends with this process; the processes that it starts join the run.
 
-    `command`: the program that the run is about, if that is not this process.
+    `command`: the program that the run is about, if that is not this process. `rank`: it begins the run with others,
+    and the run ends with the last of them.
     """
-    script = None if command is None else os.path.basename(command[0])
+    global _begun
+    script = notebook.title() if command is None else os.path.basename(command[0])
     home = Home.of(loaded)
     if resume:
         run = Run._resume(home, loaded, resume, about, after=after)
     else:
-        run = Run._begin(home, loaded, about, parent=parent, script=script)
-    capturing.begin(run._journal, loaded, command)
-    _export(run, home)
+        run = Run._begin(home, loaded, about, parent=parent, script=script, rank=rank, count=_begun)
+    _begun += rank is not None
+    if rank is None or not rank.number:
+        capturing.begin(run._journal, loaded, command)
+    open_runs.add(run)
     exits.watch(run)
     return run
 
@@ -137,31 +207,19 @@ def _whole_id(text: Any, given: str) -> str:
     return ""
 
 
-def _export(run: Run, home: Home) -> None:
-    """Set the environment so that the processes this one starts join the run, until it is finished."""
-    exported = {"VEDETTE_RUN": run.id, "VEDETTE_TRY": run._journal.attempt, "VEDETTE_HOME": home.asked}
-    before = {key: os.environ.get(key) for key in exported}
-    os.environ.update(exported)
-
-    def restore() -> None:
-        for key, value in before.items():
-            if os.environ.get(key) != exported[key]:
-                continue
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
-
-    run._on_end.append(restore)
-
-
 def current() -> Run | OffRun:
-    """Return the current run. If `init` was not called, begin a run named after the script."""
-    if _current is not None and not _current.finished:
-        return _current
-    script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
-    nameless = script in ("", "-c", "-m") or os.environ.get("VEDETTE_RESUME")  # a resumed run keeps its name
-    return init(name=None if nameless else script)
+    """Return the run that a call here means. If none is open, begin a run named after the script."""
+    run = open_runs.meant()
+    if run is not None:
+        return run
+    with _one_begins:
+        run = open_runs.meant()
+        if run is not None:
+            return run
+        script = notebook.title()
+        script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else "") if script is None else script)[0]
+        nameless = script in ("", "-c", "-m") or os.environ.get("VEDETTE_RESUME")  # a resumed run keeps its name
+        return init(name=None if nameless else script)
 
 
 def log(values: Mapping[str, Any], step: int | None = None) -> None:
@@ -196,5 +254,6 @@ def use(path: "str | os.PathLike[str]", name: str | None = None) -> None:
 
 def finish(state: str | None = None) -> None:
     """Finish the current run, if there is one."""
-    if _current is not None:
-        _current.finish(state)
+    run = open_runs.meant()
+    if run is not None:
+        run.finish(state)

@@ -5,18 +5,24 @@ import functools
 import os
 import sys
 import threading
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from vedette.client import screen, streams
+from vedette.client import open_runs, pools, screen, streams
 from vedette.client.faults import swallow
+from vedette.client.messages import clean_text
 from vedette.client.quiet import quiet
+from vedette.client.raised import MOST_EXIT_TEXT, last_line
 from vedette.client.run import Run, describe_exception
+from vedette.client.values import text_of
 
 _open: list[Run] = []  # kept here so that a run without other references ends at exit, not before
 _installed = False
 _RUN_LAST = -1000  # the priority of our finalizer: a worker calls it last
-_exit_code = 0  # what sys.exit was last called with; used when nobody sees the real exit status
+_exit_code: int | None = None  # what sys.exit was last called with; None: it was not called
+_exit_text = ""  # the text that it was called with in place of a code
+_told = ""  # the signal whose handler has called sys.exit last
+_program: FrameType | None = None  # the outermost frame of the program
 
 
 def watch(run: Run) -> None:
@@ -30,24 +36,63 @@ def watch(run: Run) -> None:
     _watch_once_it_is_a_worker(run)
     if not _installed:
         _installed = True
+        _note_program()
         atexit.register(_leave)
-        os.register_at_fork(after_in_child=_after_fork)
+        os.register_at_fork(after_in_child=_after_fork, after_in_parent=pools.watch)
         _hook_exceptions()
         _hook_exit()
 
 
+def _note_program() -> None:
+    """Keep the outermost frame of the main thread: at the end it shows whether the program came to its last line."""
+    global _program
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        _program, frame = frame, frame.f_back
+
+
+def _guess_exit_code() -> int | None:
+    """Return the exit code as far as it shows: for the console, which cannot wait until it is known."""
+    if _program is None:
+        return None
+    from opcode import opname  # noqa: PLC0415 - not before the end of the program
+
+    if opname[_program.f_code.co_code[_program.f_lasti]].startswith("RETURN"):
+        return 0
+    return 1 if streams.said_at_the_end() else _exit_code  # without a return SystemExit has ended it
+
+
 def _hook_exit() -> None:
-    """Note what sys.exit is called with: atexit is not told, and a short process may be gone before the hub looks."""
+    """Note what sys.exit is called with: atexit is not told."""
     original_exit = sys.exit
 
     @functools.wraps(original_exit)
     def exit_noting_status(status: Any = None, /) -> NoReturn:
-        global _exit_code
+        global _exit_code, _exit_text, _told
         if threading.current_thread() is threading.main_thread():  # in another thread it ends only that thread
             _exit_code = 0 if status is None else status & 0xFF if isinstance(status, int) else 1
+            _exit_text = "" if status is None or isinstance(status, int) else text_of(status)
+            _told = _handled_signal()
         original_exit(status)
 
     sys.exit = exit_noting_status
+
+
+def _handled_signal() -> str:
+    """Return the name of the signal whose handler in the program is running; empty if none is."""
+    import signal  # noqa: PLC0415 - not before the end of the program
+
+    handlers = {}
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if (code := getattr(getattr(handler, "__func__", handler), "__code__", None)) is not None:
+            handlers[code] = number.name
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code in handlers:
+            return handlers[frame.f_code]
+    return ""
 
 
 def _for_each_run(doing: str, act: Any) -> None:
@@ -59,13 +104,17 @@ def _for_each_run(doing: str, act: Any) -> None:
 
 
 def _leave() -> None:
-    _for_each_run("the end of the run", lambda run: run._leave(_exit_code))
+    code = _guess_exit_code() if _open else None
+    text = clean_text(streams.said_at_the_end() or _exit_text)[:MOST_EXIT_TEXT] if code == 1 else ""
+    _for_each_run("the end of the run", lambda run: run._leave(code, text, _told))
 
 
 def _after_fork() -> None:
     screen.after_fork()
     streams.after_fork()
+    pools.after_fork()
     _for_each_run("the fork of the run", Run._after_fork)
+    open_runs.after_fork()
     _for_each_run("the fork of the run", _watch_once_it_is_a_worker)
 
 
@@ -94,7 +143,7 @@ def _end_worker(run: Run) -> None:
     if run.finished:
         return
     if error is None:
-        run._leave(0)
+        run._leave(0, sure=True)
     else:
         run._fail(error)
 
@@ -105,13 +154,14 @@ def _hook_exceptions() -> None:
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         with screen.hold_last_line():  # the console prints how the run ended after the traceback
             try:
-                _for_each_run("the record of an exception", lambda run: run._fail(error))
+                _for_each_run("the record of an exception", lambda run: _fail(run, error))
             finally:  # show the traceback even if we are interrupted
                 previous(kind, error, trace)
 
     def hook_in_thread(args: Any) -> None:
         if args.exc_value is not None:
-            _record_exception(args.exc_value, {"thread": args.thread.name if args.thread else ""})
+            name = args.thread.name if args.thread else ""
+            _record_exception(args.exc_value, {"thread": name}, f"thread {name} died: ")
         before, quiet.on = quiet.on, True
         try:
             previous_in_thread(args)
@@ -132,11 +182,21 @@ def _hook_exceptions() -> None:
     sys.unraisablehook = hook_unraisable
 
 
-def _record_exception(error: BaseException, extra: dict[str, Any]) -> None:
-    """Record an exception that ends only a thread, or that Python ignores."""
+def _fail(run: Run, error: BaseException) -> None:
+    """End a run by the exception that ends the main thread; a run of a thread that still runs goes on."""
+    if not run._context.goes_on_elsewhere():
+        run._fail(error)
 
-    def tell(run: Run) -> None:
+
+def _record_exception(error: BaseException, extra: dict[str, Any], died: str = "") -> None:
+    """Record an exception that ends only a thread, or that Python ignores; `died`: what it ended, in words."""
+    journal = open_runs.journal()
+    if journal is None:
+        return
+    try:
         text, attrs = describe_exception(error)
-        run._journal.event("exception", text, 40, attrs | extra)
-
-    _for_each_run("the record of an exception", tell)
+        if died:
+            journal.mishap = (died + last_line(error))[:MOST_EXIT_TEXT]
+        journal.event("exception", text, 40, attrs | extra)
+    except Exception as trouble:
+        swallow(trouble, "the record of an exception")

@@ -20,11 +20,14 @@ swallowed = 0
 _said: set[str] = set()
 
 
-def say_once(text: str) -> None:
-    """Print a message on stderr, each text once. Not by `warnings`: the user can turn warnings into errors."""
-    if text in _said or len(_said) > 1000:
+def say_once(text: str, topic: str = "") -> None:
+    """Print a message on stderr, once for each topic. Not by `warnings`: the user can turn warnings into errors.
+
+    The topic is the text itself if none is given.
+    """
+    if (topic or text) in _said or len(_said) > 1000:
         return
-    _said.add(text)
+    _said.add(topic or text)
     before, quiet.on = quiet.on, True
     try:
         write_notice(f"vedette: {text}\n", write_stderr)

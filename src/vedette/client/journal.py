@@ -12,14 +12,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from vedette import masks
+from vedette import kernel, masks
 from vedette.blobs import Blobs
 from vedette.client.faults import say_once, swallow
+from vedette.client.ranks import Rank
 from vedette.client.stacks import Stacks
 from vedette.home import Home
 from vedette.ids import new_id, of_process, of_try
 from vedette.interrupts import let_through
 from vedette.model import Blob, Event, Fact, Origin, Span, Value
+from vedette.segment import EXIT_CODE
 from vedette.settings import Settings
 from vedette.voice import Voice, origin_here
 
@@ -27,8 +29,11 @@ from vedette.voice import Voice, origin_here
 class Journal:
     """The records of one process about one run. Nothing here raises when the disk is full or no hub runs."""
 
-    def __init__(self, home: Home, settings: Settings, run: str, attempt: str, *, main: bool) -> None:
+    def __init__(
+        self, home: Home, settings: Settings, run: str, attempt: str, *, main: bool, rank: Rank | None = None
+    ) -> None:
         """Open no file yet. `main`: this process began the try `run/attempt`, so the run ends with it."""
+        self.rank = rank
         self.home = home
         self.blobs = Blobs(home, settings.limits)
         self.run = run
@@ -36,11 +41,15 @@ class Journal:
         self.try_id = of_try(run, attempt)
         self.main = main
         self.on_announce: Callable[[], None] = lambda: None
+        self.log_level: int | None = None  # log records of this level and above are written here; None: none are
+        self.takes_output = False  # what the program prints is written here
         self.tap: Callable[[Event], None] | None = None  # the console of this process, which shows events at once
-        self._upstream = settings.upstream
+        self.mishap = ""  # a thread or a task that died, while the program itself goes on
+        self.upstream = settings.upstream
         self._usage_s = settings.usage.interval_s if settings.usage.enable else 0.0  # how often the hub measures
         self._lock = threading.RLock()
         self._announced = False
+        self._is_fork_child = False
         self._reported_lost = 0
         self._stacks = Stacks()
         self.voice = Voice(home, self._make_origin, settings.spool)
@@ -51,7 +60,7 @@ class Journal:
     def _make_origin(self) -> Origin:
         name = new_id(10)
         process = of_process(self.try_id, name)
-        return origin_here(name, span=self.run, process=process, upstream=self._upstream, main=self.main)
+        return origin_here(name, span=self.run, process=process, upstream=self.upstream, main=self.main)
 
     @property
     def has_said_nothing(self) -> bool:
@@ -71,6 +80,8 @@ class Journal:
     def after_fork(self) -> None:
         """Become the journal of a child process."""
         self.main = False
+        self._is_fork_child = True
+        self.mishap = ""
         self.tap = None
         self._lock = threading.RLock()
         self._announced = False
@@ -147,23 +158,38 @@ class Journal:
             "usage_s": self._usage_s,
         }
         name = f"{'main' if self.main else 'child'} {os.getpid()}"
+        if self.rank is not None and not self._is_fork_child:
+            attrs |= {"rank": self.rank.number}
+            name = f"rank {self.rank.number}"
         self.begin(self.process, "process", name, self.try_id, "running", attrs)
         self._stacks.watch(self.spool.directory)
         self.on_announce()
 
     def report_losses(self) -> None:
         """Record how many records were dropped, once there is room for it."""
-        lost = self.spool.lost
-        new = lost - self._reported_lost
-        if new > 0:
-            self._reported_lost = lost
+        with self._lock:  # facts are written under it, and so are lost under it
+            lost, facts_lost = self.spool.lost, self.spool.facts.lost
+            new = lost - self._reported_lost
+            if new <= 0:
+                return
+            self._reported_lost = lost  # first: to write it may begin a segment, which reports losses
             why = self._why_lost()
             self.event("dropped", f"{new} records could not be kept: {why}", 40, {"count": new, "why": why})
+            if self.spool.facts.lost > facts_lost:  # nor could this one, which is no record of the user's: say it later
+                self.spool.facts.lost = facts_lost
+                self._reported_lost = lost - new
 
     def wake_hub(self) -> None:
         """Start a hub if none runs; never wait for it."""
         if why := self.voice.wake_hub():
             say_once(f"no hub can be started ({why}); what you log waits on disk. `vedette doctor` tells more")
+
+    def note_exit_code(self) -> None:
+        """Have the exit code of this process noted in its spool, while Python shuts down: only later is it known."""
+        try:
+            kernel.note_exit_code(os.path.join(self.spool.directory, EXIT_CODE))
+        except Exception as error:  # where it cannot be noted, the hub learns it from the kernel or from nobody
+            let_through(error)
 
     def close(self) -> None:
         """Record that nothing will follow, and tell the user about lost records."""
@@ -171,8 +197,14 @@ class Journal:
             self.report_losses()
             self.voice.close()
             self._stacks.stop()
-        if self.spool.lost:
-            say_once(f"{self.spool.lost} records of run {self.run} could not be kept: {self._why_lost()}")
+        if lost := self.spool.lost:
+            untold = lost - self._reported_lost if self._announced else lost
+            hint = (
+                f"; `vedette doctor` does not know of {untold} of them, as there was no room to say so"
+                if untold
+                else ""
+            )
+            say_once(f"{lost} records of run {self.run} could not be kept: {self._why_lost()}{hint}")
 
     def _why_lost(self) -> str:
         return self.spool.trouble or "the disk was full"

@@ -13,15 +13,19 @@ import threading
 import traceback
 from typing import Any
 
-from vedette.client import screen
+from vedette.client import open_runs, screen
 from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text, compose, holds_rich, spell
 from vedette.client.quiet import quiet
+from vedette.client.raised import MOST_EXIT_TEXT, last_line
 from vedette.interrupts import let_through
 
 _ONLY_OURS = "_vedette_alone"  # set on a record that the user's handlers must not get: without us it would not exist
+_RECORDED = "_vedette_run"  # set on a record of a worker: the run that it is recorded in; it travels with the pickle
+_STANDARD = os.path.join(os.path.dirname(logging.__file__.removesuffix("/__init__.py")), "")
 _MAX_NAME = 1000
+_TASK_DIED = "Task exception was never retrieved"
 _MAX_DEPTH = 3  # a __str__ may log while its record is being written
 
 
@@ -34,16 +38,17 @@ class _Thread(threading.local):
 
 
 _this_thread = _Thread()
-_journal: Journal | None = None
-_level = 0
+_levels: list[int] = []  # of the open runs that record logs
+_level = 0  # the lowest of them: records below it are not made for us
 _originals: dict[tuple[type, str], tuple[Any, Any]] = {}  # (class, method): its original function, and ours
 
 
 def install(journal: Journal, level: int) -> None:
-    """Write records of this level and above to this journal."""
-    global _journal, _level
-    _level = level
-    _journal = journal
+    """Write the records that a journal's run is meant by, of this level and above, to this journal."""
+    global _level
+    journal.log_level = level
+    _levels.append(level)
+    _level = min(_levels)
     _replace(logging.Logger, "isEnabledFor", _is_enabled_for)
     _replace(logging.Logger, "makeRecord", _make_record)
     _replace(logging.Logger, "callHandlers", _call_handlers)
@@ -51,10 +56,23 @@ def install(journal: Journal, level: int) -> None:
     _replace(logging.Handler, "handle", _handle)
 
 
-def remove() -> None:
-    """Put `logging` back as it was; a function of ours that somebody has wrapped stays in place and does nothing."""
-    global _journal
-    _journal = None
+def remove(journal: Journal) -> None:
+    """Write no more to a journal. After the last one put `logging` back as it was.
+
+    A function of ours that somebody has wrapped stays in place, and does nothing.
+    """
+    global _level
+    if journal.log_level is None:
+        return
+    _levels.remove(journal.log_level)
+    journal.log_level = None
+    if _levels:
+        _level = min(_levels)
+    else:
+        _put_back()
+
+
+def _put_back() -> None:
     for (owner, name), (original, ours) in list(_originals.items()):
         if owner.__dict__.get(name) is ours:
             setattr(owner, name, original)
@@ -71,11 +89,17 @@ def _replace(owner: type, name: str, make: Any) -> None:
     setattr(owner, name, ours)
 
 
+def _journal_here() -> Journal | None:
+    """Return the journal that a record of this thread or task belongs to; None if its run records no logs."""
+    journal = open_runs.journal() if _levels else None
+    return journal if journal is not None and journal.log_level is not None else None
+
+
 def _is_enabled_for(original: Any) -> Any:
     def is_enabled_for(self: logging.Logger, level: int) -> bool:
         if original(self, level):
             return True
-        if _journal is None or level < _level:
+        if not _levels or level < _level:
             return False
         try:
             wanted = self._cache[level, _level]  # type: ignore[attr-defined] # emptied when any level changes
@@ -116,7 +140,7 @@ def _make_record(original: Any) -> Any:
 
 def _call_handlers(original: Any) -> Any:
     def call_handlers(self: logging.Logger, record: logging.LogRecord) -> None:
-        journal = _journal
+        journal = _journal_here()
         only_ours = _ONLY_OURS in record.__dict__
         shown_by_console = journal is not None and _record(journal, self, record, only_ours) and screen.shows_logs()
         if not only_ours:
@@ -133,7 +157,7 @@ def _handle(original: Any) -> Any:
     def handle(self: logging.Handler, record: logging.LogRecord) -> Any:
         if _this_thread.shown_by_console and _is_default(self):
             return False
-        before, quiet.on = quiet.on, _journal is not None
+        before, quiet.on = quiet.on, _journal_here() is not None
         try:
             return original(self, record)
         finally:
@@ -144,7 +168,7 @@ def _handle(original: Any) -> Any:
 
 def _get_message(original: Any) -> Any:
     def get_message(self: logging.LogRecord) -> str:
-        if _journal is None or not (self.args or type(self.msg) is not str) or _this_thread.depth >= _MAX_DEPTH:
+        if not _levels or not (self.args or type(self.msg) is not str) or _this_thread.depth >= _MAX_DEPTH:
             return str(original(self))
         _this_thread.depth += 1  # a __str__ that logs itself would double the work at each level
         try:
@@ -167,14 +191,20 @@ def _record(journal: Journal, logger: logging.Logger, record: logging.LogRecord,
     _this_thread.depth += 1
     try:
         level = record.levelno
-        if level >= _level and not _is_recorded_elsewhere(record):
+        if level >= (journal.log_level or 0) and not _is_recorded_elsewhere(journal, record):
             text, ansi = compose(record.msg, record.args)
             attrs = _attrs(record)
             if ansi:
                 attrs["ansi"] = ansi
             if not only_ours and _will_be_printed(logger, level):
                 attrs["printed"] = True
+            if only_ours and _is_of_library(record.pathname):
+                attrs["unasked"] = True
             journal.event("log", text, int(level), attrs)
+            if record.processName not in (None, "MainProcess"):
+                setattr(record, _RECORDED, journal.run)
+            if record.name == "asyncio" and record.exc_info and record.exc_info[1] and text.startswith(_TASK_DIED):
+                journal.mishap = f"an asyncio task died: {last_line(record.exc_info[1])}"[:MOST_EXIT_TEXT]
             return True
     except Exception as error:
         let_through(error)
@@ -184,11 +214,16 @@ def _record(journal: Journal, logger: logging.Logger, record: logging.LogRecord,
     return False
 
 
-def _is_recorded_elsewhere(record: logging.LogRecord) -> bool:
-    """Tell whether a record is written elsewhere: as a warning, or by the worker process that made it."""
+def _is_recorded_elsewhere(journal: Journal, record: logging.LogRecord) -> bool:
+    """Tell whether a record is written elsewhere: as a warning, a cell that failed, or by the worker that made it.
+
+    A worker that began before the run records nothing; only what a worker has marked is left to it.
+    """
     if quiet.in_warning and record.name == "py.warnings":
         return True
-    return record.process not in (None, os.getpid()) and record.processName not in (None, "MainProcess")
+    if record.name == "IPKernelApp" and record.levelno < logging.WARNING:
+        return True
+    return record.process != os.getpid() and record.__dict__.get(_RECORDED) == journal.run
 
 
 def _attrs(record: logging.LogRecord) -> dict[str, Any]:
@@ -205,6 +240,13 @@ def _attrs(record: logging.LogRecord) -> dict[str, Any]:
     if record.stack_info:
         attrs["stack"] = clean_text(spell(record.stack_info))
     return attrs
+
+
+def _is_of_library(path: Any) -> bool:
+    """Tell whether a record comes from a library: without us nobody would have seen its INFO, and nobody asked."""
+    return isinstance(path, str) and (
+        path.startswith(_STANDARD) or "/site-packages/" in path or "/dist-packages/" in path
+    )
 
 
 def _name(text: Any) -> str:

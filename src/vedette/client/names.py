@@ -14,8 +14,11 @@ plover prairie puffin quail raven reef ridge river robin sable sparrow spruce st
 tide tiger valley violet willow wren yarrow""".split()
 
 
-def new_name() -> str:
-    """Make a name such as `brisk-otter-417`; it neither uses nor changes the state of the module `random`."""
-    dice, number = divmod(int.from_bytes(os.urandom(8)), 999)
+def new_name(digest: bytes = b"") -> str:
+    """Make a name such as `brisk-otter-417`; it neither uses nor changes the state of the module `random`.
+
+    `digest`: what several processes have in common that must find the same name.
+    """
+    dice, number = divmod(int.from_bytes(digest[:8] or os.urandom(8)), 999)
     first, second = divmod(dice, len(_SECOND))
     return f"{_FIRST[first % len(_FIRST)]}-{_SECOND[second]}-{number + 1}"

@@ -38,6 +38,7 @@ class OffRun:
     url: str | None = None
     finished = False
     _measured = False
+    _outer: Any = None  # as Run has it
 
     def __init__(self, config: Any = None) -> None:
         self.config = Attrs(None, "config", as_config(config))

@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -31,7 +31,7 @@ Message = str | Sequence[str]
 
 _INFINITE = math.inf
 _RETRY_S = 1.0  # how long we wait after the disk was full
-_LEFT_EARLY = "left before its end"
+_LEFT_EARLY = "the loop was left early"
 
 
 class Progress:
@@ -46,6 +46,7 @@ class Progress:
         "_at",
         "_bars",
         "_began",
+        "_is_complete",
         "_is_maker",
         "_lock",
         "_msg",
@@ -63,6 +64,7 @@ class Progress:
         self.id = id_
         self.total = total
         self.is_finished = False
+        self._is_complete = False  # ended by `complete`, whatever was counted
         self._bars = bars
         self._msg = msg
         self._is_maker = is_maker
@@ -236,6 +238,7 @@ class Progress:
             if self.is_finished:
                 return
             self.is_finished = True
+            self._is_complete = complete
             self._numbers = None
             slot, self._slot = self._slot, None
         spool = self._bars.journal.spool
@@ -245,6 +248,8 @@ class Progress:
         if slot is not None and spool.lost == lost:  # else the record was lost, and only the slot has the numbers
             self._bars.gauges.give_back(slot)
         self._bars.known.pop(self.id, None)
+        if self._bars.watch is not None:
+            self._bars.watch(self, state, cause)
 
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, GeneratorExit):
@@ -261,6 +266,7 @@ class Bars:
         """Begin with none."""
         self.journal = journal
         self.gauges = Gauges(mapped=journal.spool.mapped)
+        self.watch: Callable[[Progress, str, str], None] | None = None  # a notebook shows begins and ends of bars
         self.known: dict[str, Progress] = {}  # by id: a worker that unpickles a bar again gets the same object
 
     def new(self, total: Any, msg: Message) -> Progress:
@@ -278,6 +284,8 @@ class Bars:
         )  # fmt: skip
         self.known[bar.id] = bar
         bar._get_slot()
+        if self.watch is not None:
+            self.watch(bar, "running", "")
         return bar
 
     def join(self, id_: str, maker: str, total: float | None, msg: list[str]) -> Progress:
@@ -352,12 +360,13 @@ _joined_runs: dict[str, Any] = {}  # runs that this process joined only because 
 
 def _run_of(run: str, attempt: str, home: str) -> Any:
     """Return the run of a bar: the current run, that of the parent process, or one that we join now."""
-    from vedette.client import current, exits  # noqa: PLC0415 - they need Run, which needs this
+    from vedette.client import current, exits, open_runs  # noqa: PLC0415 - they need Run, which needs this
     from vedette.client.run import Run  # noqa: PLC0415
 
-    here = current.current() if os.environ.get("VEDETTE_RUN") == run else current._current
-    if here is not None and here.id == run:
+    if (here := open_runs.find(run)) is not None:
         return here
+    if os.environ.get("VEDETTE_RUN") == run and (joined := current.current()).id == run:
+        return joined
     if run not in _joined_runs:
         chosen = settings.load({"home": home})
         if chosen.mode == "off":

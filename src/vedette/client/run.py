@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 from vedette import masks, wire
-from vedette.client import faults, files
+from vedette.client import faults, files, open_runs, pools
 from vedette.client.attrs import Attrs
 from vedette.client.faults import never_raises
 from vedette.client.journal import Journal
@@ -18,7 +18,8 @@ from vedette.client.messages import clean_text
 from vedette.client.names import new_name
 from vedette.client.progress import Bars, Message, Progress
 from vedette.client.raised import evidence_of, last_line
-from vedette.client.series import Handle, bind
+from vedette.client.ranks import Rank
+from vedette.client.series import Bound, Handle, bind
 from vedette.client.values import as_config, encode_sample, numbers_in, plain, text_of
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.verdict import EndKind, verdict
@@ -68,29 +69,47 @@ class Run:
         self.summary = Attrs(journal, "summary", {})
         self.finished = False
         self._journal = journal
+        # The points of rank 0 have no tag, so that a run of one process and one of eight compare.
+        self._tags = {"rank": str(journal.rank.number)} if journal.rank is not None and journal.rank.number else {}
         self._on_end: list[Callable[[], None]] = []  # called once, before the last records are written
+        self._context = open_runs.NOWHERE  # where it was begun
+        self._outer: Any = None  # the run that this context had before, if it is still open
+        self._ends_with_block = False  # it was begun by `with vedette.init(...)`
         self._measured = journal.is_measured
         self._voice = journal.voice
         self._samples = journal.spool.samples
         self._bars = Bars(journal)
         self._step = 0  # of the next `log` without a step
+        self._handles: dict[tuple[str, tuple[tuple[str, str], ...]], Bound] = {}  # by name and tags
         self._refused: dict[str, int] = {}
+        self._begun_t = time_ns()
+        if self._tags:
+            self.log = self._log_carefully  # type: ignore[method-assign] # such a record has one more field
         self._ended_as = ("", "")  # state and cause of its end, as this process knows them
 
     @classmethod
     def _begin(
-        cls, home: Home, settings: Settings, about: About, *, parent: str = "", script: str | None = None
-    ) -> "Run":
-        """Begin a new run. It ends with this process, unless it is finished before."""
-        journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
-        run = cls(journal, text_of(about.name) if about.name else new_name(), as_config(about.config))
+        cls, home: Home, settings: Settings, about: About, *, parent: str = "", script: str | None = None,
+        rank: Rank | None = None, count: int = 0,
+    ) -> "Run":  # fmt: skip
+        """Begin a new run. It ends with this process, unless it is finished before.
+
+        `rank`: this process is one of several that begin the run together, as their `count`-th.
+        """
+        if rank is None:
+            journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
+        else:  # all ranks begin the run; the hub ends it when the last of them has ended
+            journal = Journal(home, settings, rank.run_id(count), rank.attempt, main=False, rank=rank)
+        name = text_of(about.name) if about.name else new_name(rank.digest(count) if rank is not None else b"")
+        run = cls(journal, name, as_config(about.config))
         attrs = about.attrs | {
             "project": about.project,
             "script": os.path.basename(sys.argv[0] if sys.argv else "") if script is None else script,
             "config": masks.values(dict(run.config)),
         }
         journal.begin(run.id, "run", run.name, parent, "created", _without_empty(attrs))
-        journal.begin(journal.try_id, "try", "", run.id, "running", {"n": 1})
+        ranks = {} if rank is None else {"ranks": rank.size}
+        journal.begin(journal.try_id, "try", "", run.id, "running", {"n": int(journal.attempt), **ranks})
         journal.wake_hub()
         return run
 
@@ -111,10 +130,12 @@ class Run:
         return resumed
 
     @classmethod
-    def _join(cls, home: Home, settings: Settings, run: str, attempt: str, config: Any) -> "Run":
+    def _join(
+        cls, home: Home, settings: Settings, run: str, attempt: str, config: Any, rank: Rank | None = None
+    ) -> "Run":
         """Join a run that another process began; the run goes on when this process ends."""
-        journal = Journal(home, settings, run, attempt, main=False)
-        joined = cls(journal, "", {})
+        journal = Journal(home, settings, run, attempt, main=False, rank=rank)
+        joined = cls(journal, os.environ.get("VEDETTE_NAME", ""), {})
         joined._merge(config)
         journal.wake_hub()
         return joined
@@ -132,12 +153,16 @@ class Run:
         """Log named numbers at a step; without one, at the step after the last."""
         try:
             if step is None:
-                step = self._step if type(self._step) is int else self._valid_step(0)
-            self._step = step + 1
+                step = self._next_step(values) if self._handles else self._step
+                self._step = step + 1
+            elif type(step) is not int:
+                raise TypeError
             sum(values.values())  # raises unless all are numbers; much faster than a check of each
             payload = encode_sample((t := time_ns(), step, values))
             if (size := len(payload)) > _MAX:
                 raise OverflowError
+            if step >= self._step:  # a smaller one does not set the count back
+                self._step = step + 1
         except Exception as error:
             let_through(error)
             self._log_carefully(values, step)
@@ -154,13 +179,17 @@ class Run:
     def metric(self, name: str, value: Any, tags: Mapping[str, str] | None = None, step: int | None = None) -> None:
         """Log one number, or a dict of fields (`name/field`), of the series with these tags."""
         if step is None:
-            step = self._step
+            step = self._next_step({name: value}) if self._handles else self._step
         self._log_carefully({name: value}, step, tags)
 
     @never_raises
     def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
         """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
-        return bind(self._journal, text_of(name), _text_tags(tags), self._log_for_handle)
+        words = self._tags | _text_tags(tags)
+        key = text_of(name), tuple(sorted(words.items()))
+        if key not in self._handles:  # two handles of one series would each count from the same step
+            self._handles[key] = bind(self._journal, key[0], words, self._log_for_handle, self._step)
+        return self._handles[key].log
 
     @never_raises
     def mark(self, *labels: Any) -> None:
@@ -212,6 +241,7 @@ class Run:
         if self.finished:
             return
         self.finished = True
+        cause = cause or (self._journal.mishap if state == "done" else "")
         self._ended_as = state, cause
         self._call_on_end()
         if state not in ("done", "failed", "cancelled"):
@@ -228,17 +258,24 @@ class Run:
         while self._on_end:
             self._on_end.pop()()
 
-    def _leave(self, exit_code: int) -> None:
-        """Record that the interpreter exits. `exit_code` counts only if nobody gets the exit status from the kernel."""
+    def _leave(self, exit_code: int | None, text: str = "", told: str = "", *, sure: bool = False) -> None:
+        """Record that the interpreter exits. `exit_code` is a guess unless it is `sure`; None: nobody can guess it.
+
+        `text`: what SystemExit was raised with in place of a code. `told`: the signal whose handler has raised it.
+        """
         if not self.finished:
             self.finished = True
-            end = verdict(Evidence(said_code=exit_code))
-            self._ended_as = end.state, end.cause
+            mishap = self._journal.mishap
+            end = verdict(Evidence(said_code=exit_code, left=True, exit_text=text, told=told, mishap=mishap))
+            self._ended_as = end.state, end.cause if exit_code is not None else ""  # the hub may yet see more than we
             self._call_on_end()
             if self._journal.main or not self._journal.has_said_nothing:
                 self._report_refused()
-                if exit_code:
-                    self._journal.set(self._journal.process, {"exit_code": exit_code})
+                known = {"exit_code": exit_code if sure else None, "exit_text": text, "told": told, "mishap": mishap}
+                if attrs := _without_empty(known):
+                    self._journal.set(self._journal.process, attrs)
+                if not sure:
+                    self._journal.note_exit_code()
                 self._journal.claim(self._journal.process, "leaving")
             self._journal.close()
 
@@ -246,7 +283,7 @@ class Run:
         """End the run with an exception, which ends the program or the run's `with` block."""
         if self.finished:
             return
-        end = verdict(evidence_of(error))
+        end = verdict(pools.with_worker(evidence_of(error)))
         if end.kind in (EndKind.EXCEPTION, EndKind.DISK):
             text, attrs = describe_exception(error)
             self._journal.event("exception", text, 50, attrs)
@@ -259,6 +296,7 @@ class Run:
         self._refused = {}
 
     def __enter__(self) -> Self:
+        self._ends_with_block = True
         return self
 
     def __exit__(
@@ -276,13 +314,17 @@ class Run:
     def __repr__(self) -> str:
         return f"<vedette run {self.name or self.id} ({self.id})>"
 
-    def _log_for_handle(self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None) -> None:
+    def _log_for_handle(self, values: Any, step: Any, tags: Mapping[str, str] | None, next_step: int) -> None:
         """Log for a series handle, which counts its own steps."""
-        self._log_carefully(values, step, tags, counted=False)
+        self._log_carefully(values, step, tags, next_step)
 
-    def _valid_step(self, step: Any) -> int:
+    def _next_step(self, values: Mapping[str, Any]) -> int:
+        """Return the next step of these series: a handle may be ahead of the run's own count."""
+        return max([self._step, *(bound.next_step() for (name, _), bound in self._handles.items() if name in values)])
+
+    def _valid_step(self, step: Any, next_step: int) -> int:
         """Return the given step if it is valid; else the next one, and tell the user."""
-        for candidate in (step, self._step):
+        for candidate in (step, next_step):
             try:
                 number = int(candidate)
             except Exception:  # a user's __int__ may raise anything
@@ -295,9 +337,12 @@ class Run:
         return 0
 
     def _log_carefully(
-        self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None, *, counted: bool = True
+        self, values: Any, step: Any = None, tags: Mapping[str, str] | None = None, next_step: int | None = None
     ) -> None:
-        """Log the numbers in any value; refuse the rest, and tell the user once per name."""
+        """Log the numbers in any value; refuse the rest, and tell the user once per name.
+
+        `next_step`: that of whoever counts its own steps; None: the run's.
+        """
         try:
             if not isinstance(values, Mapping):
                 self._refuse("log()", f"takes a dict of numbers, not {type(values).__name__}")
@@ -308,11 +353,11 @@ class Run:
                     self._refuse(name, "is not a number")
                 else:
                     numbers[name] = number
-            step = self._valid_step(step)
-            if counted:
+            step = self._valid_step(step, self._step if next_step is None else next_step)
+            if next_step is None and step >= self._step:
                 self._step = step + 1
             if numbers:
-                self._write(numbers, step, _text_tags(tags))
+                self._write(numbers, step, self._tags | _text_tags(tags))
         except Exception as error:
             let_through(error)
             faults.swallow(error, "log()")

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TextIO
 
 from vedette import kernel
-from vedette.client import faults
+from vedette.client import faults, notebook
 from vedette.client.faults import swallow
 from vedette.client.run import Run
 from vedette.settings import Settings
@@ -55,7 +55,7 @@ _held_lines: list[str] | None = None  # last lines that wait until a traceback i
 
 def wanted(mode: str, stream: TextIO | None, environ: Mapping[str, str]) -> bool:
     """Tell whether a run in this process gets a console on a stream."""
-    if mode == "off" or stream is None or environ.get("VEDETTE_CAPTURED"):
+    if mode == "off" or stream is None or environ.get("VEDETTE_CAPTURED") or notebook.has_display():
         return False
     if mode == "on":
         return True

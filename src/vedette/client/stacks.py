@@ -1,6 +1,8 @@
 """Writes the Python stacks when the program dies. faulthandler does it in C: a handler in Python would delay the end.
 
 We never replace a handler that the program itself has set for SIGTERM or crashes, before us or after.
+faulthandler has one file for the whole process. If several runs are open, it lies in the spool of each of them, as a
+hard link.
 """
 
 import faulthandler
@@ -10,45 +12,87 @@ from typing import IO, Any
 from weakref import ref
 
 
+class _Shared:
+    """The file that faulthandler writes to, for all runs of this process."""
+
+    file: IO[str] | None = None
+    paths: tuple[str, ...] = ()  # its names, the newest last
+    users = 0
+    terminated: "ref[_StackFile] | None" = None  # dead once somebody else has registered a file
+    crashed: "ref[_StackFile] | None" = None
+
+
+_shared = _Shared()
+
+
 class Stacks:
     """Has faulthandler write the stacks to a file `stacks` on SIGTERM or on a crash."""
 
     def __init__(self) -> None:
         """Watch for nothing yet."""
-        self._file: IO[str] | None = None
-        self._terminated: ref[_StackFile] | None = None  # dead once somebody else has registered a file
-        self._crashed: ref[_StackFile] | None = None
+        self._watches = False
 
     def watch(self, directory: str) -> None:
         """Begin, except for what the program handles itself: SIGTERM, or crashes by its own faulthandler."""
-        on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        on_crash = not faulthandler.is_enabled()
-        if not on_sigterm and not on_crash:
-            return
+        path = os.path.join(directory, "stacks")
         try:
-            self._file = open(os.path.join(directory, "stacks"), "w")  # noqa: SIM115 - open until death
-            if on_sigterm:
-                file = _StackFile(self._file)
-                faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
-                self._terminated = ref(file)
-            if on_crash:
-                file = _StackFile(self._file)
-                faulthandler.enable(file=file, all_threads=True)
-                self._crashed = ref(file)
+            if not _shared.users or not _link(path):
+                _begin(path)
         except (OSError, ValueError, RuntimeError, AttributeError):
             return
+        self._watches = _shared.file is not None
+        _shared.users += self._watches
 
     def stop(self) -> None:
         """Undo `watch`, except where somebody has changed the handlers meanwhile."""
-        handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # unregister() would remove that handler
-        if _is_alive(self._terminated) and not handled:
-            faulthandler.unregister(signal.SIGTERM)
-        if _is_alive(self._crashed):
-            faulthandler.disable()
-        self._terminated = self._crashed = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if not self._watches:
+            return
+        self._watches = False
+        _shared.users -= 1
+        if not _shared.users:
+            _end()
+
+
+def _link(path: str) -> bool:
+    """Add a name to the file that is in use; False if all its names are gone, or lie on another file system."""
+    for known in reversed(_shared.paths):
+        try:
+            os.link(known, path)
+        except OSError:
+            continue
+        _shared.paths = (*(one for one in _shared.paths if os.path.exists(one)), path)
+        return True
+    return False
+
+
+def _begin(path: str) -> None:
+    users = _shared.users
+    _end()  # a file whose names are all gone
+    on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    on_crash = not faulthandler.is_enabled()
+    if not on_sigterm and not on_crash:
+        return
+    _shared.file, _shared.paths, _shared.users = open(path, "w"), (path,), users  # noqa: SIM115 - open until death
+    if on_sigterm:
+        file = _StackFile(_shared.file)
+        faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)
+        _shared.terminated = ref(file)
+    if on_crash:
+        file = _StackFile(_shared.file)
+        faulthandler.enable(file=file, all_threads=True)
+        _shared.crashed = ref(file)
+
+
+def _end() -> None:
+    handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # unregister() would remove that handler
+    if _is_alive(_shared.terminated) and not handled:
+        faulthandler.unregister(signal.SIGTERM)
+    if _is_alive(_shared.crashed):
+        faulthandler.disable()
+    _shared.terminated = _shared.crashed = None
+    if _shared.file is not None:
+        _shared.file.close()
+        _shared.file = None
 
 
 class _StackFile:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from vedette.client import open_runs
 from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text
@@ -28,38 +29,97 @@ class _Thread(threading.local):
 
 _this_thread = _Thread()
 _tees: list["Tee"] = []
+_takers: list[Journal] = []  # of the open runs that record output
+_last_words = ""
+_OURS = "vedette.client."  # the modules whose functions stand between Python and a stream
 
 
-class Tee:
-    """Records what one stream prints, as `output` events of a journal."""
+class _Text:
+    """What one run has printed to one stream, cut into lines."""
 
-    def __init__(self, journal: Journal, stream: Any, name: str) -> None:
+    def __init__(self, journal: Journal, stream: str) -> None:
         self._journal = journal
         self._stream = stream
-        self._name = name
-        self._replaced: list[tuple[Any, str, Any, Any]] = []  # (object, method, our function, the previous attribute)
-        self._is_closed = False
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """Start empty: pending text belongs to the parent, and its lock may be held by a thread that is gone."""
         self._lock = threading.RLock()
         self._owner = 0  # the thread that is in `take`
         self._late: list[str] = []  # printed by a signal handler while its thread was in `take`
         self._lines = Lines()
         self._parts: list[str] = []  # printed text of a line that is not complete
         self._size = 0
+
+    def take(self, text: str) -> None:
+        """Record the lines that are complete now."""
+        this = threading.get_ident()
+        if self._owner == this:
+            self._late.append(text)
+            return
+        with self._lock:  # released before the lines are recorded: a thread with the journal's lock may print
+            self._owner = this
+            try:
+                found = self._cut(text)
+                while self._late:
+                    found += self._cut(self._late.pop(0))
+            finally:
+                self._owner = 0
+        self._record(found)
+
+    def end(self) -> None:
+        """Record the last line, even if it is not complete."""
+        with self._lock:
+            last = self._cut("\n" if self._parts or self._lines.pending else "")
+        self._record(last)
+
+    def _cut(self, text: str) -> list[str]:
+        """Add text, and return the lines that are complete."""
+        self._parts.append(text)
+        self._size += len(text)
+        if "\n" not in text and "\r" not in text and self._size <= MAX_LINE:
+            return []
+        whole = "".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        return [line.text for line in self._lines.feed(whole) if line.over]
+
+    def _record(self, lines: list[str]) -> None:
+        for line in lines:
+            attrs = {"stream": self._stream, "pid": os.getpid()}
+            text, ansi = split(line)
+            if ansi:
+                attrs["ansi"] = clean_text(ansi)
+            self._journal.event("output", clean_text(text), 20, attrs)
+
+
+class Tee:
+    """Records what one stream prints, as `output` events of the run that is meant where it is printed."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self.stream = stream
+        self._name = name
+        self._replaced: list[tuple[Any, str, Any, Any]] = []  # (object, method, our function, the previous attribute)
+        self._texts: dict[Journal, _Text] = {}
         self._decoder: codecs.IncrementalDecoder | None = None
+
+    def after_fork(self) -> None:
+        """Start empty: pending text belongs to the parent, and its lock may be held by a thread that is gone."""
+        self._texts = {}
+        self._decoder = None
 
     def install(self) -> None:
         """Replace the stream's methods by ours; leave a stream alone that does not allow that."""
         try:
-            buffer = getattr(self._stream, "buffer", None)
+            buffer = getattr(self.stream, "buffer", None)
         except ValueError:  # it has been detached
             buffer = None
-        replaced = self._replace(self._stream, "write", self._tee_text)
-        if replaced and buffer is not None and self._replace(self._stream, "flush", _mark_as_text):
+        replaced = self._replace(self.stream, "write", self._tee_text)
+        if replaced and buffer is not None and self._replace(self.stream, "flush", _mark_as_text):
             self._replace(buffer, "write", self._tee_bytes)
+
+    def renew(self) -> None:
+        """Replace the stream's `write` again if somebody has put another one in the place of ours."""
+        ours = [one for one in self._replaced if one[0] is self.stream and one[1] == "write"]
+        if ours and vars(self.stream).get("write") is not ours[-1][2]:
+            self._replaced = [one for one in self._replaced if one not in ours]
+            self._replace(self.stream, "write", self._tee_text)
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> bool:
         try:
@@ -72,7 +132,7 @@ class Tee:
         return True
 
     def remove(self) -> None:
-        """Put the stream's methods back, unless somebody has replaced ours; record the last line."""
+        """Put the stream's methods back, unless somebody has replaced ours."""
         while self._replaced:
             owner, name, ours, previous = self._replaced.pop()
             try:
@@ -80,11 +140,12 @@ class Tee:
                     setattr(owner, name, previous) if previous is not None else delattr(owner, name)
             except Exception as error:
                 swallow(error, "the end of the tee")
-        with self._lock:
-            self._is_closed = True  # somebody may still call our methods
-            last = self._cut("\n" if self._parts or self._lines.pending else "")
-        for line in last:
-            self._record_line(line)
+
+    def end(self, journal: Journal) -> None:
+        """Record the last line of a run that ends."""
+        text = self._texts.pop(journal, None)
+        if text is not None:
+            text.end()
 
     def _tee_text(self, original: Any) -> Any:
         def write(*args: Any, **named: Any) -> Any:
@@ -95,6 +156,8 @@ class Tee:
             finally:
                 _this_thread.in_text = before
             if args and not before and not quiet.on:
+                if self._name == "stderr":
+                    _note_last_words(args[0])
                 self.take(args[0])
             return written
 
@@ -112,7 +175,7 @@ class Tee:
     def _take_bytes(self, data: Any) -> None:
         try:
             if self._decoder is None:
-                coding = getattr(self._stream, "encoding", None) or "utf-8"
+                coding = getattr(self.stream, "encoding", None) or "utf-8"
                 self._decoder = codecs.getincrementaldecoder(coding)("replace")
             self.take(self._decoder.decode(bytes(data)))
         except Exception as error:
@@ -121,44 +184,31 @@ class Tee:
 
     def take(self, text: Any) -> None:
         """Record printed text; never raise."""
-        if self._is_closed or not isinstance(text, str):
-            return
-        this = threading.get_ident()
-        if self._owner == this:
-            self._late.append(text)
-            return
         try:
-            with self._lock:  # released before the lines are recorded: a thread with the journal's lock may print
-                self._owner = this
-                try:
-                    found = self._cut(text)
-                    while self._late:
-                        found += self._cut(self._late.pop(0))
-                finally:
-                    self._owner = 0
-            for line in found:
-                self._record_line(line)
+            journal = open_runs.journal()
+            if journal is not None and journal.takes_output and isinstance(text, str):
+                known = self._texts.get(journal)
+                (known or self._texts.setdefault(journal, _Text(journal, self._name))).take(text)
         except Exception as error:
             let_through(error)
             swallow(error, "the record of what was printed")
 
-    def _cut(self, text: str) -> list[str]:
-        """Add text, and return the lines that are complete."""
-        self._parts.append(text)
-        self._size += len(text)
-        if "\n" not in text and "\r" not in text and self._size <= MAX_LINE:
-            return []
-        whole = "".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        return [line.text for line in self._lines.feed(whole) if line.over]
 
-    def _record_line(self, text: str) -> None:
-        attrs = {"stream": self._name, "pid": os.getpid()}
-        text, ansi = split(text)
-        if ansi:
-            attrs["ansi"] = clean_text(ansi)
-        self._journal.event("output", clean_text(text), 20, attrs)
+def _note_last_words(text: Any) -> None:
+    """Note what Python itself prints where no code of the program runs any more: the text of a SystemExit."""
+    global _last_words
+    depth = 2
+    try:
+        while sys._getframe(depth).f_globals.get("__name__", "").startswith(_OURS):  # noqa: SLF001
+            depth += 1
+    except ValueError:  # there is no further frame
+        if isinstance(text, str) and text.strip():
+            _last_words = text.strip()
+
+
+def said_at_the_end() -> str:
+    """Return the text that SystemExit was raised with, once that has ended the program; else an empty one."""
+    return _last_words
 
 
 def _mark_as_text(original: Any) -> Any:
@@ -176,22 +226,43 @@ def _mark_as_text(original: Any) -> Any:
 
 
 def install(journal: Journal) -> None:
-    """Record in this journal what is printed from now on."""
-    remove()
-    seen: list[Any] = []
+    """Record what is printed from now on, where the journal's run is meant, in this journal."""
+    if not _takers:
+        _remove_tees()
+    _takers.append(journal)
+    journal.takes_output = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
-        if stream is not None and not any(stream is other for other in seen):
-            seen.append(stream)
-            tee = Tee(journal, stream, name)
+        if stream is not None and not any(stream is tee.stream for tee in _tees):
+            tee = Tee(stream, name)
             tee.install()
             _tees.append(tee)
 
 
-def remove() -> None:
-    """Put the streams back as they were."""
+def remove(journal: Journal) -> None:
+    """Record no more in a journal; after the last one put the streams back as they were."""
+    if not journal.takes_output:
+        return
+    _takers.remove(journal)
+    if not _takers:
+        _remove_tees(last_of=journal)
+    for tee in _tees:
+        tee.end(journal)
+    journal.takes_output = False
+
+
+def _remove_tees(last_of: Journal | None = None) -> None:
     while _tees:
-        _tees.pop().remove()
+        tee = _tees.pop()
+        tee.remove()
+        if last_of is not None:
+            tee.end(last_of)
+
+
+def renew() -> None:
+    """Record again what is printed, before a cell of a notebook: IPython puts `write` back after each cell."""
+    for tee in _tees:
+        tee.renew()
 
 
 def after_fork() -> None:

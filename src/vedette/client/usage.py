@@ -11,8 +11,6 @@ class Usage:
     @staticmethod
     def checkpoint(*labels: Any) -> None:
         """Put a mark on the timeline; do nothing if the run is not measured."""
-        run = current._current
-        if run is None:
-            run = current.current()
+        run = current.current()
         if run._measured:
             run.mark(*labels)

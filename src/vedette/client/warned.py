@@ -3,21 +3,20 @@
 import warnings
 from typing import Any
 
+from vedette.client import open_runs
 from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text, spell
 from vedette.client.quiet import quiet
 from vedette.interrupts import let_through
 
-_journal: Journal | None = None
 _original: Any = None
 _ours: Any = None
 
 
-def install(journal: Journal) -> None:
-    """Record in this journal what `warnings` shows."""
-    global _journal, _original, _ours
-    _journal = journal
+def install() -> None:
+    """Record what `warnings` shows, in the runs that record logs."""
+    global _original, _ours
     if _ours is None or warnings.showwarning is _original:  # a `catch_warnings` block has put the original back
         _original = warnings.showwarning
         _ours = warnings.showwarning = _show(_original)
@@ -25,8 +24,7 @@ def install(journal: Journal) -> None:
 
 def remove() -> None:
     """Put `warnings` back as it was; if somebody has wrapped our function, it stays in place and does nothing."""
-    global _journal, _original, _ours
-    _journal = None
+    global _original, _ours
     if warnings.showwarning is _ours:
         warnings.showwarning = _original
         _original = _ours = None
@@ -36,10 +34,11 @@ def _show(original: Any) -> Any:
     def showwarning(
         message: Any, category: Any, filename: Any, lineno: Any, file: Any = None, line: Any = None
     ) -> None:
-        if _journal is None or file is not None:
+        journal = open_runs.journal()
+        if journal is None or journal.log_level is None or file is not None:
             original(message, category, filename, lineno, file, line)
             return
-        _record(_journal, message, category, filename, lineno)
+        _record(journal, message, category, filename, lineno)
         on, in_warning = quiet.on, quiet.in_warning
         quiet.on = quiet.in_warning = True
         try:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import logging.config
+import multiprocessing
 import os
 import queue
 import signal
@@ -34,6 +35,25 @@ pytestmark = pytest.mark.usefixtures("hub", "fresh_logging")
 def log(request):
     """A logger that no other test has."""
     return logging.getLogger(f"test.{request.node.name}")
+
+
+def test_what_nobody_asked_a_library_for(taken, tmp_path, log):
+    """INFO of a library is marked where only we wanted it; the user's own, and what somebody asked for, is not."""
+    path = tmp_path / "site-packages" / "lib.py"
+    path.parent.mkdir()
+    path.write_text("import logging\nlog = logging.getLogger('lib')\n")
+    library = {}
+    exec(compile(path.read_text(), str(path), "exec"), library)
+    speak = compile("log.info('of the library'); log.warning('loud')", str(path), "exec")
+    exec(speak, library)
+    library["log"].setLevel(logging.INFO)
+    exec(speak, library)
+    log.info("my own")
+
+    marked = [(event.text, event.attrs.get("unasked", False)) for event in taken("log")]
+    assert marked == [
+        ("of the library", True), ("loud", False), ("of the library", False), ("loud", False), ("my own", False),
+    ]  # fmt: skip
 
 
 def texts(events):
@@ -379,6 +399,7 @@ def test_configuring_after_init(capsys, taken, log):
 
 def test_the_last_resort_speaks(capsys, taken, log):
     """Where there is no handler, the handler of last resort prints as ever, and the record says that it is printed."""
+    vedette.finish()
     vedette.init()
     bare()
     log.warning("nobody listens")
@@ -390,6 +411,7 @@ def test_the_last_resort_speaks(capsys, taken, log):
 
 def test_what_handlers_print_is_not_taken_down_twice(capsys, taken, log):
     """A StreamHandler, rich's own handler, one behind a queue: one event each, marked as printed where we can know."""
+    vedette.finish()
     vedette.init()
     bare()
     log.setLevel(logging.INFO)
@@ -410,12 +432,35 @@ def test_what_handlers_print_is_not_taken_down_twice(capsys, taken, log):
     assert [(event.kind, event.text) for event in taken()] == [("log", "by rich"), ("log", "by a queue and more")]
 
 
-def test_a_record_of_a_worker_is_the_worker_s(taken, log):
-    """A record that a worker of multiprocessing has handed over is not taken down again; one from elsewhere is."""
-    log.handle(logging.makeLogRecord({"levelno": 30, "msg": "kin", "process": 1, "processName": "SpawnProcess-1"}))
-    log.handle(logging.makeLogRecord({"levelno": 30, "msg": "far", "process": 1, "processName": "MainProcess"}))
+def worker_of_queue(records, go, name):
+    """Log to a queue, as a worker of multiprocessing does, once it may."""
+    go.wait(60)
+    log = logging.getLogger(name)
+    log.handlers[:] = [QueueHandler(records)]
+    log.warning("by %s", multiprocessing.current_process().name)
 
-    assert texts(taken("log")) == ["far"]
+
+def test_a_record_of_a_worker_is_recorded_once(home, log):
+    """A record that comes from a worker is recorded by it, or, if it began before the run, by who handles the record.
+
+    One that comes from elsewhere is recorded, too.
+    """
+    fork = multiprocessing.get_context("fork")
+    records, go = fork.Queue(), fork.Event()
+    workers = [fork.Process(target=worker_of_queue, args=(records, go, log.name), name="early")]
+    workers[0].start()
+    vedette.init()
+    workers.append(fork.Process(target=worker_of_queue, args=(records, go, log.name), name="late"))
+    workers[1].start()
+    go.set()
+    for _ in workers:
+        log.handle(records.get(timeout=60))
+    for worker in workers:
+        worker.join()
+    log.handle(logging.makeLogRecord({"levelno": 30, "msg": "far", "process": 1, "processName": "MainProcess"}))
+    vedette.finish()
+
+    assert sorted(texts(read_runs(home)[-1].logs(kind="log"))) == ["by early", "by late", "far"]
 
 
 def test_all_is_put_back(home):
@@ -516,7 +561,7 @@ def test_the_check_of_what_is_put_back_sees_a_leftover(home):
 
     assert logging.Handler.handle is not original
     logs._originals[logging.Handler, "handle"] = ours
-    logs.remove()
+    logs._put_back()
     assert logging.Handler.handle is original
 
 

@@ -27,7 +27,7 @@ class Mute(Exception):  # noqa: N818 - it says nothing
         (SystemExit(0), ("done", "")),
         (SystemExit(3), ("failed", "exit code 3")),
         (SystemExit(-1), ("failed", "exit code 255")),
-        (SystemExit("no config"), ("failed", "exit code 1")),
+        (SystemExit("no config"), ("failed", "exit code 1: no config")),
         (SystemExit(143), ("cancelled", "exit code 143: probably SIGTERM killed what it had started")),
     ],
     ids=repr,

@@ -2,6 +2,7 @@
 
 import argparse
 import enum
+import json
 import math
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from tests.rooms.conftest import python
+from vedette.client import asked
 from vedette.client.values import encode_sample, numbers_in, plain, to_number
 
 
@@ -316,6 +318,14 @@ def test_one_bad_step_costs_no_value(home, hub):
     assert found == "{'a': 1.0, 'b': 2.0, 'c': 3.0} {}"
 
 
+def test_a_value_that_was_asked_for_and_is_taken_out(home, hub, monkeypatch):
+    """What `pop` and `popitem` return to the program is what it used, so it is config; what it did not read is none."""
+    monkeypatch.setenv(asked.VARIABLE, json.dumps({"lr": 0.3, "idle": 1, "last": 2}))
+    code = "assert (run.config.pop('lr', 0.1), run.config.pop('x', 7), run.config.popitem()) == (0.3, 7, ('last', 2))"
+
+    assert logged(home, code) == "{} {'last': 2, 'lr': 0.3}"
+
+
 def test_the_number_is_the_same_by_every_verb(home, hub):
     """log, metric and a handle keep the same number; log and metric keep its type."""
     found = logged(
@@ -344,4 +354,29 @@ for tags, count in ((None, 4), ({"sensor": "a"}, 4), (None, 5000)):
     print(view.history("x").step[[0, 1, -2, -1]].tolist(), view.history("after").step.tolist())
 """
 
-    assert python(code).stdout.splitlines() == ["[0, 1, 9000, 9001] [1]"] * 3
+    assert python(code).stdout.splitlines() == ["[1, 2, 9000, 9001] [1]"] * 3
+
+
+def test_a_series_never_goes_back_by_itself(home, hub):
+    """Steps that are not given grow, whatever other series, smaller steps, bad steps or handles are logged."""
+    code = """
+import vedette
+run = vedette.init()
+for _ in range(3): run.log({"b": 1})
+run.log({"val": 1}, step=0)
+for _ in range(2): run.log({"b": 1})
+run.metric("val", 1, step=1)
+run.log({"val": 1}, step="x"), run.log({"val": 1}, step=2**70), run.log({"val": 1}, step=1e300)
+run.log({"b": 1})
+handle, tagged = run.series("b"), run.series("b", {"k": "v"})
+handle(1), handle(1, 1), handle(1), handle(1, 2**70), handle(1, float("inf")), run.series("b")(1)
+tagged(1), tagged(1, 1), tagged(1), tagged(1, "x")
+run.log({"b": 1}), run.metric("b", 1)
+run.finish()
+view = vedette.get(run.id)
+print(view.history("b").step.tolist(), view.history("b", tags={"k": "v"}).step.tolist())
+"""
+    plain, tagged = python(code).stdout.replace("] [", "]|[").split("|")
+
+    assert json.loads(plain) == [0, 1, 1, 2, 3, 4, 8, 9, 10, 11, 11, 11, 12, 13]  # 1 was given once more
+    assert json.loads(tagged) == [1, 9, 10, 11]

@@ -43,6 +43,7 @@ def test_names_are_all_there_is():
         "hub.seal_s": 60.0,
         "hub.ship_s": 1.0,
         "hub.idle_s": 60.0,
+        "hub.without_upstream_s": 3600.0,
         "hub.address": "",
         "hub.advertise": "",
         "hub.onward": "",
@@ -195,9 +196,23 @@ def test_an_unknown_key_names_the_nearest(key, near, work):
     ],
 )
 def test_an_unknown_variable_names_the_nearest(variable, near):
-    """A variable of ours that is none is refused, with the nearest that there is, as a variable."""
-    with pytest.raises(SettingError, match=f"{variable}.*did you mean '{near}'"):
-        settings.load(environ={variable: "1"})
+    """A variable that looks like ours and is none is named with the nearest that there is, and the others hold."""
+    environ = {variable: "1", "VEDETTE_USAGE_INTERVAL_S": "7"}
+    [sentence] = settings.unknown_variables(environ)
+
+    assert variable in sentence
+    assert sentence.endswith(f"did you mean {near}?")
+    assert settings.load(environ=environ).usage.interval_s == 7
+
+
+@pytest.mark.parametrize("variable", ["VEDETTE_PROJET", "VEDETTE_FOO", "VEDETTE_X"])
+def test_an_unknown_variable_that_is_near_none(variable):
+    """Where no variable of ours is near, none is named: a guess would mislead."""
+    [sentence] = settings.unknown_variables({variable: "1"})
+
+    assert sentence == f"the environment has {variable}, which vedette does not know: ignored"
+    with pytest.raises(SettingError, match=r"which is not a setting$"):
+        settings.load({"xyzzy": 1}, environ={})
 
 
 @pytest.mark.parametrize(
@@ -206,6 +221,7 @@ def test_an_unknown_variable_names_the_nearest(variable, near):
 def test_variables_that_say_something_else(variable):
     """Variables that are no settings are left alone."""
     assert settings.load(environ={variable: "1"}) == DEFAULT
+    assert settings.unknown_variables({variable: "1"}) == []
 
 
 @pytest.mark.parametrize(

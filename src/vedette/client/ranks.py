@@ -1,0 +1,105 @@
+"""Which rank of which parallel job this process is, as the environment of mpiexec, srun or torchrun tells.
+
+The ranks of one job are one run, without a launcher of ours: each derives the same id from what all of them see.
+Workers of uvicorn are told by their common parent (decisions/032).
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from vedette import kernel
+from vedette.ids import FIRST_TRY, from_digest
+
+
+class Rank(NamedTuple):
+    """One process of a parallel job."""
+
+    number: int
+    size: int  # how many ranks the job has
+    key: str  # the same in all ranks of the job, and in no other job
+    attempt: str = FIRST_TRY  # the launcher may start all ranks again
+
+    def run_id(self, count: int) -> str:
+        """Return the id of the run that the job begins as its `count`-th."""
+        return from_digest(self.digest(count))
+
+    def digest(self, count: int) -> bytes:
+        """Return bytes that all ranks of the job have in common."""
+        import hashlib  # noqa: PLC0415 - most programs have no ranks
+
+        return hashlib.sha256(f"{self.key}\n{count}".encode()).digest()
+
+
+def find(environ: Mapping[str, str]) -> Rank | None:
+    """Return which rank this process is; None if it is the only process of its job, or that cannot be told."""
+    for ask in _LAUNCHERS:
+        try:
+            rank = ask(environ)
+        except (KeyError, ValueError):  # not this launcher
+            continue
+        if rank is not None and rank.size != 1 and rank.number >= 0:
+            return rank
+    return None
+
+
+def _torchrun(environ: Mapping[str, str]) -> Rank | None:
+    number, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
+    job, restarts = environ["TORCHELASTIC_RUN_ID"], int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    key = _parent()
+    if int(environ.get("LOCAL_WORLD_SIZE", size)) != size:  # on several machines
+        slurm = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
+        if job in ("", "none") and slurm == ".":
+            return Rank(number, size, key, str(1 + restarts))  # nothing tells this job from the next one there
+        key = f"torchrun {job} {slurm} {environ['MASTER_ADDR']} {environ['MASTER_PORT']}"
+    return Rank(number, size, key, str(1 + restarts))
+
+
+def _open_mpi(environ: Mapping[str, str]) -> Rank:
+    number, size = int(environ["OMPI_COMM_WORLD_RANK"]), int(environ["OMPI_COMM_WORLD_SIZE"])
+    if int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]) == size:
+        return Rank(number, size, _parent())
+    job = environ.get("PMIX_NAMESPACE") or environ["OMPI_MCA_ess_base_jobid"]
+    return Rank(number, size, f"mpi {job} {environ.get('OMPI_MCA_orte_hnp_uri', '')} {environ.get('SLURM_JOB_ID', '')}")
+
+
+def _srun(environ: Mapping[str, str]) -> Rank:
+    number = int(environ["SLURM_PROCID"])
+    size = int(environ.get("SLURM_STEP_NUM_TASKS") or environ["SLURM_NTASKS"])
+    job = f"{int(environ['SLURM_JOB_ID'])}.{int(environ['SLURM_STEP_ID'])}"  # a batch script has no step of its own
+    attempt = 1 + int(environ.get("SLURM_RESTART_COUNT", "0"))
+    cluster, user = environ.get("SLURM_CLUSTER_NAME", ""), environ.get("SLURM_JOB_USER", "")
+    return Rank(number, size, f"slurm {cluster} {user} {job}", str(attempt))
+
+
+def _mpich(environ: Mapping[str, str]) -> Rank:
+    """MPICH and Intel MPI: nothing is common to the machines of a job, so the ranks of each machine are a run."""
+    return Rank(int(environ["PMI_RANK"]), int(environ["PMI_SIZE"]), _parent())
+
+
+def _uvicorn(_: Mapping[str, str]) -> Rank | None:
+    process = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    arguments: Any = getattr(process, "_kwargs", None)
+    config: Any = arguments.get("config") if isinstance(arguments, dict) else None
+    if type(config).__module__ != "uvicorn.config" or getattr(config, "workers", 1) < 2:
+        return None
+    identity = getattr(process, "_identity", None) or (1,)
+    return Rank(
+        int(identity[-1]) - 1, config.workers, _parent()
+    )  # a worker that died is replaced by one with a new number
+
+
+_LAUNCHERS: tuple[Callable[[Mapping[str, str]], Rank | None], ...] = (_torchrun, _open_mpi, _srun, _mpich, _uvicorn)
+
+
+def _parent() -> str:
+    """Return what names the parent of this process, and no other process ever."""
+    pid = os.getppid()
+    try:
+        started = kernel.start_ticks(pid)
+    except OSError:
+        started = None
+    if pid <= 1 or started is None:
+        raise ValueError("the parent is gone")
+    return f"{kernel.host()} {kernel.boot()} {pid} {started}"

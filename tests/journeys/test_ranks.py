@@ -1,0 +1,57 @@
+"""Ranks that a real launcher starts are one run."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import vedette
+from tests.journeys.conftest import eventually
+from tests.rooms.conftest import QUICK, call
+
+RANK = """
+import os, sys, threading, time, vedette
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+if rank == 0:  # what a thread begins is a run of its own, and does not count
+    aside = threading.Thread(target=lambda: vedette.init(name="aside").finish())
+    aside.start(), aside.join()
+run = vedette.init(name="job", config={"lr": 0.1})
+run.log({"loss": rank * 10.0}), run.series("loss")(rank * 10.0 + 1)
+if rank == 1 and sys.argv[1:] == ["fails"]:
+    raise ValueError("no such file")
+time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "cause"),
+    [((), "done", ""), (("fails",), "failed", "rank 1 was the first to fail: ValueError: no such file")],
+)
+def test_ranks_of_mpiexec_are_one_run(home, hub, tmp_path, words, state, cause):
+    """It ends with its last rank as its worst one did, names the first that failed, and tells their points apart."""
+    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("mpiexec is not installed: scripts/install dev takes it from the package openmpi")
+    (tmp_path / "rank.py").write_text(RANK)
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    subprocess.run(
+        [mpiexec, "--oversubscribe", "-n", "3", sys.executable, "rank.py", *words],
+        cwd=tmp_path, env={**os.environ, **QUICK, **allowed}, check=False, capture_output=True, timeout=60,
+    )  # fmt: skip
+
+    [run] = [run for run in vedette.runs() if run.name != "aside"]
+    run = eventually(lambda: (found := vedette.get(run.id)).state == state and found)
+    assert (run.name, run.cause, run.config) == ("job", cause, {"lr": 0.1})
+    assert run.history("loss").value.tolist() == [0.0, 1.0]
+    if not words:
+        printed = call("points", run.id, "loss").stdout.splitlines()
+        assert [(line.split(",")[2], line.split(",")[3]) for line in printed] == [
+            ("value", "rank"), ("0.0", ""), ("1.0", ""), ("10.0", "1"), ("11.0", "1"), ("20.0", "2"), ("21.0", "2"),
+        ]  # fmt: skip
+        assert {s.tags.get("rank"): s.max for s in run.series() if s.name == "loss"} == {
+            None: 1.0,
+            "1": 11.0,
+            "2": 21.0,
+        }
