@@ -3,6 +3,9 @@
 And the names under which the capture of a run saves files.
 """
 
+import posixpath
+from collections.abc import Container
+
 import msgspec
 from msgspec import Struct
 
@@ -10,6 +13,8 @@ from vedette.errors import FormatError
 
 NAME = "code.manifest"  # its name among the files of a run; blobs that it lists stay, and are sent, with it
 DIFF = "git.diff"  # what was changed since the last commit
+CELL = "cell"  # the kind of an event that says which cell of a notebook was run
+CELLS = "notebook.py"  # the cells of a notebook: a file of its code that is made from the run's events
 PACKAGES = "packages.json"  # all that is installed, with versions
 DIRECT_PACKAGES = "packages.direct.json"  # those of them that were asked for by name
 _HEX = frozenset("0123456789abcdef")
@@ -28,6 +33,14 @@ class Entry(Struct, frozen=True):
 def write(entries: list[Entry]) -> bytes:
     """Return a manifest; the order of the entries does not matter."""
     return msgspec.json.encode(sorted(entries, key=lambda entry: entry.path))
+
+
+def free_name(path: str, known: Container[str]) -> str:
+    """Return a path, with underscores before its last part while it is among the known ones."""
+    while path in known:
+        folder, name = posixpath.split(path)
+        path = posixpath.join(folder, "_" + name)
+    return path
 
 
 def read(data: bytes) -> list[Entry]:

@@ -91,12 +91,13 @@ def test_a_dirty_tree_gives_the_same_numbers_again(home, hub, repo, tmp_path):
 
 def test_what_is_on_record(home, hub, repo):
     """Command, directory, git, code, packages, Python and machine are on the run's record."""
-    execute(repo, "train.py", "1", "x")
+    execute(repo, "train.py", "1", "x", "--lr", "0.5", "--depth=18", "--api-key", "hunter2hunter2", "-v")
     [run] = captured(home)
     attrs = run.attrs
 
     assert attrs["capture"] == "done"
-    assert attrs["argv"][1:] == ["train.py", "1", "x"]
+    assert attrs["argv"][1:5] == ["train.py", "1", "x", "--lr"]
+    assert run.arg == {"lr": 0.5, "depth": 18, "api_key": "***", "v": True}
     assert (attrs["cwd"], attrs["code.root"], attrs["code.script"]) == (str(repo), str(repo), "train.py")
     assert (attrs["git.branch"], attrs["git.dirty"], attrs["code.files"], attrs["code.left_out"]) == (
         "main",
@@ -111,8 +112,10 @@ def test_what_is_on_record(home, hub, repo):
     shown = call("show", run.id).stdout
     assert "train.py 1 x" in shown
     assert "3 files" in shown
+    assert "depth    18" in shown.partition("options of its command line")[2]
     assert [found.id for found in read_runs(home)] == [run.id]
-    assert json.loads(call("ls", "--json", "--where", "git.branch = main and not git.dirty").stdout)[0]["id"] == run.id
+    where = "git.branch = main and not git.dirty and arg.depth = 18"
+    assert json.loads(call("ls", "--json", "--where", where).stdout)[0]["id"] == run.id
 
 
 def test_it_is_none_of_the_run_s_processes(home, hub, repo):
@@ -200,6 +203,56 @@ if __name__ == "__main__":
     assert len(open_reader(home.store).blobs(run.id)) == len({file.name for file in run.files()})
     assert len(run.processes()) == 4
     assert run.attrs["argv"][1:] == ["train.py"]
+
+
+def test_one_program_serves_all_runs_of_a_process(home, hub, repo, tmp_path):
+    """Runs that begin at once are taken down by one program, each with its own environment; a later one is, too."""
+    counting = "import os, sys\nif 'vedette.capture' in sys.orig_argv: os.write(os.open(__file__ + '.n', 1025), b'.')\n"
+    write(tmp_path / "site", {"sitecustomize.py": counting, "sitecustomize.py.n": ""})
+    code = """
+import os, threading, time, vedette
+def begin(n):
+    with vedette.init(name=f"t{n}"):
+        time.sleep(0.05)
+threads = [threading.Thread(target=begin, args=(n,)) for n in range(6)]
+[thread.start() for thread in threads]; [thread.join() for thread in threads]
+os.environ["OMP_NUM_THREADS"] = "7"
+begin(6)
+time.sleep(8)
+begin(7)
+"""
+    write(repo, {"train.py": code})
+    path = f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    execute(repo, "train.py", PYTHONPATH=path, OMP_NUM_THREADS="1")
+    runs = {run.name: run.attrs for run in captured(home, 8)}
+
+    assert [runs[f"t{n}"]["capture"] for n in range(8)] == ["done"] * 8
+    assert [runs[f"t{n}"]["env.OMP_NUM_THREADS"] for n in (0, 6, 7)] == ["1", "7", "7"]
+    assert len({attrs["code.digest"] for attrs in runs.values()}) == 1
+    assert len((tmp_path / "site" / "sitecustomize.py.n").read_text()) == 2
+
+
+IN_HANDLER = """
+import faulthandler, signal, vedette, vedette.client.hooks
+from vedette.client import capture_program
+faulthandler.dump_traceback_later(20, exit=True)
+start, fired = capture_program.detached.start, []
+def interrupted(module, *args, **named):
+    if module == "vedette.capture" and not fired:
+        fired.append(module)
+        signal.raise_signal(signal.SIGALRM)
+    return start(module, *args, **named)
+capture_program.detached.start = interrupted
+signal.signal(signal.SIGALRM, lambda *_: vedette.init(name="in the handler").finish())
+vedette.init(name="outside").finish()
+print(len(fired), end="")
+"""
+
+
+def test_a_signal_handler_may_begin_a_run_while_its_thread_begins_one(home, hub, repo):
+    """It does not wait for a lock that its own thread holds, and both runs are taken down."""
+    assert execute(repo, "-c", IN_HANDLER) == "1"
+    assert {run.name for run in captured(home, 2)} == {"outside", "in the handler"}
 
 
 def test_off_takes_nothing_down(home, repo, tmp_path):

@@ -4,8 +4,10 @@ It is a detached process with a low priority. It records each part as soon as it
 change. A part that fails is named in the run's attribute `capture`; the other parts go on.
 """
 
+import functools
 import os
 import signal
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +18,7 @@ from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
 from vedette.capture.cleaning import clean_diff
 from vedette.capture.package import pack
-from vedette.capture.tree import choose
+from vedette.capture.tree import choose, choose_modules
 from vedette.client.capturing import Brief
 from vedette.home import Home
 from vedette.ids import new_id
@@ -25,6 +27,7 @@ from vedette.voice import Voice, origin_here
 
 _MOST_S = 600  # after this something hangs: the program ends, and the run's `capture` stays "begun"
 _MOST_DIFF = 8 << 20
+_WAIT_S = 2.0  # for another run of the same program
 
 
 class Program:
@@ -47,22 +50,25 @@ class Program:
         """Record each part, and then whether all succeeded."""
         if self._caps.code:
             self._try("code", self._code)
+        if self._brief.only_code:
+            self._voice.close()
+            return
         self._try("git", self._git)
-        self._try("machine", lambda: self._set(machine.describe()))
+        self._try("machine", lambda: self._set(_machine()))
         self._try("environment", self._environment)
         self._try("packages", self._packages)
         self._try("gpus", self._gpus)
         self._set({"capture": f"in part; {'; '.join(self._failed)}"[:1000] if self._failed else "done"})
         self._voice.close()
 
-    def _set(self, attrs: Mapping[str, Value]) -> None:
-        """Set attributes of the run."""
-        self._voice.say(Span(self._brief.run, self._voice.now(), attrs=dict(attrs)))
+    def _set(self, attrs: Mapping[str, Value], t: int = 0) -> None:
+        """Set attributes of the run, as of now or of another time."""
+        self._voice.say(Span(self._brief.run, t or self._voice.now(), attrs=dict(attrs)))
 
-    def _keep(self, name: str, data: bytes, media: str) -> str:
-        """Save bytes as a file of the run; return their digest."""
+    def _keep(self, name: str, data: bytes, media: str, t: int = 0) -> str:
+        """Save bytes as a file of the run, as of now or of another time; return their digest."""
         digest, size = self._blobs.keep(data)
-        self._voice.say(Blob(self._brief.run, self._voice.now(), name, digest, size, media))
+        self._voice.say(Blob(self._brief.run, t or self._voice.now(), name, digest, size, media))
         return digest
 
     def _try(self, what: str, act: Callable[[], None]) -> None:
@@ -73,8 +79,12 @@ class Program:
 
     def _code(self) -> None:
         brief = self._brief
-        script = brief.script or _script(brief.argv, brief.cwd)
-        files = choose(script, brief.cwd, (self._home.root, self._home.asked))
+        if brief.notebook:
+            script = ""  # the cells, which the kernel records as it runs them
+            files = choose_modules(brief.modules, _folder(brief.notebook), (self._home.root, self._home.asked))
+        else:
+            script = brief.script or _script(brief.argv, brief.cwd)
+            files = choose(script, brief.cwd, (self._home.root, self._home.asked))
         self._root = files.root
         package = pack(files, script, self._blobs, self._caps, self._secrets, brief.t)
         about: dict[str, Value] = {
@@ -87,13 +97,21 @@ class Program:
             about |= {"masked": sum(package.masked.values()), "masked_names": list(package.masked)[:20]}
         if package.changed:
             about |= {"changed": len(package.changed), "changed_names": package.changed[:20]}
-        if script:
+        if brief.notebook:
+            below = os.path.relpath(_folder(brief.notebook), files.root)
+            known = {entry.path for entry in package.entries}
+            about["script"] = _masked(manifest.free_name(os.path.normpath(os.path.join(below, manifest.CELLS)), known))
+        elif script:
             about["script"] = _masked(os.path.relpath(script, files.root))
-        about["digest"] = self._keep(manifest.NAME, package.manifest, "application/json")
-        self._set({"code": about})
+        # Two programs may capture a notebook at once, after two cells: the list that was made later counts.
+        t = brief.t if brief.notebook else 0
+        about["digest"] = self._keep(manifest.NAME, package.manifest, "application/json", t)
+        self._set({"code": about}, t)
 
     def _git(self) -> None:
-        folder = os.path.dirname(self._brief.script) if self._brief.script else self._root or self._brief.cwd
+        brief = self._brief
+        folder = os.path.dirname(brief.script) if brief.script else self._root or brief.cwd
+        folder = _folder(brief.notebook) if brief.notebook else folder
         root = git.find(folder)
         if not root:
             return
@@ -125,15 +143,29 @@ class Program:
                 self._set({"python": version})
         if not path:
             return
-        found = packages.installed(path)
+        found = _installed(tuple(path))
         digest = self._keep(manifest.PACKAGES, msgspec.json.encode(found.versions), "application/json")
         if found.direct:
             self._keep(manifest.DIRECT_PACKAGES, msgspec.json.encode(found.direct), "application/json")
         self._set({"packages": {"digest": digest, "count": len(found.versions)}})
 
     def _gpus(self) -> None:
-        if found := machine.gpus():
+        if found := _gpus():
             self._set(found)
+
+
+# Of the runs of one program, these are the same.
+_machine, _gpus = functools.cache(machine.describe), functools.cache(machine.gpus)
+
+
+@functools.lru_cache(1)
+def _installed(path: tuple[str, ...]) -> Any:
+    return packages.installed(list(path))
+
+
+def _folder(notebook: str) -> str:
+    """Return the directory of a notebook, whose path may be only that directory."""
+    return os.path.dirname(notebook) if notebook.endswith(".ipynb") else notebook
 
 
 def _script(argv: list[str], cwd: str) -> str:
@@ -156,13 +188,37 @@ def _masked(text: str) -> str:
 
 
 def main() -> None:
-    """Read the brief from the inherited descriptor, and capture the run."""
-    [fd] = detached.take_handed(1)
+    """Capture the run of the brief in the first inherited descriptor, then those that come by the second one."""
+    fd, way = detached.take_handed(2)
+    os.nice(10)
+    with socket.socket(fileno=way) as more:
+        _capture(fd)
+        more.settimeout(_WAIT_S)
+        while (fd := _next(more)) >= 0:
+            _capture(fd)
+        more.shutdown(socket.SHUT_RD)  # from now on nobody hands us anything; what is on its way is taken
+        more.settimeout(0)
+        while (fd := _next(more)) >= 0:
+            _capture(fd)
+
+
+def _capture(fd: int) -> None:
     with open(fd, "rb") as file:
         brief: Any = msgspec.msgpack.decode(file.read(), type=Brief)
-    os.nice(10)
+    if brief.environ:
+        os.environ.clear()
+        os.environ.update(brief.environ)
     signal.alarm(_MOST_S)
     Program(brief).run()
+
+
+def _next(more: socket.socket) -> int:
+    """Return the descriptor of the next brief; -1 if none came in time, or none can come any more."""
+    try:
+        _, fds, _, _ = socket.recv_fds(more, 1, 1)
+    except OSError:
+        return -1
+    return fds[0] if fds else -1
 
 
 if __name__ == "__main__":

@@ -14,17 +14,28 @@ _SECRET_FILES = re.compile(
     r"|\.(?:my|mylogin)\.cnf|\.s3cfg|\.boto|\.databrickscfg|\.?rclone\.conf|\.vault-token|kaggle\.json"
     r"|\..+_history|\.histfile|\.lesshst|\.viminfo|id_(?:rsa|dsa|ecdsa|ed25519)"
     r"|.+\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk|asc)|credentials(?:\.\w+)?|secrets?\.(?:ya?ml|json|toml|ini|env|txt)"
-    r"|service[-_]account.*\.json|\.dockercfg|kubeconfig|token(?:\.txt)?)",
+    r"|service[-_]account.*\.json|\.dockercfg|kubeconfig|token(?:\.txt)?"
+    r"|kernel-.*\.json|(?:jp|nb)server-\d+(?:-open)?\.(?:json|html)|(?:jupyter|notebook)_cookie_secret)",
     re.IGNORECASE,
 )
+_RUNTIME = re.compile(r"(?:^|/)jupyter/runtime/|(?:^|/)Jupyter/runtime/")
 _EXAMPLES = re.compile(r".*\.(?:example|sample|template|dist)$", re.IGNORECASE)
 
 
 def is_secret_file(path: str) -> bool:
-    """Tell by its name whether a file is made to hold secrets: `.env`, `id_rsa`, `credentials.json`."""
+    """Tell by its path whether a file is made to hold secrets: `.env`, `id_rsa`, `kernel-7.json`."""
     name = path.rpartition("/")[2]
+    if _RUNTIME.search(path):  # Jupyter keeps keys and tokens of its kernels and servers there
+        return True
     return _SECRET_FILES.fullmatch(name) is not None and _EXAMPLES.match(name) is None
 
+
+def is_connection_file(data: bytes) -> bool:
+    """Tell by its content whether a file says how to connect to a Jupyter kernel, with the kernel's key."""
+    return len(data) < _MOST_CONNECTION and all(word in data for word in (b'"signature_scheme"', b'"shell_port"'))
+
+
+_MOST_CONNECTION = 10_000  # bytes; such a file has 300
 
 _LITERAL = re.compile(
     r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\]?\s*(?::\s*\w+\s*)?(?:=|:|,)\s*[rbuf]{0,2})"""

@@ -2,12 +2,13 @@
 
 import os
 import stat
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from vedette import manifest
 from vedette.blobs import Blobs
-from vedette.capture.cleaning import clean, is_secret_file
+from vedette.capture.cleaning import clean, is_connection_file, is_secret_file
 from vedette.capture.tree import CODE, Files
 from vedette.errors import BlobError
 from vedette.manifest import Entry
@@ -36,6 +37,7 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
     masked: dict[str, int] = {}
     changed: list[str] = []
     total = 0
+    root, runtime = os.path.realpath(files.root), _runtime_directories(os.environ)
     for path in sorted(files.paths, key=lambda path: (path != first, not path.lower().endswith(_SOURCES), path)):
         if len(entries) >= caps.max_files:
             files.leave("many", path)
@@ -45,13 +47,16 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         except UnicodeEncodeError:
             files.leave("name", path)
             continue
-        if is_secret_file(path):
+        if is_secret_file(os.path.join(files.root, path)) or os.path.join(root, path).startswith(runtime):
             files.leave("secret", path)
             continue
         read = _read(files, path, min(caps.max_file_bytes, caps.max_bytes), caps.max_bytes - total)
         if read is None:
             continue
         data, status = read
+        if is_connection_file(data):
+            files.leave("secret", path)
+            continue
         young = status.st_mtime_ns > since_ns
         if young and path != first and path not in files.tracked and not path.lower().endswith(CODE):
             continue  # the run has written this file itself
@@ -66,6 +71,15 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         changed += [path] if young else []
         entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777))
     return Package(entries, manifest.write(entries), total, masked, changed)
+
+
+def _runtime_directories(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where Jupyter keeps the keys and tokens of what runs now; nothing of that is part of any code."""
+    data = [environ.get("JUPYTER_DATA_DIR", ""), os.path.join(environ.get("XDG_DATA_HOME", ""), "jupyter")]
+    data += [os.path.expanduser("~/.local/share/jupyter"), os.path.expanduser("~/Library/Jupyter")]
+    found = [os.path.join(one, "runtime") for one in data]
+    found += [environ.get("JUPYTER_RUNTIME_DIR", ""), os.path.join(environ.get("XDG_RUNTIME_DIR", ""), "jupyter")]
+    return tuple(os.path.join(os.path.realpath(one), "") for one in found if os.path.isabs(one))
 
 
 def _read(files: Files, path: str, most: int, left: int) -> tuple[bytes, os.stat_result] | None:

@@ -71,6 +71,29 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
         root = cwd if not script or (_is_below(script, cwd) and not _is_broad(cwd)) else start
         files = Files(root)
         _walk(files, os.path.relpath(script, root) if script else "", broad=_is_broad(root))
+    _leave_apart(files, apart)
+    return files
+
+
+def choose_modules(modules: list[str], folder: str, apart: tuple[str, ...] = ()) -> Files:
+    """Return the modules that a notebook in a directory has imported; those in the directories `apart` are left out.
+
+    Modules may lie beside that directory, as in `../src`: the root is the directory that has them all. If that is a
+    directory such as the user's home, modules outside the notebook's own are left out.
+    """
+    root = os.path.commonpath([folder, *(os.path.dirname(path) for path in modules)])
+    files = Files(folder if _is_broad(root) else root)
+    for path in modules:
+        name = os.path.relpath(path, files.root)
+        if not _is_below(path, files.root):
+            files.leave("outside", path)
+        elif not _NEVER.intersection(name.split("/")):
+            files.paths.append(name)
+    _leave_apart(files, apart)
+    return files
+
+
+def _leave_apart(files: Files, apart: tuple[str, ...]) -> None:
     apart = tuple(one for one in apart if _is_below(one, files.root))  # but the code may be inside a VEDETTE_HOME
     paths, files.paths = dict.fromkeys(files.paths), []
     for path in paths:
@@ -78,7 +101,6 @@ def choose(script: str, cwd: str, apart: tuple[str, ...] = ()) -> Files:
             files.paths.append(path)
         elif files.root in apart:  # VEDETTE_HOME is the code's directory: we cannot tell code from our own files
             files.leave("home", path)
-    return files
 
 
 def _walk(files: Files, script: str, *, broad: bool) -> None:

@@ -1,6 +1,7 @@
 """What a run is made of: which files of a tree are its code, what git says, packages, environment, machine."""
 
 import contextlib
+import json
 import os
 import platform
 import select
@@ -492,6 +493,18 @@ def test_no_name_of_a_package_is_an_option():
     found = {"numpy": "1.0", "-rhttps": "1", "--pre": "1", "a b": "1", "torch": "-e"}
     text = recipe("r1", "one", {}, {}, [], found, {}).texts["requirements.txt"]
     assert [line for line in text.splitlines() if not line.startswith("#")] == ["numpy==1.0"]
+
+
+def test_what_was_asked_for_is_asked_for_again():
+    """The command of `reproduce` hands down what `--config` asked for; a secret among it is missing."""
+    attrs = {"argv": ["python", "-c", "import os; print(os.environ['VEDETTE_ASKED'])"], "asked.lr": 0.3}
+    attrs |= {"asked.model.name": "it's", "asked.api_key": "***"}
+    made = recipe("r1", "one", attrs, {}, [], {}, {})
+    line = next(line for line in made.texts["run.sh"].splitlines() if line.startswith("export"))
+    done = subprocess.run(["sh", "-c", f'{line}; echo "$VEDETTE_ASKED"'], text=True, capture_output=True, check=True)
+
+    assert json.loads(done.stdout) == {"lr": 0.3, "model.name": "it's", "api_key": "***"}
+    assert "a secret in `vedette run --config`: replace *** in run.sh by it" in made.missing
 
 
 @pytest.mark.parametrize(
