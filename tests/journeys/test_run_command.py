@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -46,11 +47,16 @@ def launch(*args, **kwargs):
             "kill -KILL $$",
             137,
             "failed",
-            "killed by SIGKILL: kill -9 or a scheduler; there is no sign that memory ran out",
+            "killed by SIGKILL: kill -9 or a scheduler; the memory limit was not reached",
         ),
         ("exit 127", 127, "failed", "exit code 127: a command was not found"),
         ("exit 137", 137, "failed", "exit code 137: probably SIGKILL killed what it had started"),
-        ("kill -TERM $$", 143, "cancelled", "killed by SIGTERM"),
+        (
+            "kill -TERM $$",
+            143,
+            "cancelled",
+            "killed by SIGTERM: who sent it was not seen, as it did not come through `vedette run`",
+        ),
         ("kill -SEGV $$", 139, "failed", "killed by SIGSEGV"),
     ],
 )
@@ -58,25 +64,73 @@ def test_the_end_of_the_command_is_the_end_of_the_run(home, hub, script, code, s
     """The exit code is passed through, and the run says how the command ended, as does the last line on stderr."""
     done = call("run", "--", "sh", "-c", f"echo out; echo err >&2; {script}")
     run = ended(home)
-    last = f"vedette: {run.name} {state}: {cause}\n" if cause else ""
-    assert (done.returncode, done.stdout, done.stderr) == (code, "out\n", "err\n" + last)
+    told, took = re.subn(r"done in [0-9.]+s: `vedette show \S+` shows it", "done", done.stderr)
+    assert (done.returncode, done.stdout, took) == (code, "out\n", not code)
+    assert told == f"err\nvedette: {run.name} {state}{': ' if cause else ''}{cause}\n"
     assert (run.state, run.cause) == (state, cause)
     assert run.attrs["script"] == "sh"
+    assert [row.name.rpartition(" ")[0] for row in run.processes()] == ["vedette run"]
     assert [row.attrs["main"] for row in run.processes()] == [True]
 
 
 def test_what_is_said_of_the_run(home, hub):
-    """Project, name, tags and config are the run's; values are numbers where they look like ones."""
+    """Project, name and tags are the run's; what a program never reads is `asked`, and keeps its type."""
     done = call(
         "run", "--project", "cifar", "--name", "first", "--tag", "a", "--tag", "b",
         "--config", "lr=0.1", "--config", "model.depth=18", "--config", "on=true",
-        "--config", "opt=adam", "--config", "path=a=b", "--", "true",
+        "--config", "opt=adam", "--config", "path=a=b", "--quiet", "--", "true",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
     run = ended(home)
     assert (run.project, run.name, run.tags) == ("cifar", "first", ["a", "b"])
-    assert run.config == {"lr": 0.1, "model": {"depth": 18}, "on": True, "opt": "adam", "path": "a=b"}
+    assert (run.config, run.asked) == (
+        {},
+        {"lr": 0.1, "model": {"depth": 18}, "on": True, "opt": "adam", "path": "a=b"},
+    )
+    [listed] = json.loads(call("ls", "--json", "--where", "asked.lr = 0.1 and not config.lr").stdout)
+    assert listed["asked"]["lr"] == 0.1
+    assert "--config`, not in its config\n  lr           0.1" in call("show", run.id).stdout
+
+
+ASKING = """
+import argparse, dataclasses, json, sys, vedette
+@dataclasses.dataclass
+class Config:
+    lr: float = 0.1
+given = [{"lr": 0.1, "model": {"depth": 1, "width": 2}, "k.v": 0}, argparse.Namespace(lr=0.1), Config(), None]
+for config in given:
+    run = vedette.init(config=config)
+    print(json.dumps([run.config["lr"], run.config["model"]["depth"], {**run.config} == dict(run.config.items())]))
+    run.config["width"] = 5
+    run.finish()  # the first is the launcher's run, the others are below it
+"""
+
+
+def test_what_is_asked_for_is_what_the_program_gets(home, hub):
+    """--config holds against init's config of every kind, in children, below, with mode off, and in later tries.
+
+    What the program sets later is what it used, and what it never reads is no config.
+    """
+    pairs = ("lr=0.3", "model.depth=18", "k.v=1", "idle=1", "width=4")
+    asks = [word for pair in pairs for word in ("--config", pair)]
+    done = call("run", "--name", "first", *asks, "--", PYTHON, "-c", ASKING)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[0.3, 18, True]] * 4
+    assert "sets lr, model.depth, k.v: the program gets" in done.stderr
+    run = ended(home)
+    # It read the whole config by `**`, so `idle` counts as read, too.
+    assert run.config == {"lr": 0.3, "model": {"depth": 18, "width": 2}, "k": {"v": 1}, "idle": 1, "width": 5}
+    assert "width" in call("show", run.id).stdout.partition("not in its config")[2]
+
+    reads = (
+        "import vedette as v; r = v.init(config={'lr': 0.1}); print(r.config['lr'], r.config.get('idle', 0), r.name)"
+    )
+    below = [PYTHON, "-m", "vedette", "run", "--quiet", "--config", "idle=2", "--name", "inner"]
+    done = call("run", "--resume", "first", "--", *below, "--", PYTHON, "-c", reads)
+    assert (done.stdout, "--config lr=0.3" in done.stderr, ended(home, 2).config["lr"]) == ("0.3 2 inner\n", True, 0.3)
+    assert call("run", "--resume", "first", "--", PYTHON, "-c", reads).stdout == "0.3 1 first\n"
+    off = call("run", *asks, "--", PYTHON, "-c", reads, environ={"VEDETTE_MODE": "off"})
+    assert off.stdout == "0.3 1 off\n"
 
 
 def test_arguments_reach_the_command_as_they_are(home, hub):
@@ -90,12 +144,14 @@ def test_arguments_reach_the_command_as_they_are(home, hub):
 
 def test_a_child_joins(home, hub):
     """What the command starts and calls init takes part in the run, under its own process."""
-    code = "import vedette; r = vedette.init(name='other', config={'lr': 1}); r.log({'x': 1.0}, step=0); print(r.id)"
-    done = call("run", "--name", "outer", "--", PYTHON, "-c", code)
+    code = "import vedette as v; r = v.init(name='other', config={'lr': 1}); r.log({'x': 1.0}, 0); print(r.id, r.name)"
+    code += "; import sys; print('100%|#| 7/7 [00:01<00:00, 5.00it/s, x=2]', 'y=3', sep='\\n', file=sys.stderr)"
+    done = call("run", "--name", "outer", "--metric", "auto", "--", PYTHON, "-c", code)
 
     run = ended(home)
-    assert (run.id, run.name, run.config) == (done.stdout.strip(), "outer", {"lr": 1})
-    assert run.history("x").value.tolist() == [1.0]
+    assert (f"{run.id} outer\n", run.name, run.config) == (done.stdout, "outer", {"lr": 1})
+    assert run.history("x").value.tolist() == [1.0]  # and not what its bar shows: it logs by itself
+    assert run.history("y").value.tolist() == [3.0]
     assert [row.attrs["main"] for row in run.processes()] == [True, False]
 
 
@@ -153,7 +209,7 @@ def test_a_clock_that_went_back(home, hub, finish):
 
 def test_signals_are_passed_on(home, hub):
     """What is sent to the launcher reaches the command, once each."""
-    job = launch("--", PYTHON, "-c", TELLING)
+    job = launch("--quiet", "--", PYTHON, "-c", TELLING)
     assert job.stdout.readline() == "ready\n"
     sent = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]
     for name in sent:
@@ -161,8 +217,10 @@ def test_signals_are_passed_on(home, hub):
         time.sleep(0.1)
     out, err = job.communicate(timeout=30)
 
-    assert (out.split(), err, job.returncode) == (["got", *sent], "", 0)
-    assert ended(home).state == "done"
+    assert (out.split(), job.returncode) == (["got", *sent], 0)
+    run = ended(home)
+    assert (run.state, run.cause[:31]) == ("cancelled", "told to stop by SIGTERM, sent b")
+    assert err == ""
 
 
 def test_ctrl_c_in_a_terminal_comes_once(home, hub):

@@ -267,11 +267,12 @@ def test_stdin_of_a_pipe_is_the_commands_own(home, hub):
 
 
 def test_bars_of_tqdm(home, hub, screen):
-    """A bar that is drawn a hundred times is one line in the end; nested ones, too."""
+    """A bar that is drawn a hundred times is one line in the end; nested ones, too. Its numbers are series."""
     code = (
         "import time\nfrom tqdm import tqdm\n"
         "for _ in tqdm(range(3), desc='outer', mininterval=0):\n"
-        "    for _ in tqdm(range(20), desc='inner', leave=False, mininterval=0): time.sleep(0.002)\n"
+        "    bar = tqdm(range(20), desc='inner', leave=False, mininterval=0)\n"
+        "    for n in bar: bar.set_postfix(loss=n / 2); time.sleep(0.002)\n"
         "print('over')"
     )
     said, _ = screen(*run_command(PYTHON, "-c", code), columns=100).end()
@@ -281,6 +282,9 @@ def test_bars_of_tqdm(home, hub, screen):
     assert [line for line in lines if line.startswith("outer: 100%|")] != []
     assert len([line for line in lines if "|" in line]) <= 4
     assert lines[-1] == "over"
+    points = ended(home).history("loss")
+    assert points.step.tolist() == list(range(60))
+    assert points.value.tolist() == [n / 2 for _ in range(3) for n in range(20)]
 
 
 def test_the_start_and_the_end_are_told_on_a_terminal(home, hub, screen):

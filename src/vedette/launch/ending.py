@@ -1,14 +1,14 @@
 """Gathers what the launcher has seen of a command's end, as evidence."""
 
+import os
 import pwd
-import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from vedette.deaths import last_words, memory
+from vedette.deaths import last_words, limits, memory
 from vedette.deaths.evidence import Evidence
 
-_ABOUT_S = 5.0  # a scheduler may kill this long before its time limit
+_MOST_CHARS = 500
 
 
 class Ending(NamedTuple):
@@ -20,23 +20,50 @@ class Ending(NamedTuple):
     timed_out: bool
     killed: bool  # we killed it, because it did not stop in time
     output_errno: int = 0  # the errno of a failed write to our own output
+    cpu: limits.CpuUse | None = None
 
 
-def evidence(ending: Ending, last: Sequence[str], limit: str, environ: Mapping[str, str]) -> Evidence:
-    """Return all evidence of a command's end; `last`: its last lines, `limit`: its time limit in words."""
+def evidence(
+    ending: Ending,
+    last: Sequence[str],
+    limit: str,
+    environ: Mapping[str, str],
+    *,
+    command: Sequence[str] = (),
+    errors: Sequence[str] = (),
+    together: bool = False,
+) -> Evidence:
+    """Return all evidence of a command's end.
+
+    `last`: its last lines, `errors`: those on stderr, if that is apart; `together`: it is not; `limit`: its time limit
+    in words.
+    """
+    raised = last_words.raised(last)
+    broken = raised is not None and raised.is_broken_pool
     return Evidence(
         status=ending.status,
+        launched=True,
+        last_error=_last_of(errors),
+        last_line=_last_of(last) if together else "",
+        thrown=last_words.thrown(last),
+        rank=last_words.failed_rank(last),
+        cpu=ending.cpu,
+        own_limit=_own_limit(command),
         stacks=last_words.crash(last),
-        raised=last_words.raised(last),
+        raised=raised,
         full_disk=last_words.full_disk(last),
         output_errno=ending.output_errno,
         sent=ending.sent,
         time_limit=limit if ending.timed_out else "",
         killed_late=ending.killed,
-        batch_job=_slurm_job(environ),
+        batch_job=limits.batch_job(environ),
         memory_watched=bool(ending.baseline.levels),
-        shortage=memory.look_back(ending.baseline, ending.status),
+        shortage=memory.shortage(ending.baseline) if broken else memory.look_back(ending.baseline, ending.status),
     )
+
+
+def _last_of(lines: Sequence[str]) -> str:
+    return next((line.strip()[:_MOST_CHARS] for line in reversed(lines) if line.strip()), "")
 
 
 def sender(pid: int, uid: int) -> str:
@@ -58,9 +85,14 @@ def sender(pid: int, uid: int) -> str:
     return f"{name} (process {pid} of {user})"
 
 
-def _slurm_job(environ: Mapping[str, str]) -> str:
-    """Return the Slurm job of this process, if the time of that job is over."""
-    end = environ.get("SLURM_JOB_END_TIME", "")
-    if end.isascii() and end.isdigit() and time.time() >= int(end) - _ABOUT_S:
-        return f"Slurm job {environ.get('SLURM_JOB_ID', '')}".rstrip()
+def _own_limit(command: Sequence[str]) -> str:
+    """Return the limit that a command gives itself by the program `timeout`, as it was typed; else empty."""
+    if not command or os.path.basename(command[0]) != "timeout":
+        return ""
+    words = iter(command[1:])
+    for word in words:
+        if word in ("-k", "-s"):  # a value follows
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
     return ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from vedette import kernel
-from vedette.deaths import memory, tree
+from vedette.deaths import limits, memory, tree
 from vedette.launch import terminal
 from vedette.launch.child import Plumbing, make_plumbing, start
 from vedette.launch.ending import Ending, sender
@@ -56,12 +56,18 @@ class Launch:
         self._take, self._left, self._on_start, self._around = take, left, on_start, around
         self._pid = 0
         self._status: int | None = None
+        self._cpu: limits.CpuUse | None = None
         self._sent: dict[int, str] = {}
         self._timed_out = self._killed = self._skip_drain = False
         self._limit_at: float | None = None  # when to send SIGTERM, then SIGKILL
         self._terminal: Terminal | None = None
         self._plumbing = Plumbing([], {}, None, own_session=False)
         self._pump = Pump([], take)
+
+    @property
+    def prints_together(self) -> bool:
+        """Whether stdout and stderr of the command go to the same place."""
+        return len(self._plumbing.streams) == 1
 
     @property
     def takes_keys(self) -> bool:
@@ -95,7 +101,7 @@ class Launch:
             while signal.sigtimedwait(handled, 0) is not None:
                 pass  # a signal that came after the command's end
         output_errno = max((stream.trouble for stream in self._plumbing.streams), default=0)
-        return Ending(status, baseline, self._sent, self._timed_out, self._killed, output_errno)
+        return Ending(status, baseline, self._sent, self._timed_out, self._killed, output_errno, self._cpu)
 
     def _wait_for_end(self) -> int:
         self._take_terminal()
@@ -154,6 +160,7 @@ class Launch:
 
     def _reap(self) -> None:
         if self._status is None:
+            self._cpu = limits.cpu_use(self._pid)  # while it is a zombie
             ended, status = os.waitpid(self._pid, os.WNOHANG)
             if ended:
                 self._status = status

@@ -39,9 +39,16 @@ class _StreamState:
 class Recorder:
     """Takes chunks of bytes, and records events."""
 
-    def __init__(self, say: Say, bars: Bars, clock: Callable[[], float] = time.monotonic) -> None:
-        """`say(kind, text, level, attrs)` records an event."""
+    def __init__(
+        self,
+        say: Say,
+        bars: Bars,
+        clock: Callable[[], float] = time.monotonic,
+        on_line: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`say(kind, text, level, attrs)` records an event; `on_line` gets the plain text of each line."""
         self._say = say
+        self._on_line = on_line
         self._bars = bars
         self._clock = clock
         self._states: dict[str, _StreamState] = {}
@@ -112,6 +119,7 @@ class Recorder:
                     self._output(stream, said, ansi)
             elif line.over:
                 state.last.append(plain)
+                self._on_line(plain)
                 self._output(stream, plain, ansi)
 
     def _output(self, stream: str, text: str, ansi: str) -> None:

@@ -1,6 +1,6 @@
 """The sinks of one monitor, each behind a guard: failures of a sink are counted, and the other sinks go on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,11 +25,14 @@ class GuardedSink:
     @property
     def trouble(self) -> str:
         """What is wrong, in a sentence; empty when all is well."""
-        missing = self._failed + getattr(self.sink, "lost", 0)
+        what = getattr(self.sink, "lost_what", "moment")
+        missing = {"moment": self._failed}
+        missing[what] = missing.get(what, 0) + getattr(self.sink, "lost", 0)
         why = self._why or getattr(self.sink, "trouble", "")
-        if not missing and not why:
+        if not any(missing.values()) and not why:
             return ""
-        return f"{self.label} lacks {missing} moment{'s' * (missing != 1)}" + (f": {why}" if why else "")
+        named = [f"{count} {name}{'s' * (count != 1)}" for name, count in missing.items() if count] or ["0 moments"]
+        return f"{self.label} lacks {' and '.join(named)}" + (f": {why}" if why else "")
 
     def prime(self, samples: list[Sample]) -> None:
         """Give the first look, which has no rates yet, to a sink that counts from it."""
@@ -57,12 +60,16 @@ class GuardedSink:
         return True
 
 
-def open_all(plan: Plan, metrics: Mapping[str, Metric], pid: int) -> list[GuardedSink]:
-    """Open all sinks of a plan, or none; raise SettingError for a sink that cannot be opened."""
+def open_all(plan: Plan, metrics: Mapping[str, Metric], pid: int, command: Sequence[str] = ()) -> list[GuardedSink]:
+    """Open all sinks of a plan, or none; raise SettingError for a sink that cannot be opened.
+
+    `command`: what the process that is watched is about to execute.
+    """
+    watched = {"pid": pid, "command": list(command)}
     opened: list[GuardedSink] = []
     try:
         for name, config in plan.sinks:
-            opened.append(GuardedSink(_label(name, config), _open(name, config, metrics, pid)))
+            opened.append(GuardedSink(_label(name, config), _open(name, config, metrics, watched)))
     except BaseException:
         for guarded in opened:
             guarded.close(lambda _: None)
@@ -70,10 +77,11 @@ def open_all(plan: Plan, metrics: Mapping[str, Metric], pid: int) -> list[Guarde
     return opened
 
 
-def _open(name: str, config: dict[str, Any], metrics: Mapping[str, Metric], pid: int) -> Sink:
+def _open(name: str, config: dict[str, Any], metrics: Mapping[str, Metric], watched: dict[str, Any]) -> Sink:
     module: Any = sinks.find(name)
-    if "pid" in module.Config.__struct_fields__ and not config.get("pid"):
-        config = {**config, "pid": pid}
+    config = config | {
+        key: value for key, value in watched.items() if key in module.Config.__struct_fields__ and not config.get(key)
+    }
     try:
         sink: Sink = module.open(msgspec.convert(config, module.Config), metrics)
         return sink

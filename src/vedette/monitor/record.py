@@ -133,6 +133,7 @@ class Record:
         self._columns: dict[str, _Growing] = {}
         self._groups: dict[_Group, dict[str, tuple[_Growing, Sum]]] = {}  # an index, so that `add` is fast
         self._counters: frozenset[str] = frozenset()
+        self._from_zero: frozenset[str] = frozenset()
         self._before = Sums()  # of earlier periods
         self._now = Sums({})
         self._primed: list[Sample] = []
@@ -146,6 +147,7 @@ class Record:
         with self._lock:
             self._before, self._now, self._groups = self._total(), Sums({}), {}
             self._counters = frozenset(name for name, metric in metrics.items() if metric.kind == "counter")
+            self._from_zero = frozenset(name for name, metric in metrics.items() if metric.from_zero)
             self._primed = primed
             for sample in primed:
                 for name, value in sample.values.items():
@@ -172,7 +174,9 @@ class Record:
     def _enter(self, group: dict[str, tuple[_Growing, Sum]], sample: Sample, name: str) -> tuple[_Growing, Sum]:
         flat = flat_name(name, sample.span, sample.tags)
         column = self._columns.setdefault(flat, _Growing(name, sample.span, sample.tags))
-        found = group[name] = column, self._now.by_name.setdefault(flat, Sum(name in self._counters))
+        if flat not in self._now.by_name:
+            self._now.by_name[flat] = Sum(name in self._counters, last=0 if name in self._from_zero else None)
+        found = group[name] = column, self._now.by_name[flat]
         return found
 
     def _trim(self) -> None:

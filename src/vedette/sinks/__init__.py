@@ -38,8 +38,9 @@ class Sink(Protocol):
     """Takes samples, those of one moment at a time, until it is closed.
 
     `put` raises OSError if the samples could not be written. A sink may keep such samples for later; if it drops them,
-    it counts them in `lost`. Neither `put` nor `close` waits for anything slow, such as a network. `trouble` is a
-    sentence about what is wrong now; it is empty when all is well.
+    it counts them in `lost`; `lost_what`, if it has it, says what is counted instead of moments. Neither `put` nor
+    `close` waits for anything slow, such as a network. `trouble` is a sentence about what is wrong now; it is empty
+    when all is well.
     A sink that shows differences also has a method `prime`: it gets the first reading, from which the first difference
     is counted. A sink that listens has its `port`; a sink that makes a run has the run's id as `run`.
     """

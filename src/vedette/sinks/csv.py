@@ -39,7 +39,8 @@ class Csv:
 
     def __init__(self, config: Config) -> None:
         """Open the file. Its columns come with the first moment, unless the file has some already."""
-        self.lost = 0  # numbers without a column
+        self.lost = 0
+        self.lost_what = "value"
         self.trouble = ""
         self._file = Appender(config.path)
         self._columns: list[str] = []
@@ -59,7 +60,8 @@ class Csv:
         if without_column := numbers.keys() - set(self._columns):
             self.lost += len(without_column)
             self.trouble = (
-                f"{min(without_column)} came later than the header of {self._file.path}: it has no column there"
+                f"{min(without_column)} was first measured after the header of {self._file.path} was written, so the"
+                " file has no column for it; a new file has one"
             )
         row = [datetime.fromtimestamp(samples[0].t / 1e9, UTC).isoformat()]
         row += ["" if (value := numbers.get(name)) is None else repr(value) for name in self._columns[1:]]

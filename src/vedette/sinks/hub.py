@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from vedette import kernel, masks, settings
+from vedette import command_line, kernel, masks, settings
 from vedette.errors import SettingError
 from vedette.home import Home
 from vedette.ids import FIRST_TRY, is_host, new_id, of_process, of_try, run_and_try
@@ -28,6 +28,7 @@ class Config(Struct, frozen=True):
     name: str = ""
     run: str = ""  # RUN or RUN/TRY that another process began; empty: begin a new run
     pid: int = 0
+    command: list[str] = []  # what the process is about to execute; empty: what it executes already
 
 
 def parse(text: str) -> Config:
@@ -56,6 +57,7 @@ class Hub:
         self._host = kernel.host_span()
         self._pid = os.getpid()
         self._closed = False
+        self._moments = 0
         name = new_id(10)
         process = of_process(self._try, name)
         origin = origin_here(name, span=run, process=process, upstream=loaded.upstream, main=self._own)
@@ -67,8 +69,8 @@ class Hub:
 
     def _begin(self, config: Config) -> None:
         watched = config.pid or self._pid
-        argv = _argv(watched)
-        script = os.path.basename(argv[0]) if argv else ""
+        argv = _masked(config.command) if config.command else _argv(watched)
+        script = command_line.label(argv)
         attrs: dict[str, Value] = {"project": config.project, "script": script, "config": {"pid": watched}}
         process, say, now = self._voice.origin.process, self._voice.say, self._voice.now
         process_attrs: dict[str, Value] = {
@@ -90,8 +92,10 @@ class Hub:
             raise OSError("this run belongs to another process")
         for sample in samples:
             span = self._host if is_host(sample.span) else ""
-            addressed = Sample(sample.t, sample.step, sample.values, span, sample.tags)
-            self._voice.sample(addressed)
+            # In a run of its own the moments are counted. Another run, or the host, has points of others, too.
+            step = self._moments if self._own and not span else sample.step
+            self._voice.sample(Sample(sample.t, step, sample.values, span, sample.tags))
+        self._moments += 1
         self.lost = self._voice.lost
         self.trouble = f"the run {self.run} has lost samples: {self._voice.spool.trouble}" if self.lost else ""
         self._wake_hub()
@@ -118,4 +122,8 @@ def open(config: Config, metrics: Mapping[str, Metric]) -> Hub:  # noqa: A001, A
 
 
 def _argv(pid: int) -> list[str]:
-    return [word[:1000] for word in masks.argv(kernel.command(pid)[:100])]
+    return _masked(kernel.command(pid))
+
+
+def _masked(argv: list[str]) -> list[str]:
+    return [word[:1000] for word in masks.argv(argv[:100])]

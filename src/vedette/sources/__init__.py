@@ -13,6 +13,7 @@ adds a sensor by an entry point of the group `vedette.sensors`; its value is a m
 - `sampler`: finds sensors by name, and reads them
 - `output`: what a program prints, cut into lines
 - `colours`: escape codes in what a program prints
+- `numbers`: numbers in what a program prints, with their names and steps
 - `bars`: progress bars that a program draws, as numbers
 """
 

@@ -8,9 +8,9 @@ _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?[kMGTPEZY]?"
 _TIME = r"(?:\d+ days?, )?[\d:]+"
 _KNOWN = re.compile(
     r"(?:(?P<desc>.*?): ?)?\s*\d+%(?:\|[^|]*\|)? *"
-    rf"(?P<n>{_NUMBER})/(?P<total>{_NUMBER}) \[{_TIME}<(?:{_TIME}|\?),[^\]]*\]"
+    rf"(?P<n>{_NUMBER})/(?P<total>{_NUMBER}) \[{_TIME}<(?:{_TIME}|\?),(?P<rest>[^\]]*)\]"
 )
-_UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},[^\]]*/[^\]]*\]")
+_UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},(?P<rest>[^\]]*/[^\]]*)\]")
 _SCALES = {unit: 1000.0**power for power, unit in enumerate("kMGTPEZY", 1)}
 _MOST = 100  # bars at once; more are treated as ordinary lines
 _LONGEST = 1000  # characters of a bar; a longer line is not a bar
@@ -22,6 +22,7 @@ class Bar(NamedTuple):
     desc: str
     n: float
     total: float | None
+    postfix: str = ""  # what the program shows behind the rate, such as loss=0.1
 
     @property
     def full(self) -> bool:
@@ -45,10 +46,15 @@ def read_bar(text: str) -> Bar | None:
         return None
     text = text.strip()
     if (found := _KNOWN.fullmatch(text)) is not None:
-        return Bar(found["desc"] or "", _number(found["n"]), _number(found["total"]))
+        return Bar(found["desc"] or "", _number(found["n"]), _number(found["total"]), _postfix(found["rest"]))
     if (found := _UNKNOWN.fullmatch(text)) is not None:
-        return Bar(found["desc"] or "", _number(found["n"]), None)
+        return Bar(found["desc"] or "", _number(found["n"]), None, _postfix(found["rest"]))
     return None
+
+
+def _postfix(rest: str) -> str:
+    """Return what follows the rate, which is the first part."""
+    return rest.partition(",")[2].strip()
 
 
 def _number(text: str) -> float:
@@ -58,9 +64,15 @@ def _number(text: str) -> float:
 class Bars:
     """Follows the bars of one program: each drawing updates a tracker, and only the final one becomes a log line."""
 
-    def __init__(self, begin: Callable[[float | None, str], Tracker] | None) -> None:
-        """`begin` makes a tracker from a total and a name; None: bars are only kept out of the log lines."""
+    def __init__(
+        self, begin: Callable[[float | None, str], Tracker] | None, seen: Callable[[Bar], None] = lambda _: None
+    ) -> None:
+        """`begin` makes a tracker from a total and a name; None: bars are only kept out of the log lines.
+
+        `seen` gets each drawing.
+        """
         self._begin = begin
+        self._seen = seen
         self._trackers: dict[tuple[str, float | None], Tracker | None] = {}
         self._last: dict[tuple[str, float | None], tuple[Bar, str]] = {}
 
@@ -71,13 +83,14 @@ class Bars:
             return False, ""
         key = bar.desc, bar.total
         before = self._last.get(key)
-        if before is None and len(self._last) >= _MOST:
+        if before is None and len(self._last) >= _MOST and not self._forget_full():
             return False, ""
         if before is None or bar.n < before[0].n:  # a new bar of the same name
             self._end(key)
             self._trackers[key] = None if self._begin is None else self._begin(bar.total, bar.desc)
             before = None
         self._last[key] = bar, text
+        self._seen(bar)
         tracker = self._trackers[key]
         if tracker is not None and (before is None or bar.n != before[0].n):
             tracker.update(bar.n)
@@ -87,6 +100,15 @@ class Bars:
                 self._trackers[key] = None
             return True, text
         return True, ""
+
+    def _forget_full(self) -> bool:
+        """Make room for one more bar: an epoch may have a bar of its own, and there may be a thousand epochs."""
+        key = next((key for key, (bar, _) in self._last.items() if bar.full), None)
+        if key is None:
+            return False
+        del self._last[key]
+        self._trackers.pop(key, None)
+        return True
 
     def close(self) -> list[str]:
         """Return the last drawing of each bar that was never full; their trackers end with the run."""

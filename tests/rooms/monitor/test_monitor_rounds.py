@@ -99,6 +99,14 @@ def test_a_sink_that_fails(rounds):
     assert (bad.closed, good.closed) == (1, 1)
 
 
+def test_what_a_sink_lacks():
+    """A sink that counts something else than moments says what it is."""
+    sink = Kept()
+    sink.lost, sink.lost_what, sink.trouble = 17, "value", "there is no column for x"
+
+    assert GuardedSink("csv:out", sink).trouble == "csv:out lacks 17 values: there is no column for x"
+
+
 def test_a_sensor_that_raises(rounds):
     """It is left out and said once; the others are looked at."""
     sink = Kept()

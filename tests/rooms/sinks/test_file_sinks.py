@@ -267,7 +267,8 @@ def test_a_kill(suffix, tmp_path):
     lines = path.read_text().splitlines()[0 if suffix == "jsonl" else 1 :]
 
     assert int(told) + 1 <= len(lines) <= int(told) + 2
-    assert path.read_text().endswith("\n")
+    # The kernel may leave half of a line that was being written; not of one that `put` has returned from.
+    assert path.read_text().endswith("\n") or len(lines) == int(told) + 2
 
 
 def test_a_line_that_was_torn_before(tmp_path):

@@ -159,7 +159,7 @@ class Prometheus:
         for (name, labels), (value, at) in sorted(self._values.items()):
             if self._is_old(at, now):
                 continue
-            kind, text = self._described[name]
+            kind, text, _ = self._described[name]
             if name not in families:
                 unit = next((unit for unit in _KNOWN_UNITS if name.endswith("_" + unit)), "")
                 families[name] = Family(name, text, kind, unit)
