@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 
 from bench.place import fresh_home
 from bench.report import Part
@@ -21,11 +22,12 @@ _T = 1_780_000_000 * 10**9
 _SECOND = 10**9
 _COMMAND = os.path.join(os.path.dirname(sys.executable), "vedette")
 _NOTHING = "python -c pass"
+_LIST = f"vedette ls, {_RUNS} runs"
 # what is measured: (its words, at most so many times the CPU of nothing)
 _CASES = {
     _NOTHING: ([sys.executable, "-c", "pass"], None),
     "vedette --version": ([_COMMAND, "--version"], 5.0),
-    f"vedette ls, {_RUNS} runs": ([_COMMAND, "ls", "--limit", "0"], 8.0),
+    _LIST: ([_COMMAND, "ls", "--limit", "0"], 8.0),
     "TAB after `vedette show run-04`": ([_COMMAND], 8.0),
     "vedette --help": ([_COMMAND, "--help"], None),
     "vedette ls --json": ([_COMMAND, "ls", "--limit", "0", "--json"], None),
@@ -48,15 +50,25 @@ def measure(*, quick: bool, times: int | None) -> Part:
     rounds = times or (7 if quick else 41)
     part = Part(f"commands, their CPU against that of `{_NOTHING}`")
     took: dict[str, list[float]] = defaultdict(list)
+    alone: list[float] = []
     with fresh_home(hub=True) as home:
         _fill(home)
+        listing = _CASES[_LIST][0]
         for number in range(rounds + 1):
-            for what, (words, _) in _CASES.items():
-                cpu_s, said = _run(words, _TAB if what.startswith("TAB") else {})
-                if number:  # the first round starts the hub, and writes bytecode
-                    took[what].append(cpu_s * 1e3)
-                elif words[0] == _COMMAND:
-                    _check(what, said)
+            began = time.monotonic()
+            _check(_LIST, _run(listing, {})[1])
+            if number:  # the first round writes bytecode
+                alone.append((time.monotonic() - began) * 1e3)
+        if home.hub_pid() is not None:
+            raise RuntimeError("a list of runs has started a hub, though nothing waits unread")
+        with _hub(home):
+            for number in range(rounds + 1):
+                for what, (words, _) in _CASES.items():
+                    cpu_s, said = _run(words, _TAB if what.startswith("TAB") else {})
+                    if number:
+                        took[what].append(cpu_s * 1e3)
+                    elif words[0] == _COMMAND:
+                        _check(what, said)
     for _ in range(rounds // 4 + 1):
         took["hub"].append(_start_hub() * 1e3)
     nothing = quartiles(took[_NOTHING])
@@ -69,6 +81,9 @@ def measure(*, quick: bool, times: int | None) -> Part:
             part.know(name, figure)
         else:
             part.most(name, ratio, limit, figure, "x")
+    part.know(
+        "`vedette ls`, where no hub runs and nothing waits unread: wall time", quartiles(alone).show(".1f", " ms")
+    )
     part.know("a hub, from its start until it greets, in an empty home", quartiles(took["hub"]).show(".1f", " ms"))
     part.note(
         f"{rounds} rounds in turn; user and system time of the process itself, by `wait4`; its output is a pipe."
@@ -97,20 +112,30 @@ def _run(words: list[str], more: dict[str, str]) -> tuple[float, str]:
 
 def _start_hub() -> float:
     """Start a hub; return its CPU in seconds when it has greeted."""
-    with fresh_home(hub=True) as home:
-        environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-        hub = subprocess.Popen([sys.executable, "-P", "-m", "vedette", "hub", "--quiet"], env=environ)
-        try:
-            while True:
-                with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
-                    peer.connect(home.socket)
-                    peer.recv(1)
-                    tasks = f"/proc/{hub.pid}/task"
-                    return sum(_ran_ns(f"{tasks}/{name}/schedstat") for name in os.listdir(tasks)) / 1e9
-                time.sleep(0.003)
-        finally:
-            hub.kill()
-            hub.wait()
+    with fresh_home(hub=True) as home, _hub(home) as cpu_s:
+        return cpu_s
+
+
+@contextlib.contextmanager
+def _hub(home: Home) -> Iterator[float]:
+    """Have a hub run; yield its CPU in seconds when it has greeted."""
+    environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    hub = subprocess.Popen([sys.executable, "-P", "-m", "vedette", "hub", "--quiet"], env=environ)
+    try:
+        while not _greets(home):
+            time.sleep(0.003)
+        tasks = f"/proc/{hub.pid}/task"
+        yield sum(_ran_ns(f"{tasks}/{name}/schedstat") for name in os.listdir(tasks)) / 1e9
+    finally:
+        hub.kill()
+        hub.wait()
+
+
+def _greets(home: Home) -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(home.socket)
+        return bool(peer.recv(1))
+    return False
 
 
 def _ran_ns(path: str) -> int:

@@ -11,7 +11,7 @@ Rooms, from the top down; imports go one way, and ARCHITECTURE.md has the pictur
 - `compat`: other people's names, translated
 - `cli`: the command line; `__main__` is `python -m vedette`
 - `app`: the public verbs that read a home: `vedette.runs`, `get`, `diff`, `compare`
-- `attached`: the console in a run's own process
+- `attached`: the console in a run's own process, or the displays in its notebook
 - `views`: what people see: console, charts, `vedette top`, `vedette ui`
 - `launch`: `vedette run`: a command as a run
 - `monitor`: monitors beside a program
@@ -30,6 +30,7 @@ Rooms, from the top down; imports go one way, and ARCHITECTURE.md has the pictur
 Modules of the core:
 - `model`: the three facts and the sample, the kinds of spans and their states, origins; no I/O
 - `ids`: the ids of spans: how each form is made and read; no I/O
+- `labels`: a series written in one word, with its tags and a statistic; no I/O
 - `fold`: the law: records in any order, any number of times, add up to one state; pure
 - `wire`: bytes <-> facts, and the messages of the hub's socket; no I/O
 - `segment`: one file of a spool
@@ -40,7 +41,9 @@ Modules of the core:
 - `blobs`: files by the digest of their bytes
 - `manifest`: the list of files of a code package, and the names of captured files; no I/O
 - `media`: what kind of file bytes are, judged by the bytes
+- `command_line`: what a command runs, in a word; no I/O
 - `masks`: finds secrets by name or form, and masks them
+- `command_line`: what a command runs, in a word; no I/O
 - `guard`: the one check before every HTTP server; no I/O
 - `http_port`: the port of every HTTP server
 - `asgi`: what the apps of HTTP servers share
@@ -54,6 +57,7 @@ Modules of the core:
 - `fileio`: plain operations on files
 - `kernel`: what Linux tells about processes and file systems
 - `proc_stat`: /proc/PID/stat, parsed in one place
+- `pidfds`: how a process gives the hub a pidfd of itself
 - `interrupts`: errors of the user's signal handlers, which are let through
 - `errors`: the tree of errors
 - `lean_start`: imports msgspec quickly, for programs of our own
@@ -120,15 +124,24 @@ def __getattr__(name: str) -> Any:
 
 
 def _client(module: str) -> Any:
-    """Import a room, and hand the client what it may not know by itself: how a console is opened."""
+    """Import a room, and hand the client what it may not know by itself: how consoles and notebooks show a run."""
     found = importlib.import_module(module)
     if module.startswith("vedette.client."):
         vars(importlib.import_module("vedette.client.screen"))["open_console"] = _open_console
+        vars(importlib.import_module("vedette.client.notebook")).update(attach=_attach_notebook, make_input=_make_input)
     return found
 
 
 def _open_console(run: Any, settings: Any) -> Any:
     return importlib.import_module("vedette.attached.console").open_console(run, settings)
+
+
+def _attach_notebook(run: Any, settings: Any) -> None:
+    importlib.import_module("vedette.attached.notebook").attach(run, settings)
+
+
+def _make_input(*args: Any) -> Any:
+    return importlib.import_module("vedette.attached.input").make_input(*args)
 
 
 def __dir__() -> list[str]:

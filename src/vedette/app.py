@@ -10,7 +10,7 @@ from vedette import settings
 from vedette.access.home_access import HomeAccess
 from vedette.errors import FormatError
 from vedette.query import runs as query_runs
-from vedette.query.runs import RunView
+from vedette.query.runs import RunList, RunView
 from vedette.store import Reader
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ def _reads(verb: Callable[P, T]) -> Callable[P, T]:
 
 
 @_reads
-def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> list[RunView]:
-    """Return the matching runs, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`."""
+def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> RunList:
+    """Return the matching runs, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`.
+
+    The list also has `to_pandas()`: a row for each run.
+    """
     access = _access(home)
-    return query_runs.select(_open(access), where or "", project or "", lost_after_s=access.lost_after_s)
+    return RunList(query_runs.select(_open(access), where or "", project or "", lost_after_s=access.lost_after_s))
 
 
 @_reads

@@ -53,7 +53,7 @@ class Follower:
         self._connected_at = -math.inf
         self._pause_s = 0.0
         self._missing_since: float | None = None  # since when a hub is needed and there is none
-        self._looked_at = -math.inf
+        self._looked_at = self._heard_at = -math.inf
         self._changed: wire.Change | None = None  # since the last look
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -71,6 +71,7 @@ class Follower:
             if self._peer is None and now >= self._connected_at + self._pause_s:
                 self._connect(now)
             if now >= self._look_at:
+                self._check_running(now)
                 return self._take(now)
             until = min(deadline, self._look_at, self._act_at(now))
             ready = kernel.wait(self._files(also), (), until - now)  # read the hub even if the time is over
@@ -173,6 +174,7 @@ class Follower:
         assert self._peer is not None
         try:
             data = self._peer.recv(_READ_BYTES)
+            self._heard_at = time.monotonic()
             for payload in self._unframer.feed(data):
                 self._handle(wire.unpack_message(payload))
             if data:
@@ -204,6 +206,13 @@ class Follower:
     def _check_hello_in_time(self) -> None:
         if time.monotonic() >= self._connected_at + HELLO_TIMEOUT_S:
             self._set_trouble(not_answering(self._home))
+
+    def _check_running(self, now: float) -> None:
+        """Report a hub that was stopped (SIGSTOP) after it had greeted: it says nothing, as one does without news."""
+        if not self.connected or now < self._heard_at + HELLO_TIMEOUT_S:
+            return
+        self._heard_at = now  # look again after as long
+        self._set_trouble(not_answering(self._home) if kernel.is_stopped(self._home.hub_pid() or 0) else "")
 
     def _disconnect(self) -> None:
         if self._peer is not None:

@@ -1,7 +1,7 @@
 """One home as a reader uses it: its store, opened read-only, its blobs, and its hub, asked over its socket.
 
 A reader asks the hub to seal first, so that it sees all that was logged until now. If no hub answers, it reads what
-the store has, and says so.
+the store has, and says so. Where nothing waits to be read, and no hub runs, it starts none.
 """
 
 import math
@@ -22,9 +22,11 @@ from vedette.model import Command, Value
 from vedette.settings import Settings
 
 if TYPE_CHECKING:
+    from vedette.store import Batch
     from vedette.store.sqlite_read import SqliteReader
 
 _COMMAND_EXPIRES_S = 60
+_MOST_ANSWERS = 16  # answers of the hub in one round; the rest comes in the next
 _MOST_READ = 64 << 20  # bytes of one blob
 _WAIT_LEAST_S, _WAIT_MOST_S = 0.05, 0.5  # between two looks of somebody who waits for something
 
@@ -36,20 +38,35 @@ def nothing_yet(where: str = "this home") -> str:
     return f"nothing has been logged to {where} yet: `vedette run -- CMD` or vedette.init() begins a run"
 
 
+def _has_directories(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.is_dir(follow_symlinks=False) for entry in entries)
+    except FileNotFoundError:
+        return False
+    except OSError:  # it is there, and a hub may see more of it
+        return True
+
+
 class HomeAccess:
     """A home, as every reader sees it. Each call may block; those that ask the hub may raise HubError."""
 
-    def __init__(self, home: Home, lost_after_s: float = Settings().lost_after_s) -> None:
-        """Touch nothing yet. `lost_after_s`: a run that was silent for so long is shown as lost."""
+    def __init__(self, home: Home, lost_after_s: float = Settings().lost_after_s, *, serves: bool = False) -> None:
+        """Touch nothing yet. `lost_after_s`: a run that was silent for so long is shown as lost.
+
+        `serves`: the hub of this home is there for other machines or programs, so it should run.
+        """
         self.home = home
         self.root = home.root  # its path, for messages
         self.host = kernel.host()
         self.lost_after_s = lost_after_s
+        self._serves = serves
 
     @classmethod
     def of(cls, settings: Settings) -> "HomeAccess":
         """Return access to the home that the settings name."""
-        return cls(Home.of(settings), settings.lost_after_s)
+        serves = bool(settings.hub.address or settings.hub.listen or settings.hub.heflwr)
+        return cls(Home.of(settings), settings.lost_after_s, serves=serves)
 
     # The store.
 
@@ -64,6 +81,8 @@ class HomeAccess:
         if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
             raise NotFoundError(nothing_yet(self.root))
         warning = ""
+        if not self.needs_hub():
+            return self.reader(), warning
         try:
             if behind := self.seal():
                 warning = f"{', '.join(behind)} did not answer in time; what you see of it may be behind"
@@ -109,6 +128,16 @@ class HomeAccess:
         """Tell whether a hub is running."""
         return self.home.hub_pid() is not None
 
+    def needs_hub(self) -> bool:
+        """Tell whether a hub may know more than the store, or has something to do.
+
+        A hub removes a spool or inbox when all of it is in the store, and leaves when it has removed them all. So a
+        directory there means that something was not read, or that its process lives.
+        """
+        if self._serves or not os.path.exists(self.home.store) or self.has_hub():
+            return True
+        return any(_has_directories(path) for path in (self.home.spool, self.home.inbox))
+
     def ask(self, message: wire.Message) -> wire.Message:
         """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses."""
         return hub_socket.ask(self.home, message)
@@ -133,6 +162,25 @@ class HomeAccess:
                 return None
             answer = hub.ask(wire.AskUnsealed(prefixes, after))
         return answer if isinstance(answer, wire.Unsealed) else wire.Unsealed()
+
+    def unsealed_batches(
+        self, prefixes: list[str], after: dict[str, int]
+    ) -> "tuple[list[Batch], dict[str, int]] | None":
+        """Return unsealed points as batches, from several answers if need be, and how far each origin is sealed."""
+        from vedette.store.parcels import unpack  # noqa: PLC0415 - numpy
+
+        batches: list[Batch] = []
+        sealed: dict[str, int] = {}
+        for _ in range(_MOST_ANSWERS):
+            answer = self.unsealed(prefixes, after)
+            if answer is None:
+                return None
+            batches += [unpack(parcel) for parcel in answer.parcels]
+            sealed |= answer.sealed
+            after = after | {parcel.origin.name: parcel.end for parcel in answer.parcels}
+            if not answer.more:
+                break
+        return batches, sealed
 
     def health(self) -> wire.Health | None:
         """Return the health of the hub."""

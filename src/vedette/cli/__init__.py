@@ -4,13 +4,13 @@ Only the command that is asked for is imported, and it imports only what it need
 shell that completes a name waits for the answer. `COMMANDS` says what each of them does:
 
 - begin and watch: `run`, `watch`, `top`, `ui`, `monitor`, `answer`
-- read: `ls`, `show`, `points`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
+- read: `ls`, `show`, `points`, `plot`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
 - change: `edit`, `stop`, `rm`
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `doctor`, `completion`
 
-Three files are not commands: `output` prints tables, JSON and completions; `notices` prints what is said on stderr;
-`beside` is the console beside a command.
+Four files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
+choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command.
 """
 
 import argparse
@@ -39,6 +39,7 @@ COMMANDS = {
     "ls": "list runs, the newest first",
     "show": "show one run: what it is, how it ended, its config, series, bars and processes",
     "points": "print the points of a series: step, time and value",
+    "plot": "draw curves of a metric in the terminal: one or more runs, live with -f",
     "logs": "print what happened in a run: log records, printed lines, marks, warnings, exceptions",
     "files": "list the files that a run has saved, or write one out",
     "usage": "draw what the processes of a run used: CPU, memory, reads and writes, threads, GPUs",
@@ -151,11 +152,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
-    from vedette.settings import load
+    from vedette.settings import load, unknown_variables
     from vedette.views.text import clean
 
     try:
         _check_text(words)
+        for sentence in unknown_variables(os.environ):
+            sys.stderr.write(f"vedette: {clean(sentence, one_line=True)}\n")
         overrides = {"home": args.home, **dict(_setting(text) for text in args.set)}
         args.reload = lambda: load(overrides)
         args.settings = args.reload()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json, table
+from vedette.labels import label
 from vedette.query.diff import Pair, shown
 from vedette.query.explain import Explanation, explain
 from vedette.query.knobs import LITTLE
@@ -177,7 +178,7 @@ def _use_rows(use: UsePair) -> list[list[str]]:
 
 
 def _name(one: MetricPair) -> str:
-    return one.name + "".join(f" {key}={value}" for key, value in one.tags.items())
+    return label(one.name, one.tags)
 
 
 def _from(one: MetricPair) -> str:

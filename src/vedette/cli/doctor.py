@@ -10,9 +10,11 @@ import platform
 import shutil
 import sqlite3
 import time
+from collections import Counter
 
 from msgspec.structs import asdict
 
+from vedette import address as addresses
 from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import print_json
@@ -22,7 +24,8 @@ from vedette.home import Home
 from vedette.query.losses import losses
 from vedette.query.retention import due
 from vedette.query.runs import SKEWED_S
-from vedette.segment import list_segments, segment_name
+from vedette.query.weight import Weights
+from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Keep, Settings
 from vedette.store.sqlite_file import VERSION
 from vedette.version import __version__
@@ -59,7 +62,18 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
     checks = [("versions", f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, {system}", ""), *_home(home)]
     if os.path.isdir(home.root):
         checks += [_disk(home), *_hub(home), *_spool(home), *_store(home)]
-    return checks + _sensors()
+    return [*checks, _exit_status(), *_sensors()]
+
+
+def _exit_status() -> tuple[str, str, str]:
+    """Report who learns here how a process ended."""
+    if kernel.tells_exit_status():
+        return "ends", "the kernel tells how every process ended", ""
+    found = (
+        "this kernel tells only its parent how a process ended (others since Linux 6.15): Python programs note their"
+        " exit codes themselves; a run that is killed, or ends by os._exit, is `ended`, unless `vedette run` started it"
+    )
+    return "ends", found, ""
 
 
 def _sensors() -> list[tuple[str, str, str]]:
@@ -176,10 +190,11 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
     words = [f"keep.{name} is {value:g}" for name, value in asdict(health.keep).items() if value]
     words = ["; ".join(words) if words else "all runs are kept: no keep.* is set"]
     try:
-        store = HomeAccess(home).reader()
-        found = due(store, health.keep, time.time_ns())
+        access = HomeAccess(home)
+        store = access.reader()
+        found = due(store, access.blobs, health.keep, time.time_ns())
         if health.keep != Keep():
-            weight = store.weigh([run.id for run in found])
+            weight = Weights(store, access.blobs).free([run.id for run in found])
             words.append(f"{len(found)} {'run is' if len(found) == 1 else 'runs are'} due, {size(weight)}")
         total, left = store.connection.execute("SELECT count(*), coalesce(sum(left), 0) FROM purges").fetchone()
         if total:
@@ -228,7 +243,21 @@ def _spool(home: Home) -> list[tuple[str, str, str]]:
         for lane in "fs"
         for offset in list_segments(os.path.join(home.spool, name), lane)
     )
-    return [("spool", f"of {len(names)} {'process' if len(names) == 1 else 'processes'}, {size(total)}", "")]
+    found = [("spool", f"of {len(names)} {'process' if len(names) == 1 else 'processes'}, {size(total)}", "")]
+    for upstream, count in Counter(_upstream(os.path.join(home.spool, name)) for name in names).items():
+        if upstream:
+            who = f"what {count} {'process has' if count == 1 else 'processes have'} logged"
+            found.append(("waits", f"{who} for {upstream}: a hub sends it there, as soon as that answers", ""))
+    return found
+
+
+def _upstream(directory: str) -> str:
+    """Return the hub that a spool is meant for, without its token; empty for the hub of this home."""
+    try:
+        origin = origin_of(directory)
+        return str(addresses.parse(origin.upstream)) if origin is not None and origin.upstream else ""
+    except (OSError, VedetteError):
+        return ""
 
 
 def _store(home: Home) -> list[tuple[str, str, str]]:
@@ -250,7 +279,8 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
     checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),
                    "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
     checks.append(("damaged", f"{lost.damaged} records", ""))
-    checks.append(("swallowed", f"{lost.swallowed} calls", "please report what stderr said" if lost.swallowed else ""))
+    failed = f"{lost.swallowed} calls had no effect because of an error in vedette itself"
+    checks.append(("errors", failed, "please report what stderr said" if lost.swallowed else ""))
     checks.append(("refused", f"{lost.refused} values that were not numbers, or files that could not be kept", ""))
     checks += [
         ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")

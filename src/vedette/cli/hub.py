@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heflwr", metavar="ADDRESS", help="the same as --listen heflwr=ADDRESS")
     parser.add_argument("--no-tls", action="store_true", help="no TLS for other machines: only on a trusted network")
     parser.add_argument("--stop", action="store_true", help="stop the hub that runs; nothing is lost")
-    parser.add_argument("--born-of", default="", help=argparse.SUPPRESS)  # the process whose pidfd was passed to us
+    parser.add_argument("--with-pids", action="store_true", help=argparse.SUPPRESS)  # it was handed that socket
     parser.add_argument("--quiet", action="store_true", help="print nothing unless something is wrong")
 
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     home = Home.of(args.settings)
     if args.stop:
         return _stop(home, quiet=args.quiet)
-    handed = _handed(args.born_of) if args.quiet else {}
+    pids = _handed(1 if args.with_pids else 0) if args.quiet else None
     from vedette.hub import listeners
     from vedette.hub.program import run as serve
     from vedette.hub.sockets.port import endpoint_of
@@ -56,13 +56,16 @@ def run(args: argparse.Namespace) -> int:
         both = {**settings.hub.listeners(), **given}
         settings = _with(settings, listen=[f"{name}={address}" for name, address in both.items()], heflwr="")
     wanted = settings.hub.listeners()
+    awaited = not args.quiet or args.address is not None or bool(listen)  # a process that starts a hub gives neither
     try:
-        if (settings.hub.address or wanted) and not args.quiet and home.hub_pid():
+        if (settings.hub.address or wanted) and awaited and home.hub_pid():
             home.prepare()
             listeners.check(wanted)
             endpoint_of(home, settings, tls=not args.no_tls)  # it raises before the running hub is stopped
-            _stop(home, quiet=False)
-        return serve(home, settings, quiet=args.quiet, tls=not args.no_tls, handed=handed, reload=args.reload)
+            _stop(home, quiet=args.quiet)
+        return serve(
+            home, settings, quiet=args.quiet, awaited=awaited, tls=not args.no_tls, pids=pids, reload=args.reload
+        )
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
 
@@ -72,15 +75,12 @@ def _with(settings: Settings, **options: str | list[str] | None) -> Settings:
     return msgspec.structs.replace(settings, hub=msgspec.structs.replace(settings.hub, **given))
 
 
-def _handed(born_of: str) -> dict[tuple[int, int], int]:
-    """Return the pidfd of the process that started this hub, if it was passed to us."""
-    pid, colon, ticks = born_of.partition(":")
-    is_known = bool(colon) and (pid + ticks).isdigit()
+def _handed(count: int) -> int | None:
+    """Return the socket for pidfds, if the process that started this hub has made it."""
     try:
-        fds = detached.take_handed(1 if is_known else 0)
+        return next(iter(detached.take_handed(count)), None)
     except OSError:
-        return {}
-    return {(int(pid), int(ticks)): fd for fd in fds}
+        return None
 
 
 def _stop(home: Home, *, quiet: bool) -> int:

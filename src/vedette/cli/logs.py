@@ -8,14 +8,15 @@ examples:
 """
 
 import argparse
+import math
 import os
 import sys
 
 from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
-from vedette.query.logs import LEVELS, Wanted
-from vedette.query.new_lines import NewLines
+from vedette.query.logs import LEVELS, Wanted, in_order
+from vedette.query.new_lines import SETTLE_S, NewLines
 from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     span = find(store, args.RUN).id if args.RUN else ""
     wanted = Wanted(grep=args.grep, search=args.search, level=args.level, kind=args.kind)
     if args.follow:
-        _follow(args, store, NewLines(store, span, wanted, args.last))
+        _follow(args, store, NewLines(store, span, wanted, args.last, settle_s=SETTLE_S))
         return 0
     found = wanted.read(store, span, last=args.last)
     _print(found, as_json=args.json, with_run=not span)
@@ -61,12 +62,12 @@ def _follow(args: argparse.Namespace, store: Reader, lines: NewLines) -> None:
     """Print lines as they come; if the hub ends, look for another as long as the run lives."""
     follower, trouble = HomeAccess.of(args.settings).follower(lines.run, least_s=_LEAST_S), ""
     while True:
-        change = follower.wait()
+        change = follower.wait(_LEAST_S if lines.holds else math.inf)
         if follower.trouble not in (trouble, LEFT):
             trouble = follower.trouble
-            sys.stderr.write(f"vedette: {trouble}\n" if trouble else "")
-        if change is not None:
-            ended, found = lines.look(lambda: _ended(store, lines.run))
+            sys.stderr.write(f"vedette: {trouble or 'the hub answers again'}\n")
+        if change is not None or lines.holds:
+            ended, found = lines.look(lambda: _ended(store, lines.run), bool)
             _print(found.shown, as_json=args.json, with_run=not lines.run)
             sys.stdout.flush()
             if ended:
@@ -79,7 +80,7 @@ def _ended(store: Reader, span: str) -> bool:
 
 
 def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
-    events = sorted(events, key=lambda event: (event.t, event.id))  # the store has them process by process
+    events = in_order(events)
     if as_json:
         for event in events:
             shown = {name: getattr(event, name) for name in event.__struct_fields__}

@@ -82,7 +82,7 @@ def _process(plan: "Plan", args: argparse.Namespace) -> int:
         raise NotFoundError(f"there is no process {plan.pid}")
     with blocked(_ENDING):
         process = Liveness(plan.pid)
-        watch = _Watch(plan, args, plan.pid, " ".join(kernel.command(plan.pid)), sys.stdout)
+        watch = _Watch(plan, args, plan.pid, kernel.command(plan.pid), sys.stdout)
         ended = watch.until_end(process)
         watch.finish()
         watch.close()
@@ -106,7 +106,7 @@ def _command(plan: "Plan", args: argparse.Namespace, command: list[str]) -> int:
         gate = Gate(command, os.environ, before)
         watch = None
         try:
-            watch = _Watch(plan, args, gate.pid, " ".join(command), sys.stderr, gate)
+            watch = _Watch(plan, args, gate.pid, command, sys.stderr, gate)
         except OSError as error:
             say(f"{command[0]} cannot be started: {error.strerror}")
             return 127 if error.errno == errno.ENOENT else 126
@@ -122,7 +122,7 @@ class _Watch:
     """A monitor that prints what it measures."""
 
     def __init__(
-        self, plan: "Plan", args: argparse.Namespace, pid: int, name: str, out: Any, gate: "Gate | None" = None
+        self, plan: "Plan", args: argparse.Namespace, pid: int, command: list[str], out: Any, gate: "Gate | None" = None
     ) -> None:
         """Open the sinks, and only then the gate: if a sink cannot be opened, the command does not start."""
         from vedette.monitor.guarded_sinks import GuardedSink, open_all
@@ -131,13 +131,13 @@ class _Watch:
         from vedette.sensing.sensor import Target
         from vedette.sources import sampler
 
-        self._args, self._pid, self._name, self._out = args, pid, name, out
+        self._args, self._pid, self._name, self._out = args, pid, " ".join(command), out
         self._newest = _Newest()
         self._record = Record(plan.keep)
         target = Target(pid, apart=(os.getpid(),))
         try:
             sensors, _ = sampler.find(plan.sensors, target)  # for their metrics only: the command is not running yet
-            opened = [*open_all(plan, sampler.metrics(sensors), pid), GuardedSink("rows", self._newest)]
+            opened = [*open_all(plan, sampler.metrics(sensors), pid, command), GuardedSink("rows", self._newest)]
             for sensor in sensors.values():
                 sensor.close()
         except BaseException:

@@ -5,16 +5,27 @@ import json
 import re
 import sys
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any
 
 from vedette.access.home_access import HomeAccess
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
-from vedette.views.text import clean, for_json
+from vedette.views.text import clean, counted, for_json
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_COLOURS = {"done": "green", "running": "cyan", "failed": "red", "cancelled": "yellow", "lost": "magenta"}
+_COLOURS = {
+    "done": "green",
+    "running": "cyan",
+    "leaving": "cyan",
+    "failed": "red",
+    "cancelled": "yellow",
+    "ended": "magenta",
+    "lost": "magenta",
+}
+
+_NO_LEAST: Mapping[str, int] = {}
+_NO_CUT: Mapping[str, Callable[[int, int], str]] = {}
 
 
 def open_home(settings: Settings) -> SqliteReader:
@@ -40,11 +51,16 @@ def table(
     shrink: Sequence[str] = (),
     drop: Sequence[str] = (),
     dim: Container[int] = (),
-) -> None:
+    least: Mapping[str, int] = _NO_LEAST,
+    cut: Mapping[str, Callable[[int, int], str]] = _NO_CUT,
+) -> list[str]:
     """Print a table: on a terminal coloured and cut to its width, in a pipe whole and with aligned columns.
 
-    On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order.
-    `dim`: the numbers of the rows that are printed dim.
+    Return the columns that were left out.
+
+    On a terminal that is too narrow the columns in `drop` are left out, and those in `shrink` cut, in that order;
+    `least`: to how many characters, if not to 20. `dim`: the numbers of the rows that are printed dim.
+    `cut`: how to write the cell of a row in so many characters, if not with its end cut off.
     """
     headers = [clean(header, one_line=True) for header in headers]
     rows = [[clean(cell, one_line=True) for cell in row] for row in rows]
@@ -56,15 +72,15 @@ def table(
                 for header, cell in zip(headers, row, strict=True)
             ]
             print("  ".join(cells).rstrip())
-        return
+        return []
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    _fit(widths, console.width, shrink, drop)
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold")
+    _fit(widths, console.width, shrink, drop, least)
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for header, width in widths.items():
         drawn.add_column(
             header,
@@ -74,24 +90,40 @@ def table(
             width=width if shrink else None,
         )
     for index, row in enumerate(rows):
-        shown = [cell for header, cell in zip(headers, row, strict=True) if header in widths]
+        shown = [
+            clean(cut[header](index, widths[header]), one_line=True)
+            if header in cut and len(cell) > widths[header]
+            else cell
+            for header, cell in zip(headers, row, strict=True)
+            if header in widths
+        ]
         drawn.add_row(*(Text(cell, style="dim" if index in dim else _COLOURS.get(cell, "")) for cell in shown))
     with console.capture() as captured:
         console.print(drawn)
     print("\n".join(line for line in captured.get().splitlines() if Text.from_ansi(line).plain.strip()))
+    return [header for header in headers if header not in widths]
 
 
-_GAP = 3
+def tell_left_out(columns: Collection[str]) -> None:
+    """Say on stderr that there was no room for some columns, and what to do."""
+    if columns:
+        count = counted(len(columns), "column")
+        sys.stderr.write(f"no room for {count}: widen the terminal, choose some by --columns, or use --json\n")
+
+
+_GAP = 2
 _LEAST_WIDTH = 20
 
 
-def _fit(widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequence[str]) -> None:
+def _fit(
+    widths: dict[str, int], space: int, shrink: Sequence[str], drop: Sequence[str], least: Mapping[str, int]
+) -> None:
     """Drop columns until the rest fits with those in `shrink` at their least width; then cut these as needed."""
 
     def over() -> int:
         return sum(widths.values()) + _GAP * len(widths) - space
 
-    spare = {header: max(0, widths[header] - _LEAST_WIDTH) for header in shrink}
+    spare = {header: max(0, widths[header] - least.get(header, _LEAST_WIDTH)) for header in shrink if header in widths}
     for header in drop:
         if over() > sum(spare.values()):
             widths.pop(header, None)
@@ -137,6 +169,20 @@ class PointCount:
         """Erase the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
+
+
+def complete_series(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+    """Offer the names of the series of the runs that were typed before."""
+    try:
+        from vedette.query.runs import find
+        from vedette.settings import load
+
+        store = HomeAccess.of(load({"home": getattr(parsed_args, "home", None)})).reader()
+        typed = parsed_args.RUN or []
+        runs = [find(store, text).id for text in ([typed] if isinstance(typed, str) else typed)]
+        return sorted({row.name for row in store.series(runs) if row.name.startswith(prefix)}) if runs else []
+    except Exception:
+        return []
 
 
 def complete_runs(prefix: str, parsed_args: Any, **_: Any) -> list[str]:

@@ -19,9 +19,10 @@ from typing import Any
 from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
-from vedette.errors import FormatError, NotFoundError, VedetteError
+from vedette.errors import VedetteError
 from vedette.fold import flatten
 from vedette.manifest import Entry
+from vedette.query.cells import Cells, Read
 from vedette.query.recipe import recipe
 from vedette.query.runs import view as find_view
 from vedette.views.text import clean, counted
@@ -47,16 +48,19 @@ def run(args: argparse.Namespace) -> int:
     home = HomeAccess.of(args.settings)
     digests = {file.name: file.digest for file in view.files()}
     entries = manifest.read(home.blob_bytes(digests[manifest.NAME])) if manifest.NAME in digests else []
+    cells = Cells(view)
+    entries = cells.add_to(entries)
     packages, direct = (_names(home, digests.get(name)) for name in (manifest.PACKAGES, manifest.DIRECT_PACKAGES))
     made = recipe(
         view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
     )
-    gone = _write_code(home, entries, target)
+    gone = _write_code(cells.reading(home.read_blob), entries, target)
     _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
     if manifest.DIFF in digests:
         with contextlib.suppress(VedetteError):
             _write_file(target, manifest.DIFF, home.blob_bytes(digests[manifest.DIFF]), 0o644)
-    missing = made.missing + [f"the bytes of {path} are not in this home" for path in gone]
+    missing = made.missing + [f"{counted(cells.magics, 'magic')} of IPython: comments now"] * bool(cells.magics)
+    missing += [f"the bytes of {path} are not in this home" for path in gone]
     store.close()
     if args.json:
         print_json({"run": view.id, "dir": target, "files": len(entries) - len(gone), "missing": missing})
@@ -92,13 +96,12 @@ def _names(home: HomeAccess, digest: str | None) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _write_code(home: HomeAccess, entries: list[Entry], target: str) -> list[str]:
+def _write_code(read: Read, entries: list[Entry], target: str) -> list[str]:
     """Write the files; return the paths of those whose bytes are missing or damaged."""
     gone = []
     for entry in entries:
-        try:
-            data = home.blob_bytes(entry.digest)
-        except (NotFoundError, FormatError):
+        data = read(entry.digest)
+        if data is None:
             gone.append(entry.path)
             continue
         _write_file(target, f"code/{entry.path}", data, entry.mode & 0o777 | 0o600)

@@ -3,6 +3,7 @@ examples:
   vedette rm brisk-otter-417
   vedette rm --undo brisk-otter-417
   vedette rm --where "state = failed and duration < 1m" --dry-run
+  vedette rm --undo --where "project = cifar"
   vedette rm 2pg66a5z1bk7qe --now
 
 A removed run is hidden, with the runs below it. `vedette ls --removed` lists it. It keeps its disk space until it is
@@ -22,6 +23,7 @@ from vedette.errors import VedetteError
 from vedette.model import PURGED
 from vedette.query.edits import running_in
 from vedette.query.runs import RunView, below, find_removed, select, view
+from vedette.query.weight import Weights
 from vedette.store import Reader
 from vedette.views.text import clean, size
 
@@ -42,7 +44,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "RUN", nargs="*", help="an id, the beginning of one, or a name; for a removed run its whole id"
     ).completer = complete_runs  # type: ignore[attr-defined]
-    parser.add_argument("--where", default="", help="also the runs that match this filter, except running ones")
+    parser.add_argument(
+        "--where", default="",
+        help="also the runs that match this filter, except running ones; with --now also removed ones, with --undo"
+        " only these",
+    )  # fmt: skip
     parser.add_argument("--now", action="store_true", help="for good: this cannot be undone, and frees the disk space")
     parser.add_argument("--undo", action="store_true", help="bring back runs, unless they were removed for good")
     parser.add_argument("--force", action="store_true", help="even runs that are running")
@@ -55,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     """Remove, or bring back."""
     if not args.RUN and not args.where:
         raise VedetteError("say which runs: `vedette rm RUN`, or --where")
-    if args.undo and (args.now or args.where):
-        raise VedetteError("--undo takes runs by id or name, and not together with --now or --where")
+    if args.undo and args.now:
+        raise VedetteError("--undo brings back, and --now removes for good: give one of them")
     store = open_home(args.settings)
     goals = _goals(args, store)
     verb = "bring back" if args.undo else "remove for good" if args.now else "remove"
@@ -75,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
     if args.undo:
         runs = [RunView(store, find_removed(store, text)) for text in args.RUN]
+        runs += select(store, args.where, removed=True) if args.where else []
     else:
         runs = [view(store, text) for text in args.RUN]
         for found in runs:
@@ -84,21 +91,23 @@ def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
                 raise VedetteError(f"run {alive.id} ({alive.name}) is running: end it first, or give --force")
         if args.where:
             fit = select(store, args.where)
+            fit += select(store, args.where, removed=True) if args.now else []
             left = [found for found in fit if not args.force and running_in(store, found)]
             runs += [found for found in fit if found not in left]
             if left:
                 sys.stderr.write(f"vedette: {_count(left)} left out, as they are running\n")
     unique = list({found.id: found for found in runs}.values())
     goals = []
+    weights = Weights(store, HomeAccess.of(args.settings).blobs)
     for found in unique:
         others = below(store, found.id)
-        goals.append(_Goal(found, others, store.weigh([one.id for one in (found, *others)])))
+        goals.append(_Goal(found, others, weights.free([one.id for one in (found, *others)])))
     return goals
 
 
 def _agreed(args: argparse.Namespace, verb: str, goals: list[_Goal]) -> bool:
     """Ask the user to confirm, if there is a terminal and it matters."""
-    if args.yes or args.undo or (not args.now and len(goals) == 1):
+    if args.yes or (args.undo and not args.where) or (not args.now and len(goals) == 1):
         return True
     if not sys.stdin.isatty():
         if args.now:

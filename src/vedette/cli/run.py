@@ -3,28 +3,35 @@ examples:
   vedette run -- python train.py --lr 0.1
   vedette run --project cifar --config lr=0.1 --tag night -- ./job.sh
   vedette run --resume brisk-otter-417 -- python train.py --from checkpoint.pt
+  vedette run --metric 'loss[=: ]+([0-9.e+-]+)' -- python train.py
   vedette run --time-limit 1h30m -- python train.py
 
 A process that the command starts may call vedette.init() too: it joins the run. What the command prints goes where it
-always went, at once and unchanged, and is recorded line by line. If it fails, the last line on stderr says why.
+always went, at once and unchanged, and is recorded line by line. The last line on stderr says how it ended, and why.
 """
 
 import argparse
-import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from vedette import masks
 from vedette.cli.notices import say
+from vedette.client import asked
+from vedette.client.arguments import meaning
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import NotFoundError, VedetteError
 from vedette.ids import looks_like_run
 from vedette.settings import Settings
+from vedette.views.text import duration
 
 if TYPE_CHECKING:
     from vedette.launch.local import Options
@@ -40,6 +47,15 @@ class Limit(NamedTuple):
     text: str
 
 
+class Resumed(NamedTuple):
+    """A run to resume, as far as this home knows it."""
+
+    id: str = ""
+    after: int = 0  # the number of its last try
+    name: str = ""
+    asked: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
@@ -51,8 +67,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", default="", help="the project of the run")
     parser.add_argument("--name", help="its name (default: two words and a number)")
     parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help="a value of its config; can be repeated"
-    )
+        "--config", action="append", default=[], metavar="KEY=VALUE",
+        help="a value that replaces the one which the program gives to init(config=...); can be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metric", action="append", default=[], metavar="PATTERN",
+        help="log the numbers that this regular expression finds in printed lines, such as 'loss[=: ]+([0-9.e+-]+)';"
+        " `auto` for each name=number; can be repeated",
+    )  # fmt: skip
     parser.add_argument("--tag", action="append", default=[], help="a tag; can be repeated")
     parser.add_argument(
         "--time-limit", type=_limit, metavar="TIME", help="end it after this time, such as 90s, 45m or 1h30m"
@@ -79,12 +101,21 @@ def run(args: argparse.Namespace) -> int:
         raise VedetteError(f"there is no command {command[0]!r} that can be run")
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
+    config = asked.values() | dict(_value(text) for text in args.config)  # first those of a `vedette run` around us
+    if args.metric and not (args.settings.logs.output and not args.no_capture):
+        raise VedetteError(
+            "--metric reads what the command prints: it cannot be used with --no-capture or logs.output=false"
+        )
+    if args.metric:
+        from vedette.launch.metrics import compiled
+
+        compiled(args.metric)
     if args.settings.mode == "off":
-        return _unmonitored(command, args)
-    return _monitored(command, args)
+        return _unmonitored(command, args, config)
+    return _monitored(command, args, config)
 
 
-def _monitored(command: list[str], args: argparse.Namespace) -> int:
+def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, Any]) -> int:
     from vedette.cli.beside import Beside
     from vedette.client.current import begin_owned, end_as
     from vedette.client.faults import swallow
@@ -93,24 +124,33 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
     from vedette.deaths.tree import of_try
     from vedette.deaths.verdict import EndKind, verdict
     from vedette.launch.ending import evidence
+    from vedette.launch.joined import Joined
     from vedette.launch.local import Launch, exit_code
+    from vedette.launch.metrics import Metrics
     from vedette.launch.record import Recorder
     from vedette.sources.bars import Bars
 
     named = os.environ.pop("VEDETTE_RESUME", "")
-    again, after = _find(args.settings, args.resume or named)
-    config = dict(_value(text) for text in args.config)
+    resumed = _find(args.settings, args.resume or named)
+    if held := {key: value for key, value in resumed.asked.items() if key not in config}:
+        config = held | config
+        if not args.quiet:
+            say(f"{_spelled(held)} of an earlier try of {resumed.name or resumed.id} still holds")
+    began_t = time.time_ns()
     try:
         begun = begin_owned(
-            args.settings, About(args.project or DEFAULT_PROJECT, name=args.name, config=config, tags=args.tag),
-            resume=again, after=after, parent=os.environ.get("VEDETTE_RUN", ""), command=command,
+            args.settings, About(args.project or DEFAULT_PROJECT, name=args.name, tags=args.tag),
+            resume=resumed.id, after=resumed.after, parent=os.environ.get("VEDETTE_RUN", ""), command=command,
         )  # fmt: skip
         journal = begun._journal  # noqa: SLF001 - the launcher writes to the run's own journal
-        journal.set(journal.process, {"launches": True, "command": masks.argv(command[:100])})
+        if config:
+            journal.set(journal.run, {"asked": masks.values(config)})
+        says: dict[str, Any] = {"launches": True, "command": masks.argv(command[:100])}
+        journal.tell(journal.process, name=f"vedette run {os.getpid()}", attrs=says)
     except Exception as error:  # an error of ours must not keep the command from running
         swallow(error, "the beginning of the run")
-        return _unmonitored(command, args)
-    called = begun.name or begun.id
+        return _unmonitored(command, args, config)
+    called = begun.name or resumed.name or begun.id
     if not args.quiet and sys.stderr.isatty():
         say(f"run {called} ({begun.id})")
     drawn: set[str] = set()
@@ -120,7 +160,9 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
         drawn.add(getattr(bar, "id", ""))
         return bar
 
-    recorder = Recorder(journal.event, Bars(progress))
+    joined = Joined(journal.home.spool, begun.id, journal.spool.origin.name)
+    metrics = Metrics(begun.log, journal.event, args.metric, joined.log_numbers)
+    recorder = Recorder(journal.event, Bars(progress, metrics.bar), on_line=metrics.line)
     console = Beside(begun, args.settings, drawn, lambda: job.takes_keys)
 
     def started(pid: int) -> None:
@@ -129,8 +171,10 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
             console.begin()
 
     options = _options(args)
+    if resumed.name and not begun.name:
+        os.environ["VEDETTE_NAME"] = resumed.name
     job = Launch(
-        command, _environ(begun.id, capture=options.capture, new=not (again or args.project)), options,
+        command, _environ(begun.id, config, capture=options.capture, new=not (resumed.id or args.project)), options,
         _guarded(recorder.take), left=lambda: of_try(begun.id, journal.attempt), on_start=started,
         around=console.around,
     )  # fmt: skip
@@ -141,23 +185,30 @@ def _monitored(command: list[str], args: argparse.Namespace) -> int:
         end_as(begun, end.state, end.cause)
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
     _guarded(recorder.close)()
-    found = evidence(ended, recorder.last(), args.time_limit.text if args.time_limit else "", os.environ)
+    _guarded(metrics.close)()
+    found = evidence(
+        ended, recorder.last(), args.time_limit.text if args.time_limit else "", os.environ,
+        command=command, errors=recorder.last("stderr"), together=job.prints_together,
+    )  # fmt: skip
     if found.stacks is not None:
         _guarded(journal.event)("stacks", found.stacks.text, 40)
     end = verdict(found)
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
-    if end.kind != EndKind.DONE and not args.quiet and found.signal != signal.SIGPIPE:
-        say(f"{called} {end.state}: {end.cause}")
+    if not args.quiet and found.signal != signal.SIGPIPE:
+        took = duration((time.time_ns() - began_t) / 1e9)
+        look = f"done in {took}: `vedette show {shlex.quote(called)}` shows it"
+        say(f"{called} {look if end.kind == EndKind.DONE else f'{end.state}: {end.cause}'}")
     return exit_code(ended.status)
 
 
-def _unmonitored(command: list[str], args: argparse.Namespace) -> int:
+def _unmonitored(command: list[str], args: argparse.Namespace, config: dict[str, Any]) -> int:
     from vedette.launch.local import Launch, exit_code
 
     try:
+        environ = _asking(dict(os.environ), config)
         return exit_code(
-            Launch(command, os.environ, _options(args)._replace(capture=False), lambda _, __: None).run().status
+            Launch(command, environ, _options(args)._replace(capture=False), lambda _, __: None).run().status
         )
     except OSError as error:
         raise VedetteError(f"{command[0]} cannot be started: {error.strerror}") from None
@@ -170,7 +221,7 @@ def _options(args: argparse.Namespace) -> "Options":
     return Options(capture, args.time_limit.s if args.time_limit else None, args.grace)
 
 
-def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:
+def _environ(run_id: str, config: dict[str, Any], *, capture: bool, new: bool) -> dict[str, str]:
     """Return the command's environment: whoever joins the run leaves its output to us; a crash prints its stacks.
 
     `new`: the first process that joins may describe the run, as the command line did not.
@@ -180,6 +231,13 @@ def _environ(run_id: str, *, capture: bool, new: bool) -> dict[str, str]:
         environ.pop(name, None)
         if is_set:
             environ[name] = run_id
+    return _asking(environ, config)
+
+
+def _asking(environ: dict[str, str], config: dict[str, Any]) -> dict[str, str]:
+    """Hand down the values of --config."""
+    if config:
+        environ[asked.VARIABLE] = msgspec.json.encode(config).decode()
     return environ
 
 
@@ -196,24 +254,30 @@ def _guarded(act: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def _find(settings: Settings, text: str) -> tuple[str, int]:
-    """Return the id of the run to resume, and the number of its last try."""
+def _find(settings: Settings, text: str) -> Resumed:
+    """Return the run to resume."""
     if not text:
-        return "", 0
+        return Resumed()
     from vedette.cli.output import open_home
     from vedette.query.runs import find
     from vedette.query.tries import of_runs, order
 
     try:
         store = open_home(settings)
-        run_id = find(store, text).id
+        found = find(store, text)
     except NotFoundError:
         if looks_like_run(text):  # a whole id: it may be kept by another hub
-            return text, 0
+            return Resumed(text)
         raise
-    tries = of_runs(store, [run_id]).get(run_id, [])
+    tries = of_runs(store, [found.id]).get(found.id, [])
     store.close()
-    return run_id, order(tries[-1])[0] if tries else 0
+    said = {key[6:]: value for key, value in found.attrs.items() if key.startswith("asked.")}
+    known = {key: value for key, value in said.items() if masks.MASK not in str(value)}
+    return Resumed(found.id, order(tries[-1])[0] if tries else 0, found.name, known)
+
+
+def _spelled(config: dict[str, Any]) -> str:
+    return " ".join(f"--config {key}={value}" for key, value in masks.values(config).items())
 
 
 def _complete(prefix: str, parsed_args: Any, **more: Any) -> list[str]:
@@ -235,7 +299,4 @@ def _value(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise VedetteError(f"--config takes KEY=VALUE, not {text!r}")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+    return key, meaning(value)

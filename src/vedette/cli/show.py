@@ -14,15 +14,21 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from vedette import manifest
 from vedette.cli.ls import as_dict, silence
 from vedette.cli.output import complete_runs, count, open_home, print_json, table
 from vedette.fold import flatten
+from vedette.model import UNSEEN
+from vedette.query.cells import Cells
+from vedette.query.given import ARG, ASKED, apart
 from vedette.query.logs import ends, tail
 from vedette.query.progress import Bar
 from vedette.query.runs import SKEWED_S, RunView
 from vedette.query.runs import view as find_view
+from vedette.query.signs import last_signs
 from vedette.query.silence import Seen
-from vedette.store import SeriesRow
+from vedette.query.statistics import with_extremes
+from vedette.store import Reader, SeriesRow
 from vedette.views.text import clean, counted, duration, moment, number, percent
 
 _MOST_BARS = 20
@@ -45,24 +51,30 @@ def run(args: argparse.Namespace) -> int:
     view = find_view(store, args.RUN, lost_after_s=args.settings.lost_after_s)
     series = view.series()
     tries = {row.id: number for number, row in enumerate(view.tries(), 1)}
-    failed = view.state == "failed"
+    if len(tries) > 1:
+        series = with_extremes(store, series)
+    failed = view.state in ("failed", UNSEEN)
     wanted = args.lines if args.lines is not None else _LINES if failed else 0
     last = tail(store, view.id, wanted) if wanted else []
     died = ends(store, view.id) if failed else []
     if args.json:
-        shown = as_dict(view, {row.name: row.last for row in series if not row.tags})
+        shown = as_dict(view, {row.label: row.last for row in series})
         shown["series"] = [_series_dict(row) for row in series]
         shown["tries"] = [{"try": tries[row.id], **_life(row)} for row in view.tries()]
         shown["progress"] = [_bar_dict(bar) for bar in view.progress()]
         shown["processes"] = [{"try": tries.get(row.parent), **_life(row), **row.attrs} for row in view.processes()]
+        shown["cells"] = [{"n": event.attrs.get("n"), "text": event.text} for event in view.logs(kind=manifest.CELL)]
+        shown["last"] = asdict(last_signs(store, view))
         shown["skews"] = view.skews()
         shown["refused"] = view.refused()
         shown["died"] = [{"kind": event.kind, "t": event.t, "text": event.text} for event in died]
         shown["lines"] = [{"t": event.t, "text": event.text, **event.attrs} for event in last]
         print_json(shown)
         return 0
-    _print_head(view)
+    _print_head(store, view)
     _print_values("config", flatten(view.config))
+    _print_values("asked for by `vedette run --config`, not in its config", apart(view.attrs, ASKED))
+    _print_values("options of its command line", apart(view.attrs, ARG))
     _print_values("summary", {k.removeprefix("summary."): v for k, v in view.attrs.items() if k.startswith("summary.")})
     if series:
         print("\nseries")
@@ -84,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_head(view: RunView) -> None:
+def _print_head(store: Reader, view: RunView) -> None:
     star = "* " if view.attrs.get("star") else ""
     print(f"{star}{clean(view.name, one_line=True)}  ({view.id})")
     facts = {
@@ -94,8 +106,10 @@ def _print_head(view: RunView) -> None:
         "state": view.state + (f": {view.cause}" if view.cause else f", {silence(view)}" if silence(view) else ""),
         "started": moment(view.start_t),
         "took": duration(view.duration_s),
+        "last": _last_signs(store, view) if view.end_t is None else "",
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
+        "notebook": str(view.attrs.get("notebook") or ""),
         "command": _fitted(shlex.join(str(word) for word in view.attrs.get("argv") or [])),
         "code": _code(view),
         "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
@@ -111,6 +125,15 @@ def _print_head(view: RunView) -> None:
             print(f"  {label:<12}{clean(text, one_line=True)}")
 
 
+def _last_signs(store: Reader, view: RunView) -> str:
+    """Return how long ago a run last said something, logged a point, and used CPU: what tells whether it is stuck."""
+    signs, now_t = last_signs(store, view), time.time_ns()
+    named = (("line", signs.line_t), ("point", signs.point_t), ("CPU use", signs.cpu_t))
+    return ", ".join(
+        f"{name} {duration(max(0, now_t - t) / 1e9)} ago" if t is not None else f"no {name} yet" for name, t in named
+    )
+
+
 def _fitted(text: str) -> str:
     """Cut a text to what one line of a terminal shows; a pipe gets all of it."""
     text = clean(text, one_line=True)
@@ -124,10 +147,11 @@ def _code(view: RunView) -> str:
     commit = f"{str(attrs.get('git.commit', ''))[:12]}{' and changes' if attrs.get('git.dirty') else ''}"
     named = f"{commit} on {attrs['git.branch']}" if commit and attrs.get("git.branch") else commit
     files = counted(attrs["code.files"], "file") if attrs.get("code.digest") else ""
+    cells = counted(Cells(view).count, "cell") if attrs.get("notebook") else ""
     left = f"{attrs['code.left_out']} left out" if attrs.get("code.left_out") else ""
     capture = str(attrs.get("capture", "done"))
     unsure = "" if capture == "done" else f"capture: {capture}"
-    return ", ".join(filter(None, (named, files, left, unsure)))
+    return ", ".join(filter(None, (named, cells, files, left, unsure)))
 
 
 def _print_values(title: str, values: dict[str, Any]) -> None:
@@ -211,15 +235,11 @@ def _print_trouble(view: RunView, elsewhere: set[str]) -> None:
 
 def _series_table(series: list[SeriesRow]) -> None:
     rows = [
-        [_full_name(row), str(row.count), number(row.last), number(row.min), number(row.max), str(row.last_step)]
+        [row.label, str(row.count), number(row.last), number(row.min), number(row.max), str(row.last_step)]
         for row in series
     ]
     headers = ["NAME", "POINTS", "LAST", "MIN", "MAX", "LAST STEP"]
     table(headers, rows, right=headers[1:], shrink=["NAME"], drop=["LAST STEP", "MIN", "MAX"])
-
-
-def _full_name(row: SeriesRow) -> str:
-    return row.name + "".join(f" {key}={value}" for key, value in row.tags.items())
 
 
 def _series_dict(row: SeriesRow) -> dict[str, object]:

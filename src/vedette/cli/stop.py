@@ -5,6 +5,7 @@ examples:
 """
 
 import argparse
+import contextlib
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
@@ -35,7 +36,13 @@ def run(args: argparse.Namespace) -> int:
     store = open_home(args.settings)
     found = find(store, args.RUN)
     if found.state not in KINDS["run"].climbing:
-        return _report(args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}")
+        left = ""
+        with contextlib.suppress(HubError):  # nothing is left
+            access.stop(found.id, args.grace)
+            left = "; what it has left behind was told to stop"
+        return _report(
+            args, found.id, found.state, found.cause, f"run {found.id} has ended already: {found.state}{left}"
+        )
     access.stop(found.id, args.grace)
     if args.no_wait:
         return _report(args, found.id, found.state, "", f"run {found.id} was told to stop")

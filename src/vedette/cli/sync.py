@@ -47,6 +47,9 @@ def run(args: argparse.Namespace) -> int:
 def _words(news: wire.TakenIn) -> str:
     if not (news.spans or news.events or news.points):
         return "all of it is here already"
-    counts = {"span": news.spans, "event": news.events, "point": news.points}
-    spans, events, points = (f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-    return f"{spans}, {events} and {points} are new"
+    counts = {"point": news.points, "line or event": news.events, "run, process or bar": news.spans}
+    points, events, spans = (f"{count} {what if count == 1 else _plural[what]}" for what, count in counts.items())
+    return f"taken in what was not here yet: {points}, {events}, {spans}"
+
+
+_plural = {"point": "points", "line or event": "lines and events", "run, process or bar": "runs, processes and bars"}

@@ -91,14 +91,14 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
         return 0
     now = time.time_ns()
     rows = [cells(line, now) for line in ordered(seen.runs, "newest")]
-    keys = ["state", "name", "project", "host", "age", "bar", "left", "metric", "last", "cpu", "memory", "gpu", "line"]
-    shown = [key for key in keys if key in ("state", "name", "age") or any(row[key].text for row in rows)]
+    keys = ["state", "name", "project", "host", "took", "bar", "left", "metric", "last", "cpu", "memory", "gpu", "line"]
+    shown = [key for key in keys if key in ("state", "name", "took") or any(row[key].text for row in rows)]
     titles = {"bar": "PROGRESS", "last": "VALUE", "line": "LAST LINE"}
     headers = [titles.get(key, key.upper()) for key in shown]
     table(
         headers,
         [[row[key].text for key in shown] for row in rows],
-        right=["AGE", "PROGRESS", "LEFT", "VALUE", "CPU", "MEMORY", "GPU"],
+        right=["TOOK", "PROGRESS", "LEFT", "VALUE", "CPU", "MEMORY", "GPU"],
         shrink=["LAST LINE", "NAME", "PROJECT", "HOST"],
         drop=["PROJECT", "METRIC", "HOST", "GPU", "LEFT", "VALUE", "MEMORY", "CPU", "LAST LINE"],
     )

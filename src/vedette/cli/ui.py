@@ -10,15 +10,19 @@ listen on a network, give --tls, and with --name the names that others use for t
 """
 
 import argparse
+import contextlib
 import json
 import os
+import re
 import sys
 import threading
+from collections import Counter
 from urllib.parse import quote
 
+from vedette.access import page_address
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, open_home
-from vedette.errors import VedetteError
+from vedette.errors import NotFoundError, VedetteError
 from vedette.home import Home
 
 _PORT = 7878
@@ -40,6 +44,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="another name that browsers may use for this machine",
     )
     parser.add_argument("--tls", action="store_true", help="use TLS, with the certificate of this home")
+    parser.add_argument(
+        "--frame",
+        default="",
+        metavar="ORIGIN",
+        help="a site that may show the page in a frame: that of your notebooks, such as http://localhost:8888",
+    )
     parser.add_argument("--project", default="", help="the project to show first")
     parser.add_argument("--json", action="store_true", help="print the address as JSON")
 
@@ -54,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.port is not None and args.port >= 1 << 16:
         raise VedetteError("--port takes a number from 0 to 65535")
     path = _path(args)
+    _check_project(args)
     home.prepare()
     token = tokens.page_token(home)
     wide = not guard.is_loopback(args.host)
@@ -69,12 +80,22 @@ def run(args: argparse.Namespace) -> int:
     bound = open_port(args.host, _PORT if args.port is None else args.port)
     port = bound.getsockname()[1]
     shown = (names[0] if wide and names else args.host) or "127.0.0.1"
-    url = f"{'https' if args.tls else 'http'}://{host_port.join(shown, port)}{path}?token={token}"
+    frame, frame_host = _frame(args.frame)
+    if not wide and frame_host in ("localhost", "127.0.0.1"):
+        shown = frame_host  # browsers send the page's cookie into a frame only where both have the same host
+    base = f"{'https' if args.tls else 'http'}://{host_port.join(shown, port)}"
+    url = f"{base}{path}?token={token}"
     if args.project and path == "/":
         url += f"&project={quote(args.project, safe='')}"
-    app = build(HomeAccess.of(args.settings), token, names=names, read_only=args.read_only, project=args.project)
+    refused: Counter[str] = Counter()
+    app = build(
+        HomeAccess.of(args.settings), token, names=names, read_only=args.read_only, project=args.project, frame=frame,
+        refused=refused,
+    )  # fmt: skip
 
     def ready() -> None:
+        with contextlib.suppress(OSError):  # it is only for links in notebooks
+            page_address.tell_page(home, page_address.PageAddress(base, base if frame else ""))
         print(json.dumps({"url": url, "port": port, "pid": os.getpid()}) if args.json else url, flush=True)
         if not args.no_browser and _has_screen():
             import webbrowser
@@ -82,7 +103,18 @@ def run(args: argparse.Namespace) -> int:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
     serve(app, bound, pem, ready)
+    if refused:
+        parts = ", ".join(f"{count} by {kind}" for kind, count in refused.most_common())
+        sys.stderr.write(f"vedette: the page was not shown to everybody who asked; requests were refused: {parts}\n")
     return 0
+
+
+def _frame(origin: str) -> tuple[str, str]:
+    """Return the origin of a site and its host; raise VedetteError for anything else than an origin."""
+    found = re.fullmatch(r"(https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?)/?", origin)
+    if origin and found is None:
+        raise VedetteError(f"--frame {origin!r} is not the origin of a site: give it as http://localhost:8888")
+    return (found[1], found[2]) if found else ("", "")
 
 
 def _path(args: argparse.Namespace) -> str:
@@ -91,6 +123,19 @@ def _path(args: argparse.Namespace) -> str:
     from vedette.query.runs import find
 
     return f"/run/{quote(find(open_home(args.settings), args.RUN).id, safe='')}"
+
+
+def _check_project(args: argparse.Namespace) -> None:
+    """Raise NotFoundError when there are runs, and none has the project that is asked for."""
+    if not args.project or not os.path.exists(Home.of(args.settings).store):
+        return
+    known = open_home(args.settings).projects()
+    if known and args.project not in known:
+        import difflib
+
+        near = difflib.get_close_matches(args.project, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:10])}"
+        raise NotFoundError(f"no run has the project {args.project!r}; {hint}")
 
 
 def _has_screen() -> bool:

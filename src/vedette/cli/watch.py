@@ -18,12 +18,13 @@ import time
 
 from msgspec import structs
 
-from vedette.access.follower import Follower
+from vedette.access.follower import LEFT, Follower
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line
 from vedette.errors import FormatError, HubError, NotFoundError
 from vedette.model import KINDS
 from vedette.query.live import Feed, News
+from vedette.query.new_lines import SETTLE_S
 from vedette.query.progress import Bar
 from vedette.query.questions import Question
 from vedette.query.runs import RunView, find, select
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         level=args.level,
         grep=args.grep,
         lost_after_s=args.settings.lost_after_s,
+        settle_s=SETTLE_S,
     )
     watch = _Watch(args, access, feed, follower)
     try:
@@ -134,6 +136,7 @@ class _Watch:
         self._asking = Asking(Keys(), self._answer)
         self._board.typed = self._asking.row
         self._printed: dict[str, Bar] = {}
+        self._trouble = ""  # with the hub, as it was last shown
         self._ended: set[str] = set()
         self._first = True
 
@@ -143,7 +146,8 @@ class _Watch:
             change = self._follower.wait(_TICK_S, fds)
             if fds:
                 self._show(self._asking.read())
-            if change is not None and (code := self._look()) is not None:
+            self._show_trouble()
+            if (change is not None or self._feed.holds) and (code := self._look()) is not None:
                 return code
             if self._screen.look.terminal:
                 self._asking.tend(self._board.question)
@@ -168,6 +172,17 @@ class _Watch:
                 self._end(run)
         self._first = False
         return (0 if ended[0].state == "done" else 1) if self._feed.run and ended else None
+
+    def _show_trouble(self) -> None:
+        """Say what is wrong with the hub, once; not that it has left, since another one is started."""
+        if self._follower.trouble in (self._trouble, LEFT):
+            return
+        self._trouble = self._follower.trouble
+        line = f"vedette: {self._trouble or 'the hub answers again'}"
+        if self._screen.look.terminal:
+            self._show([line])
+        else:
+            sys.stderr.write(f"{line}\n")
 
     def _seal(self) -> None:
         """Have the hub put all that was logged until now into the store."""

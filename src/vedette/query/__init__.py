@@ -13,11 +13,18 @@ Runs and what is in them:
 - `usage`: what the processes of a run used
 - `questions`: questions that nobody has answered yet
 - `losses`: what did not get into the store, and why
+- `signs`: when a run last said something, logged a point, and used CPU
 - `silence`: what was not heard of for too long, and is lost
 - `where`: the language of `--where`
+- `conditions`: conditions that the store cannot check by itself
+- `statistics`: minimum, maximum, mean and last value of a metric in many runs
+- `columns`: columns of a list, by the names that people type, and its order
 - `retention`: which runs are due to be removed
+- `weight`: how many bytes runs take
 - `edits`: what an edit of a run may say
+- `given`: what the command line gave, beside the config
 - `recipe`: how to run a run again
+- `cells`: the cells of a notebook, as a file of its code
 
 What screens show:
 - `listing`: a long list of runs, filtered, sorted, in pages
@@ -25,6 +32,9 @@ What screens show:
 - `closeup`: one run with its newest lines, bars and usage
 - `live`: what is new since the last look
 - `curves`: series for so many pixels
+- `means`: series in buckets, from all points, and smoothed
+- `buckets`: what a bucket has, and how buckets are merged
+- `trend`: a whole series in a few means, for a sparkline
 - `downsample`: fewer points that look the same
 - `notebook`: results as HTML
 

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from vedette.errors import MissingError, NotFoundError
+from vedette.labels import label
 from vedette.model import Value
 from vedette.query.diff import shown, token
+from vedette.query.given import ARG, is_repeated
 from vedette.query.notebook import Grid, html
 from vedette.query.runs import RunView, series_of
 from vedette.query.silence import LOST
@@ -29,11 +32,17 @@ class Key(Struct, frozen=True):
 
 
 class Metric(Struct, frozen=True):
-    """A metric, how many of the runs have it, and its last value in each."""
+    """A metric, how many of the runs have it, and its last value in each; a series with tags is one of its own."""
 
     name: str
     runs: int
     last: list[float | int | None]
+    tags: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        """Its name, with its tags in brackets."""
+        return label(self.name, self.tags)
 
 
 class Property(Struct, frozen=True):
@@ -50,19 +59,17 @@ class Comparison(Struct, frozen=True):
     keys: list[Key]
     metrics: list[Metric]
     properties: list[Property]
+    summary: list[Key] = []  # what the runs put into their summaries themselves
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, ready for JSON; times are milliseconds since 1970."""
         return {
             "runs": [brief(view) for view in self.runs],
-            "keys": [
-                {"key": one.key, "differs": one.differs, "values": one.values, "missing": one.missing,
-                 "types": one.types}
-                for one in self.keys
-            ],
-            "metrics": [{"name": one.name, "runs": one.runs, "last": one.last} for one in self.metrics],
-            "properties": [{"key": one.key, "values": one.values} for one in self.properties],
-        }  # fmt: skip
+            "keys": [asdict(one) for one in self.keys],
+            "summary": [asdict(one) for one in self.summary],
+            "metrics": [asdict(one) for one in self.metrics],
+            "properties": [asdict(one) for one in self.properties],
+        }
 
     def to_pandas(self) -> Any:
         """Return a DataFrame with a row for each run, and a column for each key and each metric's last value."""
@@ -78,7 +85,7 @@ class Comparison(Struct, frozen=True):
             import polars as pl
         except ImportError:
             raise MissingError("this needs polars, which is not installed: pip install 'vedette[polars]'") from None
-        mixed = {one.key for one in self.keys if len(set(one.types) - {"none"}) > 1}
+        mixed = {one.key for one in (*self.keys, *self.summary) if len(set(one.types) - {"none"}) > 1}
         columns = {
             name: [None if value is None else shown(value) for value in values]
             if name in mixed or any(isinstance(value, dict | list) for value in values)
@@ -90,8 +97,8 @@ class Comparison(Struct, frozen=True):
     def _columns(self) -> dict[str, list[Value]]:
         found: dict[str, list[Value]] = {"name": [view.name for view in self.runs]}
         found["state"] = [view.state for view in self.runs]
-        found |= {key.key: key.values for key in self.keys}  # noqa: PD011 - not a DataFrame
-        return found | {f"metric.{one.name}": one.last for one in self.metrics}
+        found |= {key.key: key.values for key in (*self.keys, *self.summary)}  # noqa: PD011 - not a DataFrame
+        return found | {f"metric.{one.label}": one.last for one in self.metrics}
 
     def _repr_html_(self) -> str:
         headers = ["", *(view.name for view in self.runs)]
@@ -100,8 +107,9 @@ class Comparison(Struct, frozen=True):
             "", headers, [[one.key, *cells(one)] for one in ordered],
             frozenset(index for index, one in enumerate(ordered) if not one.differs),
         )  # fmt: skip
-        metrics = Grid("last values", headers, [[one.name, *one.last] for one in self.metrics])
-        return html(f"{len(self.runs)} runs", [], [keys, metrics])
+        summary = Grid("summary", headers, [[one.key.removeprefix("summary."), *cells(one)] for one in self.summary])
+        metrics = Grid("last values", headers, [[one.label, *one.last] for one in self.metrics])
+        return html(f"{len(self.runs)} runs", [], [keys, summary, metrics])
 
     def __repr__(self) -> str:
         return f"<vedette comparison of {len(self.runs)} runs: {sum(one.differs for one in self.keys)} keys differ>"
@@ -120,9 +128,11 @@ def compare(views: Sequence[RunView]) -> Comparison:
     }
     filters = [*keys, *(_key(name, values, []) for name, values in own.items())]
     properties = [Property(one.key, _distinct(one)) for one in filters if one.differs]
+    own_words = [{key: value for key, value in view.attrs.items() if key.startswith("summary.")} for view in runs]
     return Comparison(
-        runs, keys, _metrics(runs, series_of(runs)), [one for one in properties if len(one.values) <= _MOST_VALUES]
-    )
+        runs, keys, _metrics(runs, series_of(runs)), [one for one in properties if len(one.values) <= _MOST_VALUES],
+        _keys(own_words),
+    )  # fmt: skip
 
 
 def brief(view: RunView) -> dict[str, Any]:
@@ -158,14 +168,17 @@ def _compared(attrs: Mapping[str, Value]) -> dict[str, Value]:
     return {
         key: value
         for key, value in attrs.items()
-        if key not in _NOT_COMPARED and not key.startswith(_NOT_PREFIXES) and not key.startswith("tag.")
+        if key not in _NOT_COMPARED
+        and not key.startswith(_NOT_PREFIXES)
+        and not key.startswith("tag.")
+        and not is_repeated(attrs, key)
     }
 
 
 def _keys(attrs: Sequence[Mapping[str, Value]]) -> list[Key]:
-    """Return every key of any run: the config first, then the rest, each in the order in which keys appear."""
+    """Return every key of any run: config, options, then the rest, each in the order in which keys appear."""
     names = dict.fromkeys(name for one in attrs for name in one)
-    ordered = sorted(names, key=lambda name: not name.startswith("config."))
+    ordered = sorted(names, key=lambda name: 0 if name.startswith("config.") else 1 if name.startswith(ARG) else 2)
     found = []
     for name in ordered:
         missing = [index for index, one in enumerate(attrs) if name not in one]
@@ -204,14 +217,13 @@ def _order(value: Value) -> tuple[int, float, str]:
 
 
 def _metrics(runs: Sequence[RunView], series: Mapping[str, Iterable[SeriesRow]]) -> list[Metric]:
-    lasts: dict[str, dict[int, float | int | None]] = {}
+    lasts: dict[str, dict[int, SeriesRow]] = {}
     for index, view in enumerate(runs):
         for row in series.get(view.id, ()):
-            known = lasts.setdefault(row.name, {})
-            if index not in known or not row.tags:
-                known[index] = row.last if not row.tags else None
-    count = len(runs)
-    return [
-        Metric(name, len(known), [known.get(index) for index in range(count)])
-        for name, known in sorted(lasts.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
+            lasts.setdefault(row.label, {})[index] = row
+    found = []
+    for known in lasts.values():
+        one = next(iter(known.values()))
+        last = [known[index].last if index in known else None for index in range(len(runs))]
+        found.append(Metric(one.name, len(known), last, one.tags))
+    return sorted(found, key=lambda one: (bool(one.tags), -one.runs, one.label))

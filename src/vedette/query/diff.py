@@ -13,6 +13,7 @@ from vedette import manifest
 from vedette.errors import FormatError
 from vedette.manifest import Entry
 from vedette.model import Value
+from vedette.query.cells import Cells
 from vedette.query.code import CodeChange, code_changes
 from vedette.query.runs import RunView
 
@@ -69,19 +70,26 @@ class Sections(Struct, frozen=True):
     unread: list[str]  # sentences that say what could not be compared
 
 
-def made_of(view: RunView, read: Read) -> Made:
-    """Return the inputs of a run; a list that cannot be read or parsed counts as not recorded."""
+def made_of(view: RunView, read: Read, cells: Cells | None = None) -> Made:
+    """Return the inputs of a run; a list that cannot be read or parsed counts as not recorded.
+
+    `cells`: the cells of a notebook, a file of its code.
+    """
     attrs = view.attrs
     main = next((row.attrs for row in view.processes()), {})
-    argv = attrs.get("argv") or main.get("argv")
+    argv = attrs.get("argv") or ([] if attrs.get("notebook") else main.get("argv"))
     code_digest, packages_digest = str(attrs.get("code.digest") or ""), str(attrs.get("packages.digest") or "")
+    code = _manifest(code_digest, read)
+    if cells is not None and cells.entry is not None:
+        code = (code or {}) | {cells.entry.path: cells.entry}
+        code_digest += cells.entry.digest
     hardware = {key: attrs[key] for key in _HARDWARE if key in attrs}
     if "host" not in hardware and main.get("host"):
         hardware["host"] = main["host"]
     return Made(
         name=view.name,
         config=_below(attrs, "config."),
-        code=_manifest(code_digest, read),
+        code=code,
         code_digest=code_digest,
         script=str(attrs.get("code.script") or attrs.get("script") or ""),
         packages=_packages(packages_digest, read),

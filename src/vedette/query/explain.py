@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from vedette.errors import MissingError
+from vedette.query.cells import Cells
 from vedette.query.code import imported
 from vedette.query.compare import brief
 from vedette.query.diff import Pair, Read, Sections, diff, differing, made_of, shown
@@ -106,7 +107,9 @@ class Explanation(Struct, frozen=True):
 
 def explain(a: RunView, b: RunView, read: Read) -> Explanation:
     """Explain how `b` differs from `a`; `read` returns the bytes of a digest, or None."""
-    made_a, made_b = made_of(a, read), made_of(b, read)
+    cells_a, cells_b = Cells(a), Cells(b)
+    read = cells_a.reading(cells_b.reading(read))
+    made_a, made_b = made_of(a, read, cells_a), made_of(b, read, cells_b)
     sections = diff(made_a, made_b, read)
     came_out = outcome(a, b)
     others = differing(sections.packages)

@@ -14,6 +14,8 @@ from msgspec import Struct
 from vedette.errors import NotFoundError
 from vedette.ids import is_top, new_id, run_of
 from vedette.model import PURGED
+from vedette.query import statistics
+from vedette.query.conditions import for_store
 from vedette.query.overview import Known, RunLine, Trails, condition, forget, lines_of
 from vedette.query.runs import Family, RunView
 from vedette.query.silence import LOST_AFTER_S
@@ -56,8 +58,9 @@ class Listing:
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._known: dict[str, Known] = {}
-        self._orders: OrderedDict[tuple[str, str, tuple[str, ...]], _Order] = OrderedDict()
+        self._orders: OrderedDict[tuple[str, str, tuple[str, ...], str], _Order] = OrderedDict()
         self._columns: dict[str, tuple[float, list[tuple[str, int]]]] = {}
+        self._statistics: statistics.Known = {}
         self._epoch = new_id(6)
         self._seq = 0
         self._changes: deque[tuple[int, str]] = deque(maxlen=_MOST_CHANGES)
@@ -109,11 +112,14 @@ class Listing:
 
     def page(
         self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *, group: str = "",
-        offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None,
+        offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None, zone: str = "",
     ) -> Listed:  # fmt: skip
-        """Return a page of the runs that match. `group`: sort by this field first; `only`: give lines of these only."""
+        """Return a page of the runs that match. `group`: sort by this field first; `only`: give lines of these only.
+
+        `zone`: of dates in `where` that name none.
+        """
         order = tuple(_order(field) for field in (group, sort) if field)
-        ids = self._ids(store, where, project, order)
+        ids = self._ids(store, where, project, order, zone)
         shown = ids[offset : offset + limit]
         wanted = shown if only is None else [run for run in shown if run in only]
         views, lines = self.look(store, wanted, metric)
@@ -149,22 +155,24 @@ class Listing:
             cached = self._columns.get(project)
         if cached is not None and time.monotonic() - cached[0] < _COLUMNS_S:
             return cached[1]
-        found = store.columns(_where("", project), _COLUMNS_OF)[:_MOST_COLUMNS]
+        found = store.columns(_where(None, project), _COLUMNS_OF)[:_MOST_COLUMNS]
         with self._lock:
             if len(self._columns) > _MOST_ORDERS:
                 self._columns.clear()
             self._columns[project] = time.monotonic(), found
         return found
 
-    def _ids(self, store: Reader, where: str, project: str, order: tuple[str, ...]) -> list[str]:
-        key = where, project, order
+    def _ids(self, store: Reader, where: str, project: str, order: tuple[str, ...], zone: str) -> list[str]:
+        key = where, project, order, zone
         now = time.monotonic()
         with self._lock:
             cached, stamp, following = self._orders.get(key), self._seq, self._following
         is_current = cached is not None and following and cached.stamp == stamp
         if cached is not None and now - cached.at < (_UNCHANGED_S if is_current else _FRESH_S):
             return cached.ids
-        query = SpanQuery(kind="run", where=_where(where, project), only=(), order=order)
+        asked = condition(where, zone)
+        fits = None if asked is None else for_store(store, asked, None, self._lost_after_s, self._statistics)
+        query = SpanQuery(kind="run", where=_where(fits, project), only=(), order=order)
         family = Family(store)
         ids = [row.id for row in store.spans(query) if (not row.parent and is_top(row.id)) or not family.hides(row)]
         with self._lock:
@@ -179,9 +187,9 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 20
 
 
-def _where(text: str, project: str) -> Where:
+def _where(asked: Where | None, project: str) -> Where:
     parts: list[Where] = [Not(Compare("removed", "=", True)), Not(Compare("state", "=", PURGED))]
-    if (asked := condition(text)) is not None:
+    if asked is not None:
         parts.append(asked)
     if project:
         parts.append(Compare("project", "=", project))

@@ -40,19 +40,31 @@ class Feed:
         grep: str = "",
         lost_after_s: float = LOST_AFTER_S,
         clock: Callable[[], int] = time.time_ns,
+        settle_s: float = 0.0,
     ) -> None:
-        """`run`: the id of a run, or "" for all; `last`: of the lines that exist already, return only so many."""
+        """`run`: the id of a run, or "" for all; `last`: of the lines that exist already, return only so many.
+
+        `settle_s`: see `NewLines`.
+        """
         self.run = run
         self._store = store
-        self._lines = NewLines(store, run, Wanted(level=level, grep=grep), last)
+        self._lines = NewLines(store, run, Wanted(level=level, grep=grep), last, settle_s=settle_s, clock=clock)
         self._lost_after_s = lost_after_s
         self._clock = clock
         self._seen = False  # the run is in the store
         self._asked: dict[str, Question] | None = None  # open questions; None: no look yet
 
+    @property
+    def holds(self) -> bool:
+        """Whether lines are held back until others may have come."""
+        return self._lines.holds
+
     def look(self) -> News:
         """Return what is new; raise NotFoundError when the run is not there any more."""
-        (runs, shown_bars), lines = self._lines.look(lambda: (self._runs(), bars(self._store, self.run)))
+        (runs, shown_bars), lines = self._lines.look(
+            lambda: (self._runs(), bars(self._store, self.run)),
+            lambda known: self.run in known[0] and known[0][self.run].end_t is not None,
+        )
         if self._asked is None:
             questions = waiting(self._store, self.run)
         else:

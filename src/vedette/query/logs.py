@@ -68,13 +68,20 @@ def lines(
 
 def tail(store: Reader, run: str, last: int = 50) -> list[EventRow]:
     """Return the last lines of a run, the oldest first: what its programs printed and logged."""
-    return store.events(EventQuery(run, kinds=("output", "log"), last=last))
+    return in_order(store.events(EventQuery(run, kinds=("output", "log"), last=last)))
 
 
 def ends(store: Reader, run: str) -> list[EventRow]:
-    """Return the last traceback and the last stacks that a run recorded, if there are any."""
+    """Return the traceback that ended a run; else the last traceback and the last stacks of any of its processes."""
+    if fatal := store.events(EventQuery(run, kinds=("exception",), level=50, last=1)):
+        return fatal  # stacks are of workers, which were ended with it
     found = [store.events(EventQuery(run, kinds=(kind,), last=1)) for kind in ("exception", "stacks")]
     return sorted((event for events in found for event in events), key=lambda event: event.id)
+
+
+def in_order(events: list[EventRow]) -> list[EventRow]:
+    """Return events in the order of time; the store has them in blocks, process by process."""
+    return sorted(events, key=lambda event: (event.t, event.id))
 
 
 def level_number(level: int | str) -> int:

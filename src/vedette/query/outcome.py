@@ -1,12 +1,12 @@
 """The results of two runs: where each metric first diverged, last and best values, speed, use of resources."""
 
-import re
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from vedette.query.columns import best_is_low
 from vedette.query.runs import RunView
 from vedette.store import Points, SeriesRow
 
@@ -14,10 +14,6 @@ _NOISE = 1e-6  # relative: float32 and another order of summation differ by so m
 _MOST_METRICS = 1000
 _BIN_NS = 10**9
 _USES = ("cpu_percent", "memory_bytes", "gpu_memory_bytes", "read_bytes_per_s", "written_bytes_per_s")
-_LOW = re.compile(
-    r"loss|err|perplexity|ppl|(?:^|[_/.])(?:wer|cer|mse|mae|rmse|nll|fid|time|latency)|_s$", re.IGNORECASE
-)
-_HIGH = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|r2|precision|recall|map|psnr|ssim", re.IGNORECASE)
 
 
 class MetricPair(Struct, frozen=True):
@@ -159,9 +155,8 @@ def _best(name: str, points: Points) -> float | None:
     finite = points.value[np.isfinite(points.value)]
     if not len(finite):
         return None
-    if _LOW.search(name):
-        return float(finite.min())
-    return float(finite.max()) if _HIGH.search(name) else None
+    low = best_is_low(name)
+    return None if low is None else float(finite.min() if low else finite.max())
 
 
 def _speed(metric: str, a: Points, b: Points) -> Speed:

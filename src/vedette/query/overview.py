@@ -10,7 +10,8 @@ from msgspec import Struct, field
 
 from vedette.ids import above, prefix_below
 from vedette.model import PURGED
-from vedette.query import progress, usage
+from vedette.query import progress, trend, usage
+from vedette.query.conditions import for_store
 from vedette.query.progress import Bar
 from vedette.query.runs import Family, RunView
 from vedette.query.silence import LOST, LOST_AFTER_S, signs
@@ -34,7 +35,7 @@ from vedette.wire import Change, Health, Newest
 MOST_ENDED = 200  # runs that ended longer ago than RECENT_S, where they are wanted at all
 RECENT_S = 600.0  # a run that ended less than this ago is shown with the live ones
 _MISSED_S = 3600.0  # a host that has a live run, and was heard from less than this ago, is shown
-_TREND = 256  # points of a trend
+_TRAIL = 256  # points of a trail
 _LINE_KINDS = ("log", "output", "warning", "exception", "mark")
 _MOST_CHARS = 500  # characters of a line
 _OPERATOR = re.compile(r"[=<>~()]")
@@ -59,7 +60,7 @@ class RunLine(Struct, frozen=True):
     bar: Bar | None  # the outermost one that is running, else the newest
     metric: str
     metrics: list[str]
-    trend: list[float]
+    trend: list[float]  # the whole curve of that metric
     last: float | None
     cpu_percent: float | None
     memory_bytes: float | None
@@ -101,7 +102,7 @@ class Known(Struct):
     bar: Bar | None = None
     event: EventRow | None = None
     series: list[SeriesRow] = []
-    trends: dict[str, list[tuple[int, float]]] = {}
+    trends: dict[str, list[trend.Stretch]] = {}
     hosts: list[str] = []
     processes: dict[str, int] = {}  # the number of live processes, by host
     stale: set[str] = field(default_factory=lambda: {"spans", "events", "points"})
@@ -132,20 +133,23 @@ class Trails:
             trail = self._points.get((point.span, point.name)) if not point.tags else None
             if trail is not None and (not trail or trail[-1][0] < point.t):
                 trail.append((point.t, float(point.value)))
-                del trail[:-_TREND]
+                del trail[:-_TRAIL]
 
     def after(self, span: str, name: str, t: int) -> list[tuple[int, float]]:
         """Return the points that are later than a time."""
         return [point for point in self._points.get((span, name), []) if point[0] > t]
 
 
-def condition(text: str) -> Where | None:
-    """Parse a filter: an expression, or words that each occur in name, project or id; raise WhereError on a mistake."""
+def condition(text: str, zone: str = "") -> Where | None:
+    """Parse a filter: an expression, or words that each occur in name, project or id; raise WhereError on a mistake.
+
+    `zone`: of dates that name none; without it, that of this machine.
+    """
     words = text.split()
     if not words:
         return None
     if _OPERATOR.search(text) or any(word.startswith(FAMILIES) for word in words):
-        return parse(text)
+        return parse(text, zone)
     fields = ("name", "project", "id")
     return Both(tuple(Either(tuple(Compare(field, "~", word) for field in fields)) for word in words))
 
@@ -172,7 +176,8 @@ def overview(
     """
     now = time.time_ns() if now is None else now
     known = {} if known is None else known
-    rows = _rows(store, condition(where), ended, now)
+    asked = condition(where)
+    rows = _rows(store, asked and for_store(store, asked, now, lost_after_s), ended, now)
     fitting = {row.id for row in rows}
     if where:  # a host's line counts all its runs, also those that the filter hides
         rows += [row for row in _rows(store, None, 0, now) if row.id not in fitting]
@@ -275,14 +280,14 @@ def _line(
     metrics = [*stored, *(name for name in unsealed if name not in stored)]
     chosen = _choose(metrics, metric)
     if chosen in stored and chosen not in about.trends:
-        points = store.recent([stored[chosen].id], _TREND)[stored[chosen].id]
-        about.trends[chosen] = list(zip(points.t.tolist(), points.value.astype(float).tolist(), strict=True))
-    trend = about.trends.get(chosen, [])
-    sealed_t = max((t for t, _ in trend), default=0)
-    trend = [*trend, *(trails.after(view.id, chosen, sealed_t) if trails is not None else [])]
+        about.trends[chosen] = trend.whole(store, stored[chosen].id)
+    stretches = about.trends.get(chosen, [])
+    sealed_t = max((one.t for one in stretches), default=0)
+    later = trails.after(view.id, chosen, sealed_t) if trails is not None else []
     newest = unsealed.get(chosen)
-    if newest is not None and newest.t > max((t for t, _ in trend), default=0):
-        trend.append((newest.t, float(newest.value)))
+    if newest is not None and newest.t > max((t for t, _ in later), default=sealed_t):
+        later.append((newest.t, float(newest.value)))
+    sealed = stored[chosen].last if chosen in stored else None
     alive = view.end_t is None and view.state != LOST
     event = about.event
     return RunLine(
@@ -301,8 +306,8 @@ def _line(
         bar=about.bar,
         metric=chosen,
         metrics=sorted(metrics),
-        trend=[value for _, value in trend[-_TREND:]],
-        last=trend[-1][1] if trend else None,
+        trend=trend.cells(stretches, later),
+        last=later[-1][1] if later else None if sealed is None else float(sealed),
         cpu_percent=used.get("cpu_percent"),
         memory_bytes=used.get("memory_bytes"),
         gpu_percent=used.get("gpu_percent"),

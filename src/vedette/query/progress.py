@@ -5,9 +5,10 @@ from typing import Final
 from msgspec import Struct
 
 from vedette.ids import enclosing, prefix_below
-from vedette.model import KINDS, PURGED
+from vedette.model import KINDS, PURGED, UNSEEN
 from vedette.store import Compare, Reader, SpanQuery, SpanRow
 
+_STANDS_S: Final = 30.0  # when it has not advanced for so long, its end is not known
 _MOST_FAILED: Final = 0.999  # a bar that failed never shows 100 %
 
 
@@ -19,7 +20,7 @@ class Bar(Struct, frozen=True):
     name: str  # its messages, joined by " | "
     total: float | None
     done: float
-    state: str  # running, done, failed or cancelled
+    state: str  # running, done, failed, cancelled or ended
     cause: str
     start_t: int | None
     seen_t: int | None  # when its progress was last reported
@@ -31,7 +32,7 @@ class Bar(Struct, frozen=True):
         if self.total is None:
             return None
         share = min(1.0, max(0.0, self.done / self.total)) if self.total else 1.0
-        return min(share, _MOST_FAILED) if self.state in ("failed", "cancelled") else share
+        return min(share, _MOST_FAILED) if self.state in ("failed", "cancelled", UNSEEN) else share
 
     @property
     def rate(self) -> float | None:
@@ -46,11 +47,11 @@ class Bar(Struct, frozen=True):
         rate = self.rate
         if self.state != "running" or self.total is None or rate is None or self.seen_t is None:
             return None
-        left = max(0.0, self.total - self.done)
-        left_s = left / rate - max(0, now_t - self.seen_t) / 1e9
-        if left_s < 0 < left:  # it has stalled: "0 s left" beside half a bar would be wrong
+        left, still_s = max(0.0, self.total - self.done), max(0, now_t - self.seen_t) / 1e9
+        if left and still_s > max(_STANDS_S, 10 / rate):
             return None
-        return max(0.0, left_s)
+        # It counts down until its next unit is due, and no further: a bar that stands still comes no nearer its end.
+        return max(0.0, left / rate - min(still_s, 1 / rate))
 
 
 def bars(store: Reader, run: str = "") -> list[Bar]:

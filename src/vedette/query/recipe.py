@@ -1,5 +1,6 @@
 """How to repeat a run: its command, environment and packages as files, and a list of what is missing."""
 
+import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,9 +37,13 @@ def recipe(
     """Make the texts from what is recorded of a run; `paths` are the files of its code."""
     missing = _missing(attrs, paths, packages)
     argv = [str(word) for word in attrs.get("argv") or []]
+    if attrs.get("notebook") and attrs.get("code.script"):  # its cells, in the notebook's directory, as a program
+        argv = ["python3", os.path.join(*(str(attrs.get(key) or "") for key in ("code.root", "code.script")))]
     texts = {}
     if argv:
         texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths))
+        if any(MASK in str(value) for value in _asked(attrs).values()):
+            missing.append(f"a secret in `vedette run --config`: replace {MASK} in run.sh by it")
         if any(MASK in word for word in argv):
             missing.append(f"a secret in the command: replace {MASK} in run.sh by it")
     if packages:
@@ -62,7 +67,7 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         missing.append("its code")
     if capture and not packages:
         missing.append("its packages")
-    if not attrs.get("argv"):
+    if not attrs.get("argv") and not attrs.get("notebook"):
         missing.append("its command")
     elif attrs.get("argv_cut"):
         missing.append("the end of its command, which was too long to keep")
@@ -70,7 +75,7 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         reasons = {key.removeprefix("code.left_out_by."): n for key, n in attrs.items() if "code.left_out_by." in key}
         why = ", ".join(f"{n} {_WHY.get(key, key)}" for key, n in sorted(reasons.items()))
         some = ", ".join(str(one) for one in attrs.get("code.left_out_names") or [])
-        missing.append(f"{count} of its files: {why} ({some})")
+        missing.append(f"{count} of its files: {why}" + (f" ({some})" if some else ""))
     if count := attrs.get("code.masked"):
         some = ", ".join(str(one) for one in attrs.get("code.masked_names") or [])
         missing.append(f"{count} {'secret' if count == 1 else 'secrets'} in its code, shown as {MASK} ({some})")
@@ -84,6 +89,8 @@ _WHY = {
     "large": "larger than capture.max_file_bytes", "total": "beyond capture.max_bytes",
     "many": "beyond capture.max_files", "link": "symbolic links", "unreadable": "that could not be read",
     "name": "with a name that is not UTF-8", "secret": "made to hold secrets", "binary": "binary and untracked",
+    "broad": "in a directory that is not only for this code, such as your home (only code beside the script is kept)",
+    "history": "that look like a shell's history", "outside": "outside the directory of the notebook",
     "special": "that are not regular files", "limit": "beyond limits.blobs_bytes",
     "home": "written by vedette itself, since VEDETTE_HOME is the directory of the code",
 }  # fmt: skip
@@ -97,12 +104,19 @@ def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[
     quoted = [shlex.quote(word) for word in words]
     if os.path.basename(argv[0]).startswith("python"):
         quoted[0] = '"${PYTHON:-python3}"'
+    asked = _asked(attrs)
+    asks = f"export VEDETTE_ASKED={shlex.quote(json.dumps(asked))}\n" if asked else ""
     folder = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
     return (
         f"#!/bin/sh\n# Repeats the run {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
         'here=$(cd "$(dirname "$0")" && pwd)\n'
-        f'. "$here"/env.sh\ncd {folder}\nexec {" ".join(quoted)} "$@"\n'
+        f'. "$here"/env.sh\n{asks}cd {folder}\nexec {" ".join(quoted)} "$@"\n'
     )
+
+
+def _asked(attrs: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what `vedette run --config` asked for, by key."""
+    return {key[6:]: value for key, value in attrs.items() if key.startswith("asked.")}
 
 
 def _word(word: str, root: str, cwd: str, below: str, paths: set[str], *, inside: bool) -> str:
@@ -146,6 +160,7 @@ def _readme(
     facts: dict[str, Any] = {
         "run": f"{name} ({run})",
         "project": attrs.get("project"),
+        "notebook": attrs.get("notebook"),
         "command": shlex.join(str(word) for word in attrs.get("argv") or []),
         "in": attrs.get("cwd"),
         "commit": attrs.get("git.commit"),

@@ -5,8 +5,10 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from vedette.blobs import Blobs
 from vedette.ids import above
 from vedette.model import PURGED
+from vedette.query.weight import Weights
 from vedette.settings import Keep
 from vedette.store import Compare, Not, Reader, SpanQuery, SpanRow
 
@@ -23,7 +25,7 @@ class Due(Struct, frozen=True):
     why: str
 
 
-def due(store: Reader, keep: Keep, now: int, living: Collection[str] = ()) -> list[Due]:
+def due(store: Reader, blobs: Blobs, keep: Keep, now: int, living: Collection[str] = ()) -> list[Due]:
     """Return the runs that are due, in the order in which to remove them; `living`: runs that are known to be alive.
 
     A run is removed together with all runs below it. So it is due only when all of them have ended and none has the tag
@@ -46,13 +48,14 @@ def due(store: Reader, keep: Keep, now: int, living: Collection[str] = ()) -> li
                 count[row.attrs["project"]] -= 1
                 found.setdefault(row.id, Due(row.id, row.name, f"keep.runs is {keep.runs}, and newer ones have ended"))
     if keep.size_bytes:
-        over = store.weigh() - keep.size_bytes - (store.weigh(list(found)) if found else 0)
-        why = f"keep.size_bytes is {keep.size_bytes}, and the store was larger"
+        weights = Weights(store, blobs)
+        over = weights.total() - keep.size_bytes - weights.free(list(found))
+        why = f"keep.size_bytes is {keep.size_bytes}, and store and files were larger"
         for row, _ in order:
             if over <= 0:
                 break
             if row.id not in found:
-                over -= store.weigh([row.id])
+                over -= weights.free([row.id])
                 found[row.id] = Due(row.id, row.name, why)
     return list(found.values())
 

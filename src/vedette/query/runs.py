@@ -4,10 +4,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from vedette.errors import AmbiguousError, NotFoundError
+from vedette.errors import AmbiguousError, MissingError, NotFoundError
 from vedette.ids import above, is_by_pid, prefix_below, range_below
 from vedette.model import PURGED, Value
 from vedette.query import logs, series, table
+from vedette.query.conditions import for_store
 from vedette.query.files import File, files
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
@@ -140,7 +141,7 @@ def select(
     gone = Compare("removed", "=", True)
     conditions: list[Where] = [gone if removed else Not(gone), _NOT_PURGED]
     if where:
-        conditions.append(parse(where))
+        conditions.append(for_store(store, parse(where), now, lost_after_s))
     if project:
         conditions.append(Compare("project", "=", project))
     family = Family(store)
@@ -253,8 +254,18 @@ class RunView:
         return _nested(self._row.attrs, "config.")
 
     @property
+    def arg(self) -> dict[str, Value]:
+        """The options of its command line, nested."""
+        return _nested(self._row.attrs, "arg.")
+
+    @property
+    def asked(self) -> dict[str, Value]:
+        """What `vedette run --config` asked for, nested."""
+        return _nested(self._row.attrs, "asked.")
+
+    @property
     def summary(self) -> dict[str, Value]:
-        """The last value of each series, and the values that the run itself put into its summary."""
+        """The last value of each series, by name or as `name[tag=value]`, and what the run put into its summary."""
         last = self._store.last_values([self.id]).get(self.id, {})
         return last | {key[8:]: value for key, value in self.attrs.items() if key.startswith("summary.")}
 
@@ -354,12 +365,44 @@ class RunView:
             ("notes", self.attrs.get("notes")),
         ]
         config = [[key[7:], value] for key, value in self.attrs.items() if key.startswith("config.")]
-        series = [[_label(row), row.count, row.last, row.min, row.max, row.last_step] for row in self.series()]
+        series = [[row.label, row.count, row.last, row.min, row.max, row.last_step] for row in self.series()]
         grids = [
             Grid("config", ["key", "value"], config),
             Grid("series", ["name", "points", "last", "min", "max", "last step"], series),
         ]
         return html(f"{self.name} ({self.id})", facts, grids)
+
+
+class RunList(list[RunView]):
+    """Runs, as `vedette.runs` returns them: a list that can also be had as a table."""
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each run; raise MissingError when pandas is not installed.
+
+        Its columns are name, state, cause, project, start, end and duration_s, and each key of the configs, each
+        summary and the last value of each metric (`config.lr`, `summary.best`, `metric.loss`).
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingError("this needs pandas, which is not installed: pip install pandas") from None
+        rows = []
+        lasts = {run: {f"metric.{row.label}": row.last for row in rows} for run, rows in series_of(self).items()}
+        for view in self:
+            attrs = {key: value for key, value in view.attrs.items() if key.startswith(("config.", "summary."))}
+            own = {
+                "name": view.name, "state": view.state, "cause": view.cause, "project": view.project,
+                "start": view.start_t, "end": view.end_t, "duration_s": view.duration_s,
+            }  # fmt: skip
+            rows.append(own | attrs | lasts.get(view.id, {}))
+        columns = list(dict.fromkeys([*_COLUMNS, *(key for row in rows for key in row)]))
+        frame = pd.DataFrame(rows, columns=columns, index=pd.Index([view.id for view in self], name="run"))
+        for name in ("start", "end"):
+            frame[name] = pd.to_datetime(frame[name].astype("Int64"), unit="ns", utc=True)
+        return frame
+
+
+_COLUMNS = ("name", "state", "cause", "project", "start", "end", "duration_s")
 
 
 def series_of(views: Sequence[RunView]) -> dict[str, list[SeriesRow]]:
@@ -373,10 +416,6 @@ def series_of(views: Sequence[RunView]) -> dict[str, list[SeriesRow]]:
         for row in store.series(runs):
             found.setdefault(row.span, []).append(row)
     return found
-
-
-def _label(row: SeriesRow) -> str:
-    return row.name + "".join(f" {key}={value}" for key, value in row.tags.items())
 
 
 def _nested(attrs: dict[str, Value], prefix: str) -> dict[str, Value]:

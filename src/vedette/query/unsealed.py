@@ -182,12 +182,12 @@ class _Together:
         return sorted(found, key=lambda row: (row.span, row.name, str(row.tags))) if tails else found
 
     def last_values(self, spans: Sequence[str] | None = None) -> dict[str, dict[str, float | int]]:
-        """Return the newest value of each series without tags."""
+        """Return the newest value of each series."""
         values = self._store.last_values(spans)
         touched = self._groups.keys() if spans is None else self._groups.keys() & set(spans)
         for row in self.series(sorted(touched)) if touched else ():
-            if not row.tags and row.last is not None:
-                values.setdefault(row.span, {})[row.name] = row.last
+            if row.last is not None:
+                values.setdefault(row.span, {})[row.label] = row.last
         return values
 
     def points(self, series: Sequence[int], within: tuple[int, int] | None = None) -> dict[int, Points]:

@@ -1,12 +1,12 @@
 """What the processes of a run used, as the hub measured it: CPU, memory, reads and writes, threads, GPUs."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from vedette import command_line
 from vedette.ids import is_by_pid, pid_and_start, prefix_below
 from vedette.model import KINDS
 from vedette.store import EventQuery, Points, Reader, SeriesRow, SpanQuery, SpanRow, joined
@@ -19,6 +19,8 @@ _SUMMED = ("cpu_percent", "memory_bytes", "gpu_memory_bytes")
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from vedette.query.runs import RunView
 
 Curve: TypeAlias = "tuple[NDArray[np.int64], NDArray[Any]]"  # times in nanoseconds, and values
 
@@ -101,17 +103,7 @@ def _use(row: SpanRow, curves: Mapping[str, list[Points]], ends: Mapping[str, in
 def _label(row: SpanRow) -> str:
     """Return a short name of a process: its program, or its script if the program is Python."""
     argv = row.attrs.get("argv")
-    words = [str(word) for word in argv] if isinstance(argv, list) else []
-    if not words:
-        return row.name
-    program = words[0].rpartition("/")[2].lstrip("-")
-    if program.startswith("python"):
-        for word, following in itertools.pairwise([*words[1:], ""]):
-            if word in ("-m", "-c"):
-                return f"python {word} {following.strip().partition(chr(10))[0][:40]}".rstrip()
-            if not word.startswith("-"):
-                return word.rpartition("/")[2] or program
-    return program or row.name
+    return command_line.label([str(word) for word in argv] if isinstance(argv, list) else []) or row.name
 
 
 def _add_up(parts: list[Points]) -> Curve:
@@ -156,6 +148,38 @@ def _reaches(store: Reader, row: SeriesRow, begun: int, until: int) -> bool:
     if begun <= (row.last_t or 0) <= until:
         return True
     return any(chunk.first_t <= until and chunk.last_t >= begun for chunk in store.outline(row.id))
+
+
+def together(store: Reader, runs: "Sequence[RunView]") -> tuple[list[Use], list[Use], list[tuple[int, str]]]:
+    """Return the processes, hosts and marks of several runs, to be drawn on one axis of time.
+
+    The names of processes and marks tell their run, if there is more than one.
+    """
+    uses: list[Use] = []
+    machines: dict[str, Use] = {}
+    found: list[tuple[int, str]] = []
+    for run in runs:
+        label = f"{run.name or run.id}: " if len(runs) > 1 else ""
+        uses += [structs.replace(one, name=f"{label}{one.name}") for one in use(store, run.id)]
+        found += [(t, f"{label}{text}") for t, text in marks(store, run.id)]
+        for one in hosts(store, run.id):
+            known = machines.get(one.process)
+            machines[one.process] = one if known is None else _united(known, one)
+    return uses, list(machines.values()), sorted(found)
+
+
+def _united(one: Use, other: Use) -> Use:
+    """Return one host with the points of two looks at it, each point once."""
+    import numpy as np
+
+    series = dict(one.series)
+    for name, (t, value) in other.series.items():
+        if name in series:
+            both, at = np.unique(np.concatenate([series[name][0], t]), return_index=True)
+            series[name] = both, np.concatenate([series[name][1], value])[at]
+        else:
+            series[name] = t, value
+    return structs.replace(one, series=series)
 
 
 def marks(store: Reader, run: str) -> list[tuple[int, str]]:

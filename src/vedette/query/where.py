@@ -6,15 +6,16 @@
     value       = number | true | false | null | word | "text" | 'text'
     field       = state, name, id, cause, project, experiment, notes, script, start, end, duration,
                   parent, star, description, host, python, os, cwd, capture,
-                  config.KEY, summary.KEY, tag.NAME, metric.NAME (its last value), git.KEY, code.KEY, cpu.KEY, gpu.KEY,
-                  env.NAME, packages.KEY
+                  config.KEY, arg.NAME (an option of its command line), asked.KEY (by `vedette run --config`),
+                  summary.KEY, tag.NAME, metric.NAME (its last value), metric.NAME.min, .max and .mean,
+                  metric.NAME[TAG=VALUE], git.KEY, code.KEY, cpu.KEY, gpu.KEY, env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
 A condition on a field that a run does not have is false.
 """
 
 import re
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
 from vedette.errors import WhereError
@@ -26,25 +27,31 @@ FIELDS = (
 )  # fmt: skip
 _FLAGS = ("star",)
 _TIMES = ("start", "end", "duration")  # the other fields are text
-FAMILIES = ("config.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.")
+FAMILIES = (
+    "config.", "arg.", "asked.", "summary.", "tag.", "metric.", "git.", "code.", "cpu.", "gpu.", "env.", "packages.",
+)  # fmt: skip
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<sign>[(),])"""
-    r"""|(?P<word>[^\s()<>=!~,"']+))"""
+    r"""|(?P<word>(?:\[[^\[\]]*=[^\[\]]*\]|[^\s()<>=!~,"'])+))"""
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def parse(text: str) -> Where:
-    """Parse an expression; raise WhereError, which says where, when it is not valid."""
+def parse(text: str, zone: str = "") -> Where:
+    """Parse an expression; raise WhereError, which says where, when it is not valid.
+
+    `zone`: of dates that name none, such as Europe/Berlin; without it, that of this machine.
+    """
     if not text.isascii() and text.encode(errors="replace").decode() != text:
         raise WhereError("the expression is not UTF-8 text")
-    return _Parser(text).parse()
+    return _Parser(text, zone).parse()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, zone: str) -> None:
         self._text = text
+        self._zone = zone
         self._tokens: list[tuple[str, str, int]] = []
         at = 0
         while at < len(text.rstrip()):
@@ -137,7 +144,7 @@ class _Parser:
         if field in _TIMES:
             if bare and text.lower() in ("null", "none"):
                 return None
-            return _seconds(text) if field == "duration" else _time(text)
+            return _seconds(text) if field == "duration" else _time(text, self._zone)
         return text if not bare or field in FIELDS else _word(text)
 
 
@@ -150,7 +157,7 @@ def _field(name: str) -> str:
     near = difflib.get_close_matches(name, known, 1)
     hint = near[0] if near else f"config.{name}"
     raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(known)}, config.KEY, "
-                     "summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
+                     "arg.NAME, summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
 
 
 def _word(text: str) -> Any:
@@ -165,11 +172,25 @@ def _word(text: str) -> Any:
     return text
 
 
-def _time(text: str) -> float:
+def _time(text: str, zone: str) -> float:
     try:
-        return datetime.fromisoformat(text).astimezone().timestamp()
-    except ValueError:
+        asked = datetime.fromisoformat(text)
+        if zone and asked.tzinfo is None:
+            asked = asked.replace(tzinfo=_zone(zone))
+        return asked.astimezone().timestamp()
+    except (ValueError, OverflowError):
         raise WhereError(f"{text!r} is not a date such as 2026-11-01 or '2026-11-01 14:30'") from None
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise WhereError(
+            f"this machine does not know the time zone {name!r}: give times with an offset, as 2026-11-01T14:30+01:00"
+        ) from None
 
 
 def _seconds(text: str) -> float:

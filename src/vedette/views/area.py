@@ -115,11 +115,13 @@ class Area:
             self._print(draw=True)
 
     def _print(self, *, draw: bool = False, hide: bool = False) -> None:
-        if self.occupied():
+        out = [_CLEAR_BELOW] if self._drawn else []
+        if self.occupied():  # the cursor is still where we left it: a program that moves it prints first
+            self._drawn = 0
+            self._write("".join(out))
             return
         now = self._clock()
-        out = [_CLEAR_BELOW] if self._drawn else []
-        if self._held and self._open_line and now - self._held_since >= _HELD_S:
+        if self._held and self._open_line and now - self._held_since >= _HELD_S and not hide:
             out.append("\n")
             self._open_line = False
         out += self._release()

@@ -5,6 +5,7 @@ come from, nor in which process it runs.
 """
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TextIO
@@ -22,6 +23,7 @@ from vedette.views.lines import Appearance, cut
 
 _PLAIN_EVERY_S = 30.0
 _PLAIN_SHARE = 0.1
+_COUNT = re.compile(r"\d+")
 _RUNNING = KINDS["run"].climbing
 
 
@@ -100,7 +102,7 @@ class Board:
         self.typed: Callable[[Question], str | None] = lambda _question: None  # the row with what is typed here
         self._by_run = by_run
         self._clock = clock
-        self._numbers: dict[str, dict[tuple[str, int], int]] = {}  # the numbers of processes, by run
+        self._processes: dict[str, set[tuple[str, int]]] = {}  # by run: host and pid of each
         self._hosts: dict[str, set[str]] = {}
         self._names: dict[str, str] = {}
         self._ended: set[str] = set()  # bars whose last line was shown
@@ -143,16 +145,14 @@ class Board:
         return shown
 
     def _meet(self, event: EventRow) -> None:
-        numbers = self._numbers.setdefault(event.span, {})
-        numbers.setdefault((event.host, _pid(event)), len(numbers) + 1)
+        self._processes.setdefault(event.span, set()).add((event.host, _pid(event)))
         self._hosts.setdefault(event.span, set()).add(event.host)
 
     def _label(self, event: EventRow) -> str:
         parts = [self._names.get(event.span, event.span)] if self._by_run else []
-        numbers = self._numbers[event.span]
-        if len(numbers) > 1:
+        if len(self._processes[event.span]) > 1:
             host = f"@{event.host}" if len(self._hosts[event.span]) > 1 else ""
-            parts.append(f"#{numbers[event.host, _pid(event)]}{host}")
+            parts.append(f"pid {_pid(event)}{host}")  # a number of our own would be another one in each view
         return " ".join(parts)
 
     def _run_label(self, run: str) -> str:
@@ -203,7 +203,9 @@ class Board:
         """Return the rows below the lines, for a terminal of this size."""
         now_t = self._clock()
         most = max(1, height // 2 - 1)
-        rows = [lines.bar_row(bar, self._run_label(bar.run), width, now_t, self.look) for bar in self._bars[:most]]
+        rows = [
+            lines.bar_row(bar, self._run_label(bar.run), width, now_t, self.look) for bar in _fitting(self._bars, most)
+        ]
         if len(self._bars) > most:
             rows.append(self.look.paint(cut(f"... and {len(self._bars) - most} more", width - 1, self.look), "2"))
         if with_runs:
@@ -227,6 +229,17 @@ class Board:
         return self._questions[0] if self._questions else None
 
 
+def _fitting(bars: list[Bar], most: int) -> list[Bar]:
+    """Return so many bars: of each sort the oldest one, so that thirty bars of workers do not hide the one of all."""
+    if len(bars) <= most:
+        return bars
+    oldest: dict[tuple[str, str], str] = {}
+    for bar in bars:
+        oldest.setdefault((bar.run, _COUNT.sub("", bar.name)), bar.id)
+    chosen = [*oldest.values(), *(bar.id for bar in bars if bar.id not in oldest.values())][:most]
+    return [bar for bar in bars if bar.id in chosen]
+
+
 def _pid(event: EventRow) -> int:
     pid = event.attrs.get("pid")
     return pid if isinstance(pid, int) else event.pid
@@ -236,9 +249,12 @@ def shown_in_process(event: EventRow, host: str) -> bool:
     """Tell whether a line of a process must be shown in the terminal of its run's main process.
 
     What a process of this host prints itself, or by a logging handler or a traceback, reaches the terminal anyway.
+    INFO of a library that only we wanted (`unasked`) is left out: without us nobody would see it.
     """
     if event.kind in (ASK, ASKED):
         return event.kind == ASK
+    if event.attrs.get("unasked"):
+        return False
     if event.host != host:
         return True
     return event.kind in ("log", "warning", "mark") and not event.attrs.get("printed")

@@ -20,7 +20,7 @@ _LEVELS = {10: "DEBUG", 20: "INFO", 30: "WARNING", 40: "ERROR", 50: "CRITICAL"}
 _LEVEL_WIDTH = 8
 STYLES = {
     "DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31", "stderr": "2", "mark": "36",
-    "done": "32", "running": "36", "failed": "1;31", "cancelled": "33", "lost": "35",
+    "done": "32", "running": "36", "leaving": "36", "failed": "1;31", "cancelled": "33", "ended": "35", "lost": "35",
 }  # fmt: skip
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SPIN_NS = 2 * 10**8  # how long each of its signs stands

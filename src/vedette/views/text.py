@@ -13,10 +13,13 @@ def clean(text: str, *, one_line: bool = False) -> str:
     return " ".join(text.split()) if one_line else text
 
 
-def number(value: object) -> str:
-    """Return a number with six digits, short enough for a table."""
+def number(value: object, room: int = 13) -> str:
+    """Return a number with six digits, or with fewer if it would not fit; its exponent is never cut off."""
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
+        if not math.isfinite(value):
+            return str(value)
+        texts = [f"{value:.{digits}g}" for digits in range(6, 0, -1)]
+        return next((text for text in texts if len(text) <= room), texts[-1])
     return "" if value is None else clean(str(value), one_line=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from rich.console import Console
+from rich.console import Console, OverflowMethod
 from rich.style import Style
 from rich.text import Text
 
@@ -182,9 +182,17 @@ def draw(charts: Charts, console: Console) -> None:
     named = [one.process for one in charts.uses[:_MOST_NAMED]]
     for chart in charts.charts:
         for line in _chart(chart, charts, named, plain=plain):
-            console.print(line, no_wrap=True, overflow="crop", crop=True, soft_wrap=plain)
+            _print(line, console, "crop")
     for line in (*_legend(charts, named, plain=plain), *_marks(charts, plain=plain)):
-        console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=plain)
+        _print(line, console, "ellipsis")
+
+
+def _print(line: Text, console: Console, overflow: OverflowMethod) -> None:
+    """Print a line; only a terminal has an edge at which to cut it."""
+    if console.is_terminal:
+        console.print(line, no_wrap=True, overflow=overflow, crop=True)
+    else:
+        console.print(line, soft_wrap=True)
 
 
 def width_for(console: Console) -> int:

@@ -1,4 +1,4 @@
-"""What a run used, as one HTML page that needs no network and no other file."""
+"""What a run, or several, used, as one HTML page that needs no network and no other file."""
 
 import html
 import json
@@ -18,7 +18,7 @@ _MANY = 32
 _TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "usage.html")
 
 
-def page(view: RunView, uses: Sequence[Use], hosts: Sequence[Use], marks: Sequence[tuple[int, str]]) -> str:
+def page(views: Sequence[RunView], uses: Sequence[Use], hosts: Sequence[Use], marks: Sequence[tuple[int, str]]) -> str:
     """Return the page."""
     charts = prepare(uses, hosts, marks, _MANY_COLUMNS if len(uses) > _MANY else _COLUMNS)
     many_hosts = len({one.host for one in uses}) > 1
@@ -56,16 +56,26 @@ def page(view: RunView, uses: Sequence[Use], hosts: Sequence[Use], marks: Sequen
     count = f"{len(uses)} process{'' if len(uses) == 1 else 'es'}"
     names = sorted({clean(one.host, one_line=True) for one in uses})
     where = names[0] if len(names) == 1 else f"{len(names)} hosts"
-    facts = (view.id, view.state, moment(view.start_t), duration(view.duration_s), count, where)
+    title, facts = _heading(views)
+    facts += [count, where]
     with open(_TEMPLATE, encoding="utf-8") as file:
         template = file.read()
     for key, text in (
-        ("TITLE", html.escape(clean(view.name, one_line=True) or view.id)),
+        ("TITLE", html.escape(clean(title, one_line=True))),
         ("FACTS", " · ".join(html.escape(clean(fact, one_line=True)) for fact in facts if fact)),
         ("DATA", _in_script(data)),  # last, so that its text is not searched for placeholders
     ):
         template = template.replace("{{" + key + "}}", text)
     return template
+
+
+def _heading(views: Sequence[RunView]) -> tuple[str, list[str]]:
+    """Return the title of the page, and what is said of its runs below."""
+    if len(views) == 1:
+        view = views[0]
+        return view.name or view.id, [view.id, view.state, moment(view.start_t), duration(view.duration_s)]
+    begun = min((view.start_t for view in views if view.start_t is not None), default=None)
+    return f"{len(views)} runs", [", ".join(f"{view.name or view.id} ({view.state})" for view in views), moment(begun)]
 
 
 def _in_script(data: object) -> str:

@@ -1,6 +1,8 @@
 """Waiting for changes: soon after something has changed, not too often, and from whichever hub is there."""
 
 import os
+import signal
+import subprocess
 import threading
 import time
 
@@ -116,6 +118,18 @@ def test_a_hub_that_is_stopped_or_of_another_version(place, monkeypatch):
         _until(follower, lambda _: follower.trouble)
         assert "is it stopped?" in follower.trouble
         assert not follower.connected
+        follower.close()
+    with ToldHub(place):  # its pid is that of a process that is stopped only after it has greeted
+        stopped = subprocess.Popen(["sleep", "60"])
+        monkeypatch.setattr(place, "hub_pid", lambda: stopped.pid)
+        follower = _quiet(Follower(place, least_s=0.01, most_s=0.05))
+        os.kill(stopped.pid, signal.SIGSTOP)
+        _until(follower, lambda _: follower.trouble)
+        assert "is it stopped?" in follower.trouble
+        os.kill(stopped.pid, signal.SIGCONT)
+        _until(follower, lambda _: not follower.trouble)
+        stopped.kill()
+        stopped.wait()
         follower.close()
     with ToldHub(place, version=wire.VERSION + 1):
         follower = Follower(place, least_s=0.01)

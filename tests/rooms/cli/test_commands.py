@@ -9,29 +9,35 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
 
+import numpy as np
 import pytest
 
 from tests.conftest import end_hub
 from tests.rooms.conftest import BORN, QUICK, SECOND, Maker
 from vedette.access.home_access import HomeAccess
+from vedette.attached.points import PointReader
 from vedette.blobs import Blobs
 from vedette.cli import doctor, main, watch
 from vedette.cli.beside import Beside
 from vedette.cli.edit import _complete_tags
 from vedette.cli.monitor import _complete_pids, _complete_sensors, _complete_sinks
-from vedette.cli.output import complete_runs, table
+from vedette.cli.output import complete_runs, complete_series, table
+from vedette.cli.ranking import complete_columns
 from vedette.client.off import OffRun
 from vedette.home import Home
 from vedette.model import LANE_SAMPLES, Blob, Event, Origin, Span
 from vedette.settings import Settings
 from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore
+from vedette.views.ansi import bare
 
 PACKAGES = b'{"numpy": "2.0"}'
 
@@ -133,13 +139,128 @@ def test_ls(say, drawn):
     assert "\x1b[" in drawn("ls")
 
 
+def test_order_and_columns(say):
+    """`ls` and `compare` sort by any value, show the columns that are asked for, and only the best."""
+    told = json.loads(say("ls", "--sort", "lr", "--columns", "lr,loss.min,loss.mean,loss.last,cause", "--json")[1])
+    assert [row["name"] for row in told] == ["alpha", "beta", "gamma"]
+    beta = [1 / (1 + step) for step in range(9)]
+    assert told[1]["columns"] == {
+        "lr": 0.2, "loss.min": min(beta), "loss.mean": pytest.approx(np.mean(beta)), "loss.last": "nan",
+        "cause": "ValueError: it broke",
+    }  # fmt: skip
+    assert [row["name"] for row in json.loads(say("ls", "--sort=-loss.mean", "--json")[1])] == [
+        "beta",
+        "alpha",
+        "gamma",
+    ]
+    assert json.loads(say("ls", "--sort", "name", "--reverse", "--json")[1])[0]["name"] == "gamma"
+    code, out, err = say("ls", "--best", "1", "--columns", "lr,metric.temp[sensor=b]")
+    assert (code, err) == (0, "the best by loss; --sort chooses another\n")
+    assert out.split("\n")[1].split()[1] == "alpha"
+    assert "60.5" in out
+    assert len(json.loads(say("ls", "--best", "9", "--sort", "loss.min", "--json")[1])) == 2
+    compared = say("compare", "--best", "2", "--sort", "loss.min", "--columns", "lr,loss.min")[1].splitlines()
+    assert [line.split()[0] for line in compared] == ["alpha", "state", "cause", "age", "took", "lr", "loss.min"]
+    told = json.loads(say("compare", "alpha", "beta", "--sort=-lr", "--columns", "lr", "--json")[1])
+    assert [one["values"] for one in told["columns"]] == [[0.2, 0.1]]
+    for words, sentence in {
+        ("ls", "--sort", "los"): "did you mean loss?",
+        ("ls", "--columns", "nothing"): "they have loss, lr, seed, temp[sensor=a], temp[sensor=b]",
+        ("ls", "--best", "1", "--sort", "seed"): "--sort=-seed",
+    }.items():
+        code, out, err = say(*words)
+        assert (code, out) == (2, "")
+        assert sentence in err
+
+
+def test_eighty_columns(drawn, monkeypatch):
+    """On a terminal of eighty columns `ls` and `compare` show cause, age and duration, and no line is cut by it."""
+    for words in (("ls",), ("ls", "--columns", "lr,loss.min"), ("compare", "alpha", "beta")):
+        monkeypatch.setenv("COLUMNS", "80")
+        lines = [bare(line) for line in drawn(*words).splitlines()]
+        assert max(len(line) for line in lines) <= 80
+        text = "\n".join(lines).lower()
+        assert all(word in text for word in ("valueerror: it", "age", "took", "10s", "failed"))
+
+
+def test_more_columns_than_fit(drawn, home, monkeypatch, capsys):
+    """On eighty columns what differs, and what is asked for, is shown before ages; how much does not fit is said."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    for n in range(5):
+        config = {"lr": 0.1 * n, "batch_size": n, "weight_decay": n, "dropout": n / 10, "hidden_size": 64 * n}
+        make.run(f"r{n}", f"run-{n}", config=config, host=f"host-{n}")
+        for name in ("loss", "accuracy", "recall", "precision"):
+            make.points(f"r{n}", name, [n / 7])
+        make.points(f"r{n}", "constant", [1.0])
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", str(home.root))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = [bare(line) for line in drawn("compare", "--where", "name != x").splitlines()]
+    headers = lines[0].split()
+    assert max(map(len, lines)) <= 80
+    assert headers[:2] == ["RUN", "state"]
+    assert {header.partition(".")[0] for header in headers[2:]} == {"metric", "config"}
+    assert "metric.constant" not in headers
+    left_out = re.search(r"no room for (\d+) columns: .*--columns.*--json", capsys.readouterr().err)
+    monkeypatch.setenv("COLUMNS", "200")  # runs are columns there, and keys are rows
+    keys = [bare(line).split()[0] for line in drawn("compare", "--where", "name != x").splitlines()[2:]]
+    assert set(headers[1:]) < set(keys)
+    assert len(keys) == len(headers) - 1 + int(left_out[1])
+    assert "no room" not in capsys.readouterr().err
+
+    asked = ["lr", "batch_size", "weight_decay", "loss.min", "accuracy.max", "recall.mean", "hidden_size"]
+    for command in ("ls", "compare"):
+        monkeypatch.setenv("COLUMNS", "80")
+        headers = bare(drawn(command, "--where", "name != x", "--columns", ",".join(asked)).splitlines()[0]).split()
+        shown = [name for name in headers if name in asked]
+        assert asked[: len(shown)] == shown != asked
+        assert not {"AGE", "TOOK", "age", "took"} & set(headers)
+        assert "no room for" in capsys.readouterr().err
+        monkeypatch.setenv("COLUMNS", "200")
+        assert all(name in drawn(command, "--where", "name != x", "--columns", ",".join(asked)) for name in asked)
+        assert "no room for" not in capsys.readouterr().err
+
+
+def test_last_values_are_not_cut_in_two(drawn, home, monkeypatch):
+    """On a narrow terminal `ls` shows fewer digits and fewer values; each number has its exponent."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    for n, (name, value) in enumerate({"loss": 1.234567e-07, "a/loss": 1.234567e08, "x" * 60: 1.5e-300}.items()):
+        make.run(f"r{n}", f"run-{n}")
+        make.points(f"r{n}", name, [value])
+        make.points(f"r{n}", "zloss", [value])
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", str(home.root))
+    for columns in ("80", "72", "66"):
+        monkeypatch.setenv("COLUMNS", columns)
+        text = bare(drawn("ls"))
+        assert "LAST VALUES" in text
+        assert max(map(len, text.splitlines())) <= int(columns)
+        shown = re.findall(r"=(\S*?)(?:,|\s|$)", text)
+        assert {float(value) for value in shown} <= {
+            1.2e-07,
+            1.23e-07,
+            1.2e08,
+            1.23e08,
+            1.23457e-07,
+            1.23457e08,
+            1.5e-300,
+        }
+        assert len(shown) >= 3
+
+
 def test_show(say, drawn):
     """`show` says all that is known of a run: config, series, bars, processes, and why it failed."""
     out = say("show", "alpha")[1]
-    assert all(word in out for word in ("cifar", "lr", "loss", "temp sensor=a", "aaaaaaaaaaaa on main"))
+    assert all(word in out for word in ("cifar", "lr", "loss", "temp[sensor=a]", "aaaaaaaaaaaa on main"))
     failed = say("show", "beta", "--lines", "5")[1]
     assert all(word in failed for word in ("failed: ValueError: it broke", "main 7", "the exception that ended it"))
     assert "epoch" in say("show", "gamma")[1]
+    assert "last        no line yet, no point yet, no CPU use yet" in say("show", "gamma")[1]
     told = json.loads(say("show", "beta", "--json")[1])
     assert [row["name"] for row in told["processes"]] == ["main 7"]
     assert "loss" in drawn("show", "alpha")
@@ -191,6 +312,9 @@ def test_a_store_that_is_being_made(home):
 def test_top(say, drawn):
     """`top` without a screen says once which runs are alive, or have ended, and on which hosts."""
     code, out, _ = say("top", "--once", "--all")
+    headers = next(line.split() for line in out.splitlines() if line.startswith("STATE"))
+    assert "TOOK" in headers  # as in `ls`, where an age is how long ago a run began
+    assert "AGE" not in headers
     assert code == 0
     assert all(name in out for name in ("alpha", "beta", "gamma"))
     assert {row["name"] for row in json.loads(say("top", "--json")[1])["runs"]} == {"gamma"}
@@ -217,8 +341,26 @@ def test_usage(say, tmp_path):
     assert told["processes"][0]["peak"]["cpu_percent"] == 25.0
     assert say("usage", "beta", "--html", str(tmp_path / "usage.html"))[1].strip() == str(tmp_path / "usage.html")
     assert "<html" in (tmp_path / "usage.html").read_text()
-    assert say("usage", "alpha")[0] == 2
+    code, out, err = say("usage", "alpha")
+    assert (code, err, out.count("\n")) == (0, "", 1)
     assert say("usage", "beta", "--html", str(tmp_path / "nowhere" / "x"))[0] == 2
+
+
+def test_a_series_is_called_the_same_everywhere(say, home, monkeypatch):
+    """`diff` and the charts of a notebook write the tags of a series as all other commands do, and as they take it."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    for run in ("r1", "r2"):
+        make.run(run, run)
+        make.points(run, "loss", [2.0, 1.0, float(run[1])], {"rank": "1", "device": "a"})
+    make.points("r1", "acc", [0.5], {"rank": "0"})
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", str(home.root))
+
+    assert "loss[device=a,rank=1]" in say("diff", "r1", "r2")[1]
+    tiles, _ = PointReader(HomeAccess(home), "r1").read()
+    assert [tile.name for tile in tiles] == ["acc[rank=0]", "loss[device=a,rank=1]"]
 
 
 def test_diff(say, drawn):
@@ -285,8 +427,15 @@ def test_rm(say, monkeypatch):
 
 
 def test_stop(say):
-    """`stop` says of a run that has ended that it has, and of one without a process that nobody can be told."""
+    """`stop` says of a run that has ended that it has, and of one without a process that nobody can be told.
+
+    What an ended run has left behind is stopped.
+    """
     assert say("stop", "alpha") == (0, "run r1 has ended already: done\n", "")
+    environ = {**os.environ, "VEDETTE_RUN": "r1", "VEDETTE_TRY": "1"}
+    left = subprocess.Popen(["sleep", "60"], env=environ, start_new_session=True)
+    assert say("stop", "alpha")[1] == "run r1 has ended already: done; what it has left behind was told to stop\n"
+    assert left.wait(10) == -signal.SIGTERM
     assert json.loads(say("stop", "beta", "--json")[1])["state"] == "failed"
     assert say("stop", "gamma", "--grace", "0")[0] == 2
     assert say("stop", "gamma", "--grace", "-1")[0] == 2
@@ -360,6 +509,7 @@ def test_ui_refuses_what_is_open(say):
     assert "--tls" in err
     assert say("ui", "--port", "70000")[0] == 2
     assert "there is no run" in say("ui", "nobody")[2]
+    assert "is not the origin of a site" in say("ui", "--frame", "http://x/y; script-src *", "--port", "0")[2]
 
 
 @pytest.fixture
@@ -395,7 +545,7 @@ def test_run(say):
     assert err.endswith("delta failed: exit code 5\n")
     assert say("run", "--resume", "delta", "--quiet", "--", "true")[0] == 0
     told = json.loads(say("show", "delta", "--json")[1])
-    assert told["config"] == {"lr": 0.5}
+    assert (told["config"], told["asked"]) == ({}, {"lr": 0.5})
     assert [one["state"] for one in told["tries"]] == ["failed", "done"]
     assert "a line of it" in say("logs", "delta")[1]
     assert say("rm", "delta", "--now", "--yes")[0] == 0
@@ -441,6 +591,11 @@ def test_completion(camp, say):
     assert "complete" in say("completion", "bash")[1]
     assert complete_runs("al", argparse.Namespace(home=camp.root)) == ["alpha"]
     assert complete_runs("al", argparse.Namespace(home="/nonexistent")) == []
+    typed = argparse.Namespace(home=camp.root, RUN="alpha")
+    assert complete_series("lo", typed) == ["loss"]
+    assert complete_series("", argparse.Namespace(home=camp.root, RUN=["nobody"])) == []
+    assert "lr,loss.min" in complete_columns("lr,loss.m", typed)
+    assert "metric.loss.mean" in complete_columns("metric.loss", typed)
     assert str(os.getpid()) in _complete_pids(str(os.getpid()))
     assert "jsonl:" in _complete_sinks("js")
     assert _complete_sensors("gpu,proc") == ["gpu,process"]

@@ -28,6 +28,14 @@ def test_a_clock_that_is_off(tmp_path, skew_s, advised):
     assert ("NTP" in advice) is advised
 
 
+def test_who_learns_how_a_process_ended(tmp_path):
+    """It says whether the kernel tells strangers how a process ended, as it does since Linux 6.15."""
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    [(_, found, advice)] = [check for check in examine(Settings(home=str(tmp_path))) if check[0] == "ends"]
+    assert (found == "the kernel tells how every process ended") is (release >= (6, 15))
+    assert advice == ""
+
+
 def test_what_was_set_aside_is_named_by_where_it_lies(tmp_path):
     """Advice on what a hub set aside names a path that there is: spools and inboxes lie in different places."""
     home = Home(str(tmp_path))

@@ -39,7 +39,7 @@ class Eager:
 
     trouble = ""
 
-    def wait(self):
+    def wait(self, seconds=0):  # noqa: ARG002
         return Change()
 
 

@@ -72,6 +72,18 @@ def test_for_good(runs):
         assert "run aaa1 was removed for good: removed by " in call(*args).stderr
 
 
+def test_removed_runs_by_a_filter(runs):
+    """--undo and --now reach removed runs by --where as by their ids; --now also those that are not removed."""
+    assert call("rm", "alpha", "beta").returncode == 0
+    assert call("rm", "--undo", "--where", "state = done").stdout.startswith("brought back bbb1  beta")
+    assert names("--removed") == ["alpha"]
+    assert call("rm", "--undo", "--where", "name = nobody").stdout == "no run matches\n"
+    done = call("rm", "--where", "name in (alpha, beta)", "--now", "-y", "--json")
+
+    assert {row["id"] for row in json.loads(done.stdout)} == {"aaa1", "bbb1"}
+    assert (names(), names("--removed")) == (["busy"], [])
+
+
 def test_who_it_was(runs):
     """An edit says who made it, in the user's voice, at a later time than what was there."""
     store = SqliteStore(runs.store)
@@ -89,8 +101,7 @@ def test_who_it_was(runs):
 def test_what_is_refused(runs):
     """Bad requests are one sentence and change nothing."""
     assert "say which runs" in refused()
-    assert "--undo takes" in refused("alpha", "--undo", "--now")
-    assert "--undo takes" in refused("--undo", "--where", "state = failed")
+    assert "give one of them" in refused("alpha", "--undo", "--now")
     assert "is running: end it first, or give --force" in refused("busy")
     assert "is running" in refused("alpha", "busy")
     assert "give -y" in refused("alpha", "--now")

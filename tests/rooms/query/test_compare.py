@@ -57,11 +57,46 @@ def test_what_is_the_same(store, make, a, b, differs):
     assert keys(compare(select(store)))["config.x"].differs is differs
 
 
+def test_what_the_command_line_gave(store, make):
+    """Options and what was asked for are compared like config, and shown once where the config has the same value."""
+    make.run("r1", config={"lr": 0.1}, arg={"lr": 0.1, "depth": 2}, asked={"lr": 0.1})
+    make.run("r2", config={"lr": 0.2}, arg={"lr": 0.2, "depth": 3}, asked={"lr": 0.3})
+    found = compare(sorted(select(store, "arg.depth >= 2"), key=lambda view: view.id))
+    known = keys(found)
+
+    assert [one.key for one in found.keys] == ["config.lr", "arg.depth", "asked.lr"]
+    assert (known["arg.depth"].values, known["asked.lr"].values) == ([2, 3], [None, 0.3])
+
+
 def test_metrics(three):
     """A metric is told by how many have it, those of all first, with the last value of each."""
     found = [(one.name, one.runs, one.last) for one in compare(three).metrics]
 
     assert found == [("loss", 2, [1.0, 3.0, None]), ("acc", 1, [None, 0.5, None])]
+
+
+def test_tags_and_summaries(store, make):
+    """Series with tags and what runs put into their summaries have rows of their own; nothing is left out."""
+    make.run("r1", summary={"best": 0.5, "note": "ok"})
+    make.run("r2", summary={"best": 0.25})
+    make.points("r1", "loss", [2.0])
+    make.points("r1", "loss", [4.0], {"rank": "1"})
+    make.points("r2", "loss", [3.0], {"rank": "1"})
+    found = compare(sorted(select(store), key=lambda view: view.id))
+
+    assert [(one.label, one.runs, one.last) for one in found.metrics] == [
+        ("loss", 1, [2.0, None]),
+        ("loss[rank=1]", 2, [4.0, 3.0]),
+    ]
+    assert [(one.key, one.values) for one in found.summary] == [
+        ("summary.best", [0.5, 0.25]),
+        ("summary.note", ["ok", None]),
+    ]
+    assert found.as_dict()["metrics"][1]["tags"] == {"rank": "1"}
+    table = found.to_pandas()
+    assert table["metric.loss[rank=1]"].tolist() == [4.0, 3.0]
+    assert table["summary.best"].tolist() == [0.5, 0.25]
+    assert "summary.best" not in {one.key for one in found.properties}
 
 
 def test_properties(three):
@@ -89,7 +124,7 @@ def test_json(three):
     found = compare(three).as_dict()
 
     json.dumps(found)
-    assert set(found) == {"runs", "keys", "metrics", "properties"}
+    assert set(found) == {"runs", "keys", "summary", "metrics", "properties"}
     assert {"id", "name", "project", "state", "start_t", "end_t", "duration_s", "tags"} <= set(found["runs"][0])
     assert {"key", "differs", "values"} <= set(found["keys"][0])
     assert {"name", "runs"} <= set(found["metrics"][0])

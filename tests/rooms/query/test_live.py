@@ -4,9 +4,10 @@ import pytest
 
 from tests.rooms.conftest import BORN
 from vedette.errors import NotFoundError, WhereError
-from vedette.model import Event, Span
+from vedette.model import LANE_FACTS, Event, Origin, Span
 from vedette.query.live import Feed
 from vedette.query.questions import waiting
+from vedette.store import Batch
 
 
 def texts(news):
@@ -24,6 +25,39 @@ def test_each_line_comes_once(store, make):
     make.events("a", "three")
     make.events("b", "not ours")
     assert texts(feed.look()) == ["three"]
+
+
+def test_lines_of_several_processes_come_in_the_order_of_time(store, make):
+    """What one process said is printed before what another said later, also if it is stored after it."""
+    make.run("a", state="running")
+    now = BORN
+    feed = Feed(store, "a", settle_s=0.3, clock=lambda: now)
+    seen = []
+
+    def say(pid, *tenths):
+        who = Origin(f"o{pid}", host="camp", pid=pid, span="a", process=f"a/1/o{pid}")
+        facts = [(tenth, Event("a", BORN + tenth * 10**8, "output", 20, str(tenth))) for tenth in tenths]
+        store.keep([Batch(who, LANE_FACTS, tenths[-1], facts=facts)])
+
+    say(7, 1)
+    assert texts(feed.look()) == ["1"], "one process alone is not held back"
+    for turn in range(2, 12, 2):  # of each turn, process 8 is read first
+        now = BORN + turn * 10**8
+        say(8, turn, turn + 1)
+        seen += texts(feed.look())
+        say(7, *range(max(2, turn - 1), turn + 1))
+        seen += texts(feed.look())
+    assert feed.holds
+    now += 10**9
+    seen += texts(feed.look())
+    assert not feed.holds
+    assert [int(text) for text in seen] == sorted(int(text) for text in seen)
+    assert len(seen) == 19
+    say(8, 50)  # its clock is ahead of ours
+    say(7, 30)
+    now += 10**8
+    make.facts("a", Span("a", BORN + 10**12, "done"))
+    assert texts(feed.look()) == ["30", "50"], "nothing is held back when the run is over"
 
 
 def test_of_what_was_before_only_the_last_lines(store, make):

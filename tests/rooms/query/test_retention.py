@@ -1,10 +1,15 @@
 """Which runs are due, by each rule; the store and its runs are made up."""
 
+import hashlib
+
 import pytest
 
 from tests.rooms.conftest import BORN, SECOND
-from vedette.model import Span
+from vedette import manifest
+from vedette.blobs import Blobs
+from vedette.model import Blob, Span
 from vedette.query.retention import due
+from vedette.query.weight import Weights
 from vedette.settings import Keep
 
 DAY = 86_400 * SECOND
@@ -12,7 +17,7 @@ NOW = BORN + 100 * DAY
 
 
 def ids(store, keep, living=()):
-    return [run.id for run in due(store, keep, NOW, living)]
+    return [run.id for run in due(store, Blobs("/nowhere"), keep, NOW, living)]
 
 
 @pytest.fixture
@@ -106,3 +111,24 @@ def test_parents_in_a_circle(store, make):
     make.facts("b", Span("b", BORN, parent="a"))
 
     assert ids(store, Keep(age_d=1)) == ["a", "b"]
+
+
+def test_files_count(four, make, tmp_path):
+    """Saved files count, also those that a code package lists; a blob that another run names too frees nothing."""
+    blobs = Blobs(str(tmp_path))
+    package, _ = blobs.keep(manifest.write([manifest.Entry("a.py", hashlib.sha256(b"a").hexdigest(), 3_000_000)]))
+    shared, own = "a" * 64, "b" * 64
+    make.facts("r0", Blob("r0", NOW, "model", shared, 5_000_000), Blob("r0/1/o", NOW, "own", own, 1_000_000))
+    make.facts("r1", Blob("r1", NOW, "model", shared, 5_000_000), Blob("r1", NOW, manifest.NAME, package, 100))
+    weight = Weights(four, blobs)
+    rows, total = four.weigh(["r0"]), weight.total()
+
+    def due_at(limit):
+        return [run.id for run in due(four, blobs, Keep(size_bytes=limit), NOW)]
+
+    assert total == four.weigh() + 9_000_100
+    assert due_at(total) == []
+    assert due_at(total - 900_000) == ["r0"]
+    assert due_at(total - 1_500_000) == ["r0", "r1"]
+    assert weight.free(["r0"]) == rows + 1_000_000
+    assert weight.free(["r1"]) == four.weigh(["r1"]) + 8_000_100

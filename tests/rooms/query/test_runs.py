@@ -1,5 +1,6 @@
 """Runs: found by id, prefix and name, selected, and seen as one object."""
 
+import sys
 import time
 
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from tests.conftest import begin_hub
 from tests.rooms.conftest import BORN, SECOND, Maker
 from vedette import app
-from vedette.errors import AmbiguousError, NotFoundError
+from vedette.errors import AmbiguousError, MissingError, NotFoundError
 from vedette.model import Span
-from vedette.query.runs import RunView, find, select
+from vedette.query.runs import RunList, RunView, find, select
+from vedette.query.signs import LastSigns, last_signs
 from vedette.store import SpanQuery
 from vedette.store.sqlite import SqliteStore
 
@@ -149,7 +151,7 @@ def test_what_a_run_is(store, make):
     assert (view.id, view.name, view.state, view.cause) == ("r1", "alpha", "failed", "exit code 3")
     assert (view.project, view.tags, view.config) == ("cifar", ["a", "b"], {"lr": 0.1})
     assert (view.start_t, view.end_t, view.duration_s) == (BORN, BORN + 10 * SECOND, 10.0)
-    assert view.summary == {"loss": 1.0, "best": 1}
+    assert view.summary == {"loss": 1.0, "temp[sensor=a]": 50.0, "best": 1}
     assert view.attrs["notes"] == "n"
     assert [row.name for row in view.series()] == ["loss", "temp"]
     assert repr(view) == "<vedette run alpha (r1): failed>"
@@ -269,3 +271,48 @@ def test_the_python_verbs(home):
         app.get("gamma")
     with pytest.raises(NotFoundError, match="nothing has been logged"):
         app.runs(home=home.asked + "/nowhere")
+
+
+def test_as_a_table(store, make):
+    """The runs of `vedette.runs` are a list, and a DataFrame with a row for each and a column for each value."""
+    make.run("r1", "one", config={"lr": 0.1}, summary={"best": 2}, project="p")
+    make.run("r2", "two", "running", config={"depth": 3}, start_t=BORN + SECOND)
+    make.points("r1", "loss", [2.0, 1.0])
+    make.points("r1", "loss", [7.0], {"rank": "1"})
+    runs = RunList(select(store))
+    table = runs.to_pandas()
+
+    assert [view.id for view in runs] == table.index.tolist() == ["r2", "r1"]
+    assert table.loc["r1", ["config.lr", "summary.best", "metric.loss", "metric.loss[rank=1]"]].tolist() == [
+        0.1,
+        2,
+        1,
+        7,
+    ]
+    assert table["config.depth"].isna().tolist() == [False, True]
+    assert table["end"].isna().tolist() == [True, False]
+    assert str(table.loc["r1", "start"]) == "2026-09-21 14:13:20+00:00"
+    assert RunList().to_pandas().empty
+
+
+def test_a_table_without_pandas(store, make, monkeypatch):
+    """Where pandas is not installed, a sentence says what to do."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingError, match="pip install pandas"):
+        RunList(select(store)).to_pandas()
+
+
+def test_last_signs(store, make):
+    """The last line, point and use of CPU of a run are told; a process that only idles does not count as use."""
+    make.run("r1", "one", "running")
+    [view] = select(store)
+    assert last_signs(store, view) == LastSigns(None, None, None)
+    make.facts("r1", Span("r1/1/o", BORN, kind="process", parent="r1/1"))
+    make.events("r1", "a line")
+    make.points("r1", "loss", [3.0, 2.0, 1.0])
+    make.points("r1/1/o", "cpu_percent", [90.0, 50.0, 0.2, 0.0])
+
+    [view] = select(store)
+    signs = last_signs(store, view)
+    assert (signs.point_t, signs.cpu_t) == (BORN + 2 * SECOND, BORN + SECOND)
+    assert signs.line_t == view.logs()[-1].t

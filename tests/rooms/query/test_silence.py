@@ -7,6 +7,7 @@ import pytest
 from tests.rooms.conftest import SECOND, call
 from vedette import app
 from vedette.model import LANE_FACTS, Origin, Span
+from vedette.query.overview import overview
 from vedette.query.runs import select, view
 from vedette.store import Batch
 from vedette.store.sqlite import SqliteStore
@@ -207,3 +208,25 @@ def test_the_setting_is_heeded_everywhere(lost_home, monkeypatch):
 
     assert app.get("r1").state == "running"
     assert {seen.id: seen.state for seen in app.runs()} == {"r1": "running", "r2": "lost"}
+
+
+@pytest.mark.parametrize(
+    ("where", "runs"),
+    [
+        ("state = lost", {"gone"}),
+        ("state != lost", {"here", "over"}),
+        ("state = running", {"here"}),
+        ("state in (lost, done)", {"gone", "over"}),
+        ("not state = running", {"gone", "over"}),
+        ("state ~ LOS", {"gone"}),
+    ],
+)
+def test_lost_in_a_filter(camp, where, runs):
+    """A filter sees the state that is shown: a lost run is not running."""
+    camp.process("a", run="gone", heard_t=NOW - 100 * SECOND)
+    camp.process("b", run="here", heard_t=NOW)
+    camp.process("c", run="over", heard_t=NOW - 100 * SECOND)
+    camp.ends("over")
+
+    assert {view.id for view in select(camp.store, where, now=NOW)} == runs
+    assert {line.id for line in overview(camp.store, where, ended=9, now=NOW).runs} == runs

@@ -6,10 +6,12 @@ import random
 import numpy as np
 import pytest
 
+from tests import plain_means
 from tests.rooms.streaming import RUN, SERIES, Stream
 from vedette import wire
 from vedette.hub.turn import requests
 from vedette.query.curves import Curves, Range
+from vedette.query.means import Grid, Means
 from vedette.query.unsealed import UnsealedPoints, with_unsealed
 from vedette.store.sqlite_file import open_reader
 
@@ -56,6 +58,8 @@ def _check(stream, store, *, all_of_it=True):
         np.testing.assert_array_equal(points.step, step[:count])
         np.testing.assert_array_equal(points.t, t[:count])
         np.testing.assert_array_equal(points.value.astype(float), value[:count])
+        told = Means().read(store, row, "step", Grid(64), None)
+        plain_means.check(told, step[:count], value[:count], None, None)
         numbers = value[:count][~np.isnan(value[:count])]
         assert (row.count, row.min, row.max) == (count, numbers.min(), numbers.max())
         newest = int(np.argmax(t[:count]))
@@ -70,7 +74,7 @@ def _check(stream, store, *, all_of_it=True):
         half = int(t[count // 2])
         assert len(store.points([row.id], (half, 1 << 62))[row.id]) == int((t[:count] >= half).sum())
         assert store.recent([row.id], 3)[row.id].step[-1] == step[count - 1]
-    assert store.last_values([RUN])[RUN].keys() == {"loss", "acc"}
+    assert store.last_values([RUN])[RUN].keys() == {row.label for row in store.series([RUN])} >= {"loss", "acc"}
 
 
 @pytest.mark.parametrize("seed", range(12))

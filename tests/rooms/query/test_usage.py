@@ -200,7 +200,16 @@ def test_plain_text_has_no_escape_code():
 @pytest.mark.parametrize("width", [30, 60, 90, 200])
 def test_nothing_is_wider_than_the_terminal(width):
     """Charts fit any width."""
-    assert max(len(line) for line in drawn(made_up(2, 100), width).splitlines()[:10]) <= max(width, 33)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", drawn(made_up(2, 100), width, terminal=True))
+    assert max(len(line) for line in text.splitlines()) <= max(width, 33)
+
+
+def test_nothing_is_cut_in_a_pipe():
+    """A pipe has no edge: names, figures and marks are whole, however narrow a terminal would be."""
+    text = drawn(made_up(2, 100), 30, marks=[(BORN + SECOND, "a mark that is longer than thirty characters, whole")])
+    assert "a mark that is longer than thirty characters, whole" in text
+    assert "MEMORY MAX" in text
+    assert "…" not in text
 
 
 def test_colours_on_a_terminal():
@@ -212,7 +221,7 @@ def test_colours_on_a_terminal():
 
 
 def the_page(store, uses, marks=()):
-    return page(view(store, "run"), uses, [], list(marks))
+    return page([view(store, "run")], uses, [], list(marks))
 
 
 def test_the_page_needs_nothing_else(store, make):
@@ -236,6 +245,36 @@ def test_hostile_names_do_nothing_on_the_page(store, make):
     assert data["marks"][0]["text"].startswith("</script>")
 
 
+def test_several_runs_on_one_page(store, make):
+    """Processes and marks of several runs tell their run; a host that two runs shared has each point once."""
+    for run, at, numbers in (("one", 0, [1.0, 2.0]), ("two", 1, [3.0, 4.0])):
+        t, attrs = BORN + at * SECOND, {"pid": 10 + at, "ppid": 1, "host": "camp", "argv": ["sh"]}
+        make.run(run, start_t=t)
+        make.facts(
+            run,
+            Span(f"{run}/1", t, "running", kind="try", parent=run, attrs={"n": 1}),
+            Span(f"{run}/1/o", t, "running", kind="process", name="x", parent=f"{run}/1", attrs=attrs),
+            Event(run, t + 1, "mark", 20, "half"),
+        )
+        make.points(f"{run}/1/o", "cpu_percent", numbers, t=t)
+    make.facts("host-camp", Span("host-camp", BORN, kind="host", name="camp"))
+    make.points("host-camp", "gpu_percent", [10.0, 20.0, 30.0], {"gpu": "0"})
+
+    uses, hosts, marks = usage.together(store, [view(store, "one"), view(store, "two")])
+    assert [(one.name, one.series["cpu_percent"][1].tolist()) for one in uses] == [
+        ("one: sh", [1, 2]),
+        ("two: sh", [3, 4]),
+    ]
+    assert marks == [(BORN + 1, "one: half"), (BORN + SECOND + 1, "two: half")]
+    [host] = hosts
+    assert [part.tolist() for part in host.series["gpu_percent gpu=0"]] == [
+        [BORN, BORN + SECOND, BORN + 2 * SECOND],
+        [10, 20, 30],
+    ]
+    text = page([view(store, "one"), view(store, "two")], uses, hosts, marks)
+    assert "<h1>2 runs</h1>" in text
+
+
 def test_a_large_run_makes_a_page_of_a_sane_size(store, make):
     """64 processes over an hour are drawn by their peaks, in a file that can be sent by mail."""
     make.run("run")
@@ -257,8 +296,11 @@ def test_the_command(home):
     assert call("usage", "on", "--html", path).stdout == path + "\n"
     with open(path) as file:
         assert file.read() == call("usage", "on", "--html", "-").stdout
+    off = call("usage", "off")
+    assert (off.returncode, off.stderr, off.stdout.count("\n")) == (0, "", 1)
+    assert "usage is off" in off.stdout
     for said, why in (
-        (["off"], "usage is off"),
+        (["off", "--html", path], "usage is off"),
         (["on", "--html", "/nowhere/x"], "cannot be written"),
         (["what"], "what"),
     ):

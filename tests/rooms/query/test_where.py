@@ -7,6 +7,8 @@ import pytest
 
 from tests.rooms.conftest import Maker
 from vedette.errors import VedetteError, WhereError
+from vedette.query.columns import column
+from vedette.query.listing import Listing
 from vedette.query.runs import select
 from vedette.query.where import FAMILIES, FIELDS, parse
 from vedette.store import Both, Compare, Either, Not
@@ -303,9 +305,56 @@ def test_a_key_may_have_any_letters(found):
 
 
 def test_a_metric_is_the_series_without_tags(found):
-    """`metric.NAME` is what `ls` shows: the last value of the series that has no tags."""
+    """`metric.NAME` is the last value of the series that has no tags, if there is one."""
     assert {"r3"} == found("metric.loss = 1")
     assert set() == found("metric.loss = 7")
+
+
+@pytest.mark.parametrize(
+    ("where", "runs"),
+    [
+        ("metric.loss[rank=1] = 7", {"r3"}),
+        ("metric.loss[rank=2] = 7", set()),
+        ("metric.loss.last = 1", {"r3"}),
+        ("metric.acc >= 0.9", {"r3"}),
+        ("metric.loss.max = 3", {"r1"}),
+        ("metric.loss.min < 2 or metric.loss.mean = 2.5", {"r1", "r3"}),
+        ("metric.loss[rank=1].min = 7", {"r3"}),
+        ("not metric.loss.min > -1000", {"r2", "r4"}),
+        ("metric.loss.mean in (1, 2.5)", {"r1", "r3"}),
+        ("metric.loss.mean = 'x'", set()),
+    ],
+)
+def test_tags_summaries_and_statistics(found, where, runs):
+    """`metric` also reaches a series by its tags, what a run put into its summary, and min, max and mean of points."""
+    assert runs == found(where)
+
+
+def test_a_key_of_a_summary_that_is_called_like_a_statistic(store, make):
+    """`metric.val.min` reaches a key `val.min` of a summary, as a column does; points of a series count first."""
+    make.run("r1", summary={"val.min": 0.5})
+    make.run("r2", summary={"val.min": 2})
+    make.run("r3", summary={"val.min": 0.1})
+    make.points("r3", "val", [7.0, 8.0])
+    make.run("r4")
+    for where, runs in {
+        "metric.val.min < 1": {"r1"}, "not metric.val.min < 1": {"r2", "r3", "r4"},
+        "metric.val.min in (2, 7)": {"r2", "r3"}, "metric.val.min != 0.5": {"r2", "r3"},
+    }.items():  # fmt: skip
+        assert {view.id for view in select(store, where)} == runs, where
+    views = select(store, "")
+    shown = dict(zip((view.id for view in views), column(store, views, "metric.val.min").values, strict=True))
+    assert shown == {"r1": 0.5, "r2": 2, "r3": 7.0, "r4": None}
+
+
+def test_the_page_asks_in_the_same_way(camp):
+    """A list of the page fits the same runs, by statistics and by what is lost."""
+    listing = Listing()
+
+    assert listing.page(camp, "metric.loss.max = 3").ids == ["r1"]
+    assert listing.page(camp, "metric.loss[rank=1].mean > 6").ids == ["r3"]
+    assert listing.page(camp, "state = lost").ids == ["r3"]
+    assert listing.page(camp, "state = running").ids == []
 
 
 def test_a_name_of_digits_is_found(found):
@@ -420,3 +469,16 @@ def test_an_error_shows_what_the_user_wrote(store, make, project):
         select(store, "config.lr >", project)
 
     assert "at the end of --where 'config.lr >'" in str(caught.value)
+
+
+def test_dates_are_those_of_the_zone_that_is_named():
+    """A date that names no zone is one of the reader's zone; one that the machine does not know is said to be."""
+    times = {}
+    for zone in ("Europe/Berlin", "America/New_York", "UTC"):
+        times[zone] = parse("start > '2026-07-01 12:00'", zone).value
+        assert parse("start > 2026-07-01T12:00+00:00", zone).value == 1_782_907_200
+    assert times == {"Europe/Berlin": 1_782_900_000, "America/New_York": 1_782_921_600, "UTC": 1_782_907_200}
+    for wrong in ("Nowhere/Else", "../etc/passwd", "/etc/localtime", "x\0y"):
+        with pytest.raises(WhereError, match="does not know the time zone"):
+            parse("start > 2026-07-01", wrong)
+    assert parse("state = done", "Nowhere/Else"), "no date, no zone"

@@ -68,11 +68,13 @@ def test_lines_below_the_first_are_indented():
 
 
 def test_processes_are_told_apart():
-    """With one process lines have no label; with two a number, with two hosts the host too, with many runs the run."""
+    """With one process lines have no label; with two its pid, with two hosts the host too, with many runs the run."""
     board = Board(PLAIN)
-    assert "#" not in board.events([event("a")])[0]
-    assert " #2 b" in board.events([event("b", pid=8)])[0]
-    assert " #1@camp a" in board.events([event("c", host="hill"), event("a")])[1]
+    assert "pid" not in board.events([event("a")])[0]
+    assert " pid 8 b" in board.events([event("b", pid=8)])[0]
+    assert " pid 7@camp a" in board.events([event("c", host="hill"), event("a")])[1]
+    late = Board(PLAIN)  # one who looks on later sees the same names
+    assert " pid 8 b" in late.events([event("b", pid=8), event("a")])[0]
 
     all_runs = Board(PLAIN, by_run=True)
     all_runs.take(news(runs=[run_view()]))
@@ -113,13 +115,16 @@ def test_a_row():
 
 
 def test_as_many_bars_as_there_is_room_for():
-    """Many bars take up half of the terminal at most, and the rest is counted."""
+    """Many bars take up half of the terminal at most, and the rest is counted; each sort of bar is among them."""
     board = Board(TERMINAL, clock=lambda: NOW)
-    board.take(news(bars=[bar(ident=f"r/p-{n}") for n in range(20)]))
+    names = [*(f"worker {n}" for n in range(19)), "all"]
+    board.take(news(bars=[bar(ident=f"r/p-{n}", name=name) for n, name in enumerate(names)]))
 
     rows = board.rows(80, 24)
     assert len(rows) == 12
     assert rows[-1] == "... and 9 more"
+    assert [row.split()[1:3] for row in rows[:-2]] == [["worker", str(n)] for n in range(10)]
+    assert rows[-2].split()[1] == "all"
     assert len(board.rows(80, 4)) == 2
     assert len(board.rows(80, 1)) == 1
 
@@ -201,7 +206,10 @@ def test_what_a_terminal_can_show(environ, terminal, colour):
 
 
 def test_what_the_terminal_of_the_main_process_shows():
-    """Printed lines are in the terminal already, if they are of this host; log lines that nobody printed are not."""
+    """Printed lines are in the terminal already, if they are of this host; log lines that nobody printed are not.
+
+    Those of libraries that nobody asked for are not shown.
+    """
     here = [event("a"), event("a", kind="mark"), event("a", kind="ask")]
     there = [event("a", kind=kind, host="hill", printed=True) for kind in ("log", "output", "exception")]
     hidden = [
@@ -209,6 +217,8 @@ def test_what_the_terminal_of_the_main_process_shows():
         event("a", kind="output"),
         event("a", kind="exception"),
         event("", kind="asked"),
+        event("a", unasked=True),
+        event("a", unasked=True, host="hill"),
     ]
 
     assert all(shown_in_process(item, "camp") for item in [*here, *there])

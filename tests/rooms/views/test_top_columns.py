@@ -61,8 +61,8 @@ def test_a_row_never_is_too_wide(width):
 
 def test_what_narrow_screens_keep():
     """Sign, name and progress stay the longest; a wide screen shows everything, and uses its room."""
-    assert keys([line()], 40) == ["sign", "name", "age", "bar", "cpu", "memory"]
-    assert keys([line()], 60)[:3] == ["sign", "name", "age"]
+    assert keys([line()], 40) == ["sign", "name", "took", "bar", "cpu", "memory"]
+    assert keys([line()], 60)[:3] == ["sign", "name", "took"]
     assert {"last", "trend"} <= set(keys([line()], 80))
     assert len(keys([line()], 200)) == 15
     assert cell_len(drawn([line()], 300)[0]) == 300
@@ -83,6 +83,14 @@ def test_what_stands_there():
     for text in ("● running", "brisk-otter-417", "cifar", "camp", "1m40s", "42%", "58s", "loss", "123%", "2.5G",
                  "87% 3.2G", "epoch 3: all is well"):  # fmt: skip
         assert text in row
+
+
+@pytest.mark.parametrize("value", [1.234567e-07, 1.234567e08, -1.234567e-07, -1.234567e308, 5e-324, 0.00012345678])
+def test_a_value_keeps_its_exponent(value):
+    """On a narrow screen a value has fewer digits, and is not cut: it is shown within a fifth."""
+    columns = layout(80, rows := [cells(line(last=value), NOW)])
+    [shown] = [draw(line(last=value), rows[0], column, width).text for column, width in columns if column.key == "last"]
+    assert float(shown) == pytest.approx(value, rel=0.2)
 
 
 def test_states_are_told_apart_without_colours():

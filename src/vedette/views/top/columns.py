@@ -12,7 +12,15 @@ from vedette.query.silence import LOST
 from vedette.views.spark import bar, spark
 from vedette.views.text import clean, duration, number, percent
 
-SIGNS = {"running": "●", "done": "✓", "failed": "✗", "cancelled": "■", "lost": "?"}  # for screens without colours
+SIGNS = {
+    "running": "●",
+    "leaving": "◐",
+    "done": "✓",
+    "failed": "✗",
+    "cancelled": "■",
+    "ended": "◇",
+    "lost": "?",
+}  # without colours
 WAITING = "○"
 ORDERS = ("newest", "name", "state", "progress", "metric", "cpu", "memory")
 _LINE = 12  # the least width of a line of output
@@ -40,11 +48,11 @@ _COLUMNS = (
     Column("sign", "", 1, 1),
     Column("name", "NAME", 8, 32),
     Column("bar", "PROGRESS", 9, 22),
-    Column("age", "AGE", 6, 6, right=True),
+    Column("took", "TOOK", 6, 6, right=True),
     Column("cpu", "CPU", 5, 6, right=True),
     Column("memory", "MEMORY", 8, 8, right=True),
     Column("last", "VALUE", 8, 10, right=True),
-    Column("trend", "TREND", 8, 24),
+    Column("trend", "CURVE", 8, 24),
     Column("left", "LEFT", 6, 6, right=True),
     Column("state", "STATE", 7, 9),
     Column("gpu", "GPU", 5, 13, right=True),
@@ -54,7 +62,7 @@ _COLUMNS = (
     Column("project", "PROJECT", 6, 16),
 )
 _ORDER = (
-    "sign", "state", "name", "project", "host", "age", "bar", "left", "metric", "trend", "last", "cpu", "memory",
+    "sign", "state", "name", "project", "host", "took", "bar", "left", "metric", "trend", "last", "cpu", "memory",
     "gpu", "line",
 )  # fmt: skip
 
@@ -119,7 +127,7 @@ def cells(line: RunLine, now: int) -> dict[str, Cell]:
         "name": Cell(clean(line.name or line.id, one_line=True), "name"),
         "project": Cell(clean(line.project, one_line=True), "dim"),
         "host": Cell((hosts[0] if len(hosts) == 1 else f"{hosts[0]} +{len(hosts) - 1}") if hosts else "", "dim"),
-        "age": Cell(duration(line.duration_s)),
+        "took": Cell(duration(line.duration_s)),
         "bar": Cell("" if line.bar is None else "?" if share is None else percent(share), bar_style(line)),
         "left": Cell("" if eta_s is None else duration(eta_s)),
         "metric": Cell(clean(line.metric, one_line=True), "dim"),
@@ -142,6 +150,8 @@ def draw(line: RunLine, row: dict[str, Cell], column: Column, width: int) -> Cel
     cell = row[column.key]
     if column.key == "trend":
         return Cell(fit(spark(line.trend, width), width, right=True), cell.style)
+    if column.key == "last" and line.last is not None:
+        return Cell(fit(number(line.last, width), width, right=True), cell.style)
     if column.key == "bar" and line.bar is not None:
         share = line.bar.fraction
         text = amount(line.bar.done) if share is None else percent(share)

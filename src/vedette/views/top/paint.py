@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from vedette.model import ENDS
 from vedette.query.closeup import CloseUp, ProcessLine
+from vedette.query.given import ARG, ASKED, apart
 from vedette.query.overview import HostLine
 from vedette.query.progress import Bar
 from vedette.query.runs import SKEWED_S
@@ -15,8 +17,9 @@ from vedette.views.text import clean, duration, moment, number, percent
 from vedette.views.top.columns import SIGNS, WAITING, amount, fit, short_size
 
 COLOURS = {
-    "running": "$text-primary", "done": "$text-success", "failed": "bold $text-error", "cancelled": "$text-warning",
-    "lost": "bold $text-accent",
+    "running": "$text-primary", "leaving": "$text-primary", "done": "$text-success",
+    "failed": "bold $text-error", "cancelled": "$text-warning",
+    "ended": "$text-accent", "lost": "bold $text-accent",
 }  # fmt: skip
 _DIM = "$foreground 60%"
 _SILENT_S = 15.0
@@ -158,7 +161,7 @@ def _process(line: ProcessLine, used: Sequence[tuple[str, str, int]], widths: tu
         if value is not None and "bytes" in key:
             text = short_size(value)
         numbers.append(fit(text, size_, right=True))
-    ended = line.state in ("done", "failed", "cancelled")
+    ended = line.state in ENDS
     parts: list[tuple[str, str] | str] = [
         (f"{SIGNS.get(line.state, WAITING)} ", COLOURS.get(line.state, "")),
         (fit(clean(line.name, one_line=True), name_width), _DIM if ended else ""),
@@ -188,7 +191,14 @@ def facts(near: CloseUp) -> Content:
         "ended": moment(run.end_t),
     }
     parts: list[tuple[str, str] | str] = []
-    for title, values in (("run", about), ("config", near.config), ("newest values", near.values)):
+    sections = (
+        ("run", about),
+        ("config", near.config),
+        ("asked for, not in its config", apart(run.attrs, ASKED)),
+        ("options of its command line", apart(run.attrs, ARG)),
+        ("newest values", near.values),
+    )
+    for title, values in sections:
         shown = {key: value for key, value in values.items() if value not in (None, "")}
         if not shown:
             continue

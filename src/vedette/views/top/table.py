@@ -15,7 +15,21 @@ from textual.strip import Strip
 from vedette.query.overview import RunLine
 from vedette.views.top.columns import Cell, Column, cells, draw, fit, layout
 
-_STYLES = ("running", "done", "failed", "cancelled", "lost", "waiting", "dim", "warning", "error", "trend", "name")
+_STYLES = (
+    "running",
+    "leaving",
+    "done",
+    "failed",
+    "cancelled",
+    "ended",
+    "lost",
+    "waiting",
+    "dim",
+    "warning",
+    "error",
+    "trend",
+    "name",
+)
 
 
 class RunTable(ScrollView, can_focus=True):
@@ -27,9 +41,11 @@ class RunTable(ScrollView, can_focus=True):
     RunTable > .runs--head { text-style: bold; color: $text-muted; background: $panel; }
     RunTable > .runs--chosen { background: $primary 35%; }
     RunTable > .runs--running { color: $text-primary; }
+    RunTable > .runs--leaving { color: $text-primary; }
     RunTable > .runs--done { color: $text-success; }
     RunTable > .runs--failed { color: $text-error; text-style: bold; }
     RunTable > .runs--cancelled { color: $text-warning; }
+    RunTable > .runs--ended { color: $text-accent; }
     RunTable > .runs--lost { color: $text-accent; text-style: bold; }
     RunTable > .runs--waiting { color: $text-muted; }
     RunTable > .runs--dim { color: $text-muted; }
