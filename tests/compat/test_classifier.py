@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 
+from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.compat.classifier.setting import KNOWN, Chosen
 from vedette.errors import SettingError
@@ -154,26 +155,25 @@ def test_an_analysis_leaves_the_end_as_it_is(home, tmp_path, code, exit_code, st
     assert [event.kind for event in the_run(home).logs()].count("exception") == code.startswith("raise")
 
 
-@pytest.mark.parametrize("address", ["port", "name"])
-def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
-    """A server by hand takes in a call that is told its address, and shows it."""
-    word = f":{20000 + os.getpid() % 20000}" if address == "port" else f"test-{os.getpid()}"
+def test_a_server_and_a_call(home, tmp_path, monkeypatch):
+    """A server by hand takes in a call that is told its name, and shows it. It leaves when its hub is stopped."""
+    word = f"test-{os.getpid()}"
     server = subprocess.Popen(
         [*CLASSIFIER, "monitor", "-setting", "Monitor", f'address: "{word}"'],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
     )  # fmt: skip
     try:
         eventually(lambda: os.path.exists(home.connect), 20)
-        told = f"localhost{word}" if address == "port" else word
-        if address == "name":
-            monkeypatch.setenv("VEDETTE_HOME", str(tmp_path / "other"))
-        done = classifier(tmp_path, LOGGING, "-setting", "Monitor", f"{{address: {told}, connect: true}}")
+        monkeypatch.setenv("VEDETTE_HOME", str(tmp_path / "other"))
+        done = classifier(tmp_path, LOGGING, "-setting", "Monitor", f"{{address: {word}, connect: true}}")
         assert done.returncode == 0, done.stderr
         monkeypatch.setenv("VEDETTE_HOME", home.asked)
         assert the_run(home).name == "job"
         shown = ""
         while "message1 message2" not in shown and (line := server.stdout.readline()):
             shown += line
+        end_hub(home, signal.SIGTERM)  # as `vedette hub --stop` does
+        server.wait(30)
     finally:
         server.send_signal(signal.SIGINT)
         shown += server.communicate(timeout=30)[0]
@@ -182,6 +182,8 @@ def test_a_server_and_a_call(home, tmp_path, monkeypatch, address):
     assert "VEDETTE_HUB=" in shown
     assert "message1 message2" in shown
     assert "\x1b" not in shown
+    assert server.returncode == 1
+    assert "the hub of this server was stopped" in shown
 
 
 def test_a_server_that_is_told_to_end_leaves_no_hub(home, tmp_path):

@@ -1,6 +1,9 @@
 """The classifier's command line inside this process: what it understands, what it refuses, how it runs a script."""
 
+import logging
 import os
+import pathlib
+import socket
 import sys
 
 import pytest
@@ -82,11 +85,12 @@ def test_a_script_under_its_settings(home, hub, as_program, script, capsys):
 
 
 def test_a_report_on_its_usage(home, hub, as_program, script, tmp_path, capsys):
-    """-analysis ends the run with the script, and asks for its usage to be drawn below the output's folder."""
+    """-analysis ends the run with the script; if nothing was measured it says why, and makes no empty folder."""
     as_program("-setting", "IO", "output: ./out/", "-analysis", "monitor.Usage", script)
 
     assert [run.state for run in read_runs(home)] == ["done"]
-    assert (tmp_path / "out" / "report" / "usage").is_dir()
+    assert "was not measured, since its usage is off" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_switched_off(home, as_program, script, capsys):
@@ -118,4 +122,78 @@ def test_a_server_by_its_path(home, hub, as_program, script):
 def test_names():
     """What the classifier imports is ours."""
     assert (progress.Progress, usage.Usage) == (vedette.Progress, vedette.Usage)
-    assert Chosen().environ()["VEDETTE_USAGE_ENABLE"] == "False"
+
+
+def test_defaults_stand_behind_files_and_environment(home, monkeypatch):
+    """A default of the original holds only where the command line, the environment and files say nothing."""
+    monkeypatch.delenv("VEDETTE_USAGE_ENABLE")
+    assert Chosen().environ() == {"VEDETTE_USAGE_ENABLE": "False"}
+    pathlib.Path(home.root, "vedette.toml").write_text("[usage]\nenable = true\ninterval_s = 3\n")
+    assert Chosen().environ() == {}
+    chosen = Chosen()
+    chosen.add("monitor.Usage", "interval: 2")
+    assert chosen.environ() == {"VEDETTE_USAGE_INTERVAL_S": "2"}
+    pathlib.Path(home.root, "vedette.toml").unlink()
+    monkeypatch.setenv("VEDETTE_USAGE_ENABLE", "true")
+    assert Chosen().environ() == {}
+
+
+def test_options_behind_the_script(home, hub, as_program, script, capsys):
+    """Options are taken where the classifier writes them, behind the script; all behind `--` is the script's own."""
+    assert as_program(script, "a", "-setting", "monitor.Log", "level: 30", "--", "-setting", "b") == 0
+
+    assert capsys.readouterr().out == "['a', '-setting', 'b'] __main__\n"
+    assert os.environ["VEDETTE_LOGS_LEVEL"] == "30"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-setting", "monitor.Gmail", "smtp_port: 1"],
+        ["-setting", "Multiprocessing", "preload: [numpy]"],
+        ["-setting", "Analysis", "max_workers: 4"],
+        ["-analysis", "notify.Gmail"],
+        ["-flag", "quick"],
+    ],
+)
+def test_what_only_the_original_has(as_program, script, capsys, words):
+    """Whatever else the original takes is named as without effect, and the script runs."""
+    assert as_program(script, *words, "-setting", "Monitor", "enable: false") == 0
+    assert "has no effect here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("localhost:{port}", "no server answers at localhost:{port}: what is logged is kept in {home}"),
+        (":{port}", "no server answers at localhost:{port}: what is logged is kept in {home}"),
+        ("vedette://token@localhost:{port}", "no server answers at localhost:{port}: what is logged waits in {home}"),
+        ("{home}/none.sock", "no server answers at {home}/none.sock: what is logged waits in {home}"),
+    ],
+)
+def test_a_server_that_is_down(home, hub, as_program, script, capsys, address, said):
+    """A call whose server is down runs, and says where its records are, however the address is spelled."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        words = {"port": free.getsockname()[1], "home": home.root}
+    as_program(script, "-setting", "Monitor", f"{{address: '{address.format(**words)}', connect: true}}")
+
+    assert said.format(**words) in capsys.readouterr().err
+    kept_here = "kept" in said
+    assert bool(read_runs(home)) == kept_here
+
+
+def test_no_report_of_a_run_that_is_elsewhere(home, hub, as_program, script, tmp_path, capsys):
+    """-analysis of a run that a server keeps says where its usage is, and leaves no empty folder."""
+    as_program(script, "-setting", "Monitor", f"{{address: {home.root}/none.sock, connect: true}}",
+               "-setting", "IO", "output: ./out/", "-analysis", "monitor.Usage")  # fmt: skip
+
+    assert "the server at" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_messages_before_a_run():
+    """With nothing but the import changed, several messages in one call are printed, and formats work as before."""
+    assert [
+        logging.LogRecord("x", 30, "f", 1, msg, args, None).getMessage()
+        for msg, args in (("one", ("two", "three")), ("one %s", ("two",)), ("%d", ("x",)), ("plain", ()))
+    ] == ["one two three", "one two", "%d x", "plain"]

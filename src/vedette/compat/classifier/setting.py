@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from vedette import settings
 from vedette.errors import SettingError
 
 # By setting: its default, and the setting of ours that it becomes. "": `__main__` handles it by name. None: it has no
@@ -40,11 +41,24 @@ KNOWN: dict[str, dict[str, tuple[Any, str | None]]] = {
     },
     "monitor.Input": {"enable": (True, None)},
     "monitor.Notification": {"enable": (True, None)},
+    "monitor.Gmail": {
+        "enable": (True, None),
+        "address": (None, None),
+        "password": (None, None),
+        "smtp_server": ("smtp.gmail.com", None),
+        "smtp_port": (465, None),
+    },
     "IO": {
         "output": ("./{main}-{timestamp}/", ""),
         "report": ("report", ""),
         "timestamp": ("%Y-%m-%dT%H-%M-%S", ""),
         "monitor": ("diagnostics", None),
+    },
+    "Analysis": {"enable": (True, None), "max_workers": (1, None)},
+    "Multiprocessing": {
+        "context_method": ("forkserver", None),
+        "context_library": ("torch", None),
+        "preload": (["torch"], None),
     },
 }
 
@@ -82,11 +96,15 @@ class Chosen:
         return self._set.get((section, key), KNOWN[section][key][0])
 
     def environ(self) -> dict[str, str]:
-        """Return our settings as environment variables, for this process and its children."""
+        """Return our settings as environment variables, for this process and its children.
+
+        What the command line does not set is left to `vedette.toml` and the environment, and only then to the original.
+        """
+        defaults, elsewhere = settings.names(), settings.chosen()
         found = {}
         for section, keys in KNOWN.items():
-            for key, (_, ours) in keys.items():
-                if ours:
+            for key, (default, ours) in keys.items():
+                if ours and (self.is_set(section, key) or (default != defaults[ours] and ours not in elsewhere)):
                     found["VEDETTE_" + ours.replace(".", "_").upper()] = str(self.get(section, key))
         return found
 
