@@ -23,9 +23,11 @@ PARTS = {
     "capture": ("capture", "rounds"),
     "workload": ("workload", "pairs"),
     "run": ("run", "rounds"),
+    "runs": ("runs", "runs in sequence"),
     "fork": ("fork", "processes of each kind"),
     "kill": ("kill", "kills of a client"),
     "hub-kill": ("hub_kill", "kills of the hub"),
+    "ends": ("ends", "ends of each way in each state of the hub"),
     "hosts": ("hosts", "kills of a hub"),
     "relay": ("relay", "kills of either hub"),
     "fuzz": ("fuzz", "frames"),
@@ -38,8 +40,10 @@ PARTS = {
     "console": ("console", "rounds"),
     "monitors": ("monitors", "seconds of each that is watched for its cost"),
     "sinks": ("sinks", "rounds"),
+    "notebook": ("notebook", "kernels"),
     "web": ("web", "rounds of each question"),
     "page": ("page", "rounds"),
+    "means": ("means", ""),
 }
 
 

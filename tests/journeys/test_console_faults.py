@@ -181,6 +181,7 @@ def test_two_runs_in_one_process(on_a_pty, home, hub):
     """A second run of a process has a console of its own, after the end of the first."""
     process, terminal = on_a_pty("""
         say("one")
+        vedette.finish()
         run = vedette.init(name="y")
         say("two")
     """)

@@ -15,6 +15,7 @@ from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
 from vedette.errors import NotFoundError
 from vedette.home import Home
+from vedette.spool import _LEAST_SIZE
 
 WORKLOAD = """
 import sys, time
@@ -163,6 +164,46 @@ def test_a_disk_that_fills_and_is_freed_is_used_again(small_disk, finish):
     dropped = sum(event.attrs["count"] for event in run.logs() if event.kind == "dropped")
     assert len(run.history("x")) + dropped == 20_001
     assert dropped > 0
+
+
+def test_losses_that_cannot_be_told_at_first_are_told_later(small_disk, finish):
+    """Where there is room for points, but not for the count of what was lost, the count is told later, and in full."""
+    filler = os.path.join(small_disk.root, "filler")
+    code, _, err = finish(
+        """
+        import os, sys, time, vedette
+        filler = sys.argv[1]
+        run = vedette.init()
+        run.log({"x": -1.0})
+        file = os.open(filler, os.O_CREAT | os.O_WRONLY)
+        try:
+            while True:
+                os.write(file, bytes(4096))
+        except OSError:
+            pass
+        for step in range(1000):
+            run.mark("m" * 500)
+        for step in range(20000):
+            run.log({"x": float(step)}, step=step)
+        time.sleep(1.1)  # until the next attempt
+        os.ftruncate(file, os.fstat(file).st_size - int(sys.argv[2]))
+        run.log({"y": 1.0})
+        os.unlink(filler)
+        os.close(file)
+        time.sleep(1.1)
+        run.mark("last")
+        """,
+        filler,
+        str(_LEAST_SIZE),
+    )
+
+    assert code == 0, err
+    lost = int(re.search(r"(\d+) records of run \w+ could not be kept", err)[1])
+    assert "does not know" not in err
+    assert re.search(r"dropped +(\d+) records", doctor().stdout)[1] == str(lost)
+    [run] = read_runs(small_disk)
+    marks = sum(event.kind == "mark" for event in run.logs())
+    assert (lost, run.history("y").value.tolist()) == (1001 - marks + 20_001 - len(run.history("x")), [1.0])
 
 
 def test_a_read_only_home_costs_nothing(read_only, finish):

@@ -48,6 +48,7 @@ def test_a_run_of_samples(home):
         os.getpid(),
     )
     assert run.history("cpu_percent").value.tolist() == [10.5 + 10 * i for i in range(5)]
+    assert run.history("cpu_percent").step.tolist() == [0, 1, 2, 3, 4]
     assert {row.name for row in run.series()} == set(moment()[0].values)
     store = open_reader(home.store)
     found = {(row.name, tuple(row.tags.items())): row.count for row in store.series([kernel.host_span()])}

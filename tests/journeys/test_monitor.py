@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from tests import warm
 from tests.journeys import tmux
-from tests.journeys.conftest import eventually
+from tests.journeys.conftest import eventually, read_runs
 
 
 def lines(path):
@@ -614,6 +615,16 @@ def test_into_sinks_for_a_time(home, tmp_path):
 
     assert (done.returncode, done.stdout) == (0, "")
     assert len(lines(tmp_path / "a.jsonl")) == len(lines(tmp_path / "b.jsonl")) >= 1
+
+
+def test_into_a_run_of_its_own(home, tmp_path):
+    """A run that a monitor begins for a command is named after its script, and not after Python or the monitor."""
+    (tmp_path / "train.py").write_text("")
+    done = warm.run(["monitor", "--to", "hub", "--", sys.executable, "-u", f"{tmp_path}/train.py"], env={**os.environ})
+
+    assert done.returncode == 0, done.stderr
+    [run] = read_runs(home)
+    assert (run.name, run.attrs["script"]) == (f"train.py-{run.config['pid']}", "train.py")
 
 
 def test_it_does_not_count_itself(home):

@@ -53,7 +53,7 @@ def _kill_in_mid_advance(start, tmp_path, *more):
 
 @pytest.mark.parametrize("hub_lives", [True, False], ids=["watched", "no hub until it is dead"])
 def test_what_was_advanced_is_there_after_a_kill(home, start, tmp_path, monkeypatch, hub_lives):
-    """Killed with -9 in mid-advance, a bar has got as far as its process had, and failed as that did."""
+    """Killed with -9 in mid-advance, a bar has got as far as its process had, and ended as that did."""
     if not hub_lives:
         monkeypatch.setenv("VEDETTE_HUB_IDLE_S", "60")
         home.prepare()
@@ -64,7 +64,7 @@ def test_what_was_advanced_is_there_after_a_kill(home, start, tmp_path, monkeypa
 
     [bar] = eventually(lambda: (v := read_runs(home)) and v[0].end_t and v[0].progress())
     assert count <= bar.done <= count + 1
-    assert bar.state == "failed"
+    assert bar.state == ("failed" if hub_lives else "ended")  # nobody saw how it ended
     if hub_lives:
         assert "SIGKILL" in bar.cause
     eventually(lambda: spools(home) == [])

@@ -23,7 +23,7 @@ for step in range(first, last):
 print(run.id, flush=True)
 """
 KILLED = TRAIN + "os.kill(os.getpid(), 9)"
-UNEXPECTED = ("killed by SIGKILL", "died without a word; nobody saw how")  # a busy hub may come too late to see it
+UNEXPECTED = "killed by SIGKILL"
 
 
 def only(home):
@@ -67,7 +67,7 @@ def test_the_commands_tell_of_tries(home, hub, finish):
     ended(home, 2)
 
     shown = call("show", "long").stdout
-    assert re.search(r"^1 +failed .*(killed by SIGKILL|nobody saw how)", shown, re.MULTILINE)
+    assert re.search(r"^1 +failed .*killed by SIGKILL", shown, re.MULTILINE)
     assert re.search(r"^2 +done ", shown, re.MULTILINE)
     assert re.search(r"^try 1: main \d+ +failed", shown, re.MULTILINE)
     assert re.search(r"^try 2: main \d+ +done", shown, re.MULTILINE)

@@ -91,4 +91,4 @@ def test_all_die_at_once(home, start):
     time.sleep(1.1)
     assert look(home, 1.0).state == "lost"
 
-    assert eventually(lambda: (r := read_runs(home)) and r[0].end_t and r[0]).state == "failed"
+    assert eventually(lambda: (r := read_runs(home)) and r[0].end_t and r[0]).state == "ended"

@@ -56,7 +56,7 @@ def test_export_sync_export_is_identical(home, hub, far, tmp_path):
     """An archive taken into an empty home is exported from there with the same bytes; twice changes nothing."""
     for name, where in (("a", far), ("b", home.root)):
         if name == "b":
-            for news in ("are new", "is here already"):
+            for news in ("taken in what was not here yet", "is here already"):
                 done = call("sync", str(tmp_path / "a.vedette"), home=home.root)
                 assert (done.returncode, done.stderr) == (0, "")
                 assert news in done.stdout

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import sys
 import textwrap
 import time
 
@@ -338,4 +339,51 @@ def test_a_logger_that_nobody_set_up_is_shown_by_the_console(tty, script, step):
     assert "WARNING:root" not in shown
     assert shown.count("by itself") == shown.count("by my handler") == 1
     step("go")
+    screen.wait_for("done in")
+
+
+def test_a_killed_program_leaves_no_bars_behind(tty, script, home):
+    """After SIGTERM and after SIGKILL the bars are erased, and what the shell prints next stands alone."""
+    screen = tty()
+    path = script("""
+        for n in range(5): bar(n, 100, f"epoch {n}"); at(n, 42)
+        print("pid", os.getpid())
+        wait("never")
+    """)
+    for count, name in enumerate(("TERM", "KILL"), 1):
+        screen.type("clear", "Enter")
+        screen.run(path)
+        shown = screen.wait_for("epoch 4")
+        pid = next(line.split()[1] for line in shown if line.startswith("pid "))
+        eventually(lambda: sum("terminal" in run.processes()[0].attrs for run in read_runs(home)) == count)  # noqa: B023
+        os.kill(int(pid), getattr(signal, f"SIG{name}"))
+        eventually(lambda: not any("epoch" in line for line in screen.screen()))
+        screen.type("echo next $((40 + 2))", "Enter")
+        assert "next 42" in screen.wait_for("next 42")
+
+
+def test_a_debugger_below_a_launcher(tty, script, step):
+    """While a debugger asks, no bar is drawn and no line comes between; what waited comes when it goes on."""
+    screen = tty()
+    screen.run(
+        "-m", "vedette", "run", "--", sys.executable, str(script("""
+        bar("a", 100, "epoch 1"); at("a", 42)
+        wait("go")
+        breakpoint()
+        say("afterwards")
+        wait("end")
+        """))
+    )  # fmt: skip
+    screen.wait_for("42%")
+    step("go")
+    screen.wait_for("(Pdb)")
+    screen.type("p 6 * 7", "Enter")
+    screen.wait_for("42\n(Pdb)")
+    shown = [line for line in screen.screen() if line]
+    assert [line for line in shown if "epoch" in line] == []
+    assert shown[-3:] == ["(Pdb) p 6 * 7", "42", "(Pdb)"]
+    screen.type("c", "Enter")
+    screen.wait_for("afterwards")
+    screen.wait_for("epoch 1  ━")
+    step("end")
     screen.wait_for("done in")
