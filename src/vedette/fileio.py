@@ -92,11 +92,47 @@ def file_size(path: str) -> int:
         return 0
 
 
+def exists(path: str) -> bool:
+    """Tell whether there is a file. `os.path.exists` would swallow an error of the user's signal handler."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        let_through(error)
+        return False
+    return True
+
+
+def make_directory(path: str, mode: int = 0o777) -> None:
+    """Make a directory if it is not there, and those above it. `mode` is of the last one.
+
+    `os.makedirs` would swallow an error of the user's signal handler.
+    """
+    try:
+        _make_one_directory(path, mode)
+    except FileNotFoundError as error:
+        let_through(error)
+        parent = os.path.dirname(path)
+        if parent == path:
+            raise
+        make_directory(parent)
+        _make_one_directory(path, mode)
+
+
+def _make_one_directory(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError as error:
+        let_through(error)
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+
+
 def names(folder: str) -> list[str]:
     """Return the names in a directory, sorted; none when it cannot be read."""
     try:
         return sorted(os.listdir(folder))
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return []
 
 

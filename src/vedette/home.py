@@ -11,6 +11,7 @@ import time
 
 from vedette import detached, kernel, pidfds
 from vedette.errors import HubError, StrangerError
+from vedette.fileio import make_directory
 from vedette.interrupts import let_through
 from vedette.settings import Settings
 
@@ -61,8 +62,7 @@ class Home:
     def prepare(self) -> None:
         """Make the directories, for their owner alone."""
         for path in (self.root, self.spool, os.path.dirname(self.socket)):
-            if not os.path.isdir(path):
-                os.makedirs(path, mode=0o700, exist_ok=True)  # makedirs applies the mode to the last one only
+            make_directory(path, 0o700)
             if os.path.dirname(path) in _PUBLIC:
                 _refuse_stranger(path)
 

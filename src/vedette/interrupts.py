@@ -5,7 +5,12 @@ disk fails, of which TimeoutError is a kind. Who handles such an error in the us
 """
 
 # Not those of `signal`, which handle a ValueError of the user's themselves.
-from _signal import NSIG, getsignal  # type: ignore[import-not-found]
+from _signal import NSIG, SIG_DFL, getsignal  # type: ignore[import-not-found]
+
+
+def is_default(number: int) -> bool:
+    """Tell whether a signal has its default effect: no handler is set, and it is not ignored."""
+    return getsignal(number) is SIG_DFL
 
 
 def is_of_handler(error: BaseException) -> bool:

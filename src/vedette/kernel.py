@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from vedette import ids, proc_stat
+from vedette.interrupts import let_through
 
 try:
     import fcntl
@@ -45,7 +46,8 @@ def boot() -> str:
         try:
             with open("/proc/sys/kernel/random/boot_id") as file:
                 _boot.append(file.read().strip() + "/" + os.readlink("/proc/self/ns/pid"))
-        except OSError:
+        except OSError as error:
+            let_through(error)
             return ""
     return _boot[0]
 
@@ -111,7 +113,8 @@ def open_self() -> int | None:
     """Return a pidfd of this process, to pass to another process; None if the system has no pidfds."""
     try:
         return os.pidfd_open(os.getpid())
-    except (OSError, AttributeError):
+    except (OSError, AttributeError) as error:
+        let_through(error)
         return None
 
 
@@ -163,7 +166,8 @@ def note_exit_code(path: str) -> None:
 def _stat(pid: int) -> list[bytes]:
     try:
         return proc_stat.fields_of(proc_stat.read(pid))
-    except (FileNotFoundError, ProcessLookupError):  # other errors do not mean that it has ended, and are raised
+    except (FileNotFoundError, ProcessLookupError) as error:  # after any other error it may live
+        let_through(error)
         return []
 
 

@@ -47,7 +47,8 @@ def list_segments(directory: str, lane: str) -> list[int]:
     prefix = lane + "."
     try:
         names = os.listdir(directory)
-    except (FileNotFoundError, NotADirectoryError):  # after any other error there may be some
+    except (FileNotFoundError, NotADirectoryError) as error:  # after any other error there may be some
+        let_through(error)
         return []
     offsets = [name[len(prefix) :] for name in names if name.startswith(prefix)]
     return sorted(int(offset) for offset in offsets if offset.isascii() and offset.isdigit() and len(offset) < 19)
@@ -179,8 +180,8 @@ class Unmapped:
         with self._lock:
             try:
                 self.write(ending + bytes(4))
-            except ValueError:
-                pass
+            except ValueError as error:
+                let_through(error)
             self._over = True
 
     def __del__(self) -> None:
@@ -194,7 +195,8 @@ def count_records(path: str) -> int:
         with open(path, "rb") as file:
             _, at = read_header(file.fileno())
             data = file.read()
-    except (OSError, FormatError):
+    except (OSError, FormatError) as error:
+        let_through(error)
         return 0
     count = 0
     while at + wire.HEAD.size <= len(data):

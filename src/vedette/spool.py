@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from vedette import kernel, wire
-from vedette.fileio import file_size, unlink
+from vedette.fileio import exists, file_size, make_directory, unlink
 from vedette.interrupts import is_of_handler, let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import (
@@ -218,14 +218,14 @@ class Spool:
         """Make the file of a segment, whole or not at all."""
         path = os.path.join(self.directory, segment_name(header.lane, header.offset))
         make = Mapped.make if self._mapped else Unmapped
-        if os.path.exists(path):  # an interrupt came just after it was made: it has no records yet
+        if exists(path):  # an interrupt came just after it was made: it has no records yet
             return Mapped.adopt(path) if self._mapped else Unmapped(path, header.size, adopted=True)
         try:
             try:
                 segment = make(path + ".new", header.size)
             except FileNotFoundError:
                 self._prepare()
-                os.makedirs(self.directory, mode=0o700, exist_ok=True)
+                make_directory(self.directory, 0o700)
                 segment = make(path + ".new", header.size)
         except OSError:
             unlink(path + ".new")
@@ -261,7 +261,7 @@ class Spool:
             size = max(min(wanted, cap // 8), _LEAST_SIZE, -(-least // 4096) * 4096)
             soft = cap - cap // 4
             older = sorted(key for key in used if key[0] == LANE_SAMPLES)[:-1]  # the last is still being written to
-            first = all(part != lane for part, _ in used)
+            first = lane not in [part for part, _ in used]
             if lane == LANE_FACTS and not first and total + size - sum(used[key] for key in older) > soft:
                 raise OSError("the spool is at its cap")
             while total + size > soft and older:

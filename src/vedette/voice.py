@@ -28,7 +28,8 @@ def origin_here(
     pid = os.getpid()
     try:
         started = kernel.start_ticks(pid) or 0
-    except OSError:
+    except OSError as error:
+        let_through(error)
         started = 0
     return Origin(name, kernel.host(), kernel.boot(), pid, started, span, process, upstream, main, voice)
 

@@ -453,6 +453,73 @@ def test_a_users_own_timeout_gets_out_of_a_logged_call(home, hub, finish, call, 
 
 
 @pytest.mark.parametrize(
+    ("prepare", "through"),
+    [("journal.after_fork()", "stacks.py"), ("fill_segment()", "segment.py"), ("voice.wake_at = 0", "pidfds.py")],
+    ids=["first record", "roll", "look after the hub"],
+)
+def test_a_handlers_error_gets_out_wherever_it_is_raised(home, hub, finish, prepare, through):
+    """Each place in a logged call at which Python runs signal handlers lets the handler's error out.
+
+    Python does so after each call of a C function, and at the start of each of its own.
+    """
+    code, out, err = finish(
+        f"""
+        import json, os, signal, sys, vedette
+        from vedette import spool
+        spool._SIZES = (16 << 10,)
+        class Late(TimeoutError, ValueError): pass
+        def ring(*_): raise Late
+        run = vedette.init()
+        x = run.series("x")
+        x(0.0)
+        journal, voice, lane = run._journal, run._journal.voice, run._journal.spool.samples
+        signal.signal(signal.SIGALRM, ring)
+
+        def fill_segment():
+            while len(lane._segment) - lane._segment.tell() > 100:
+                x(0.0)
+            with os.scandir(journal.spool.directory) as files:  # as the hub does, so that all rolls are alike
+                old = sorted(file.path for file in files if file.name.startswith("s."))[:-1]
+            for path in old:
+                os.unlink(path)
+
+        def at_place(number):
+            left = number
+            def count(frame, event, arg):
+                nonlocal left
+                if event in ("call", "c_return"):
+                    left -= 1
+                    if left == 0:
+                        places.add(os.path.basename(frame.f_code.co_filename))
+                        signal.raise_signal(signal.SIGALRM)
+            try:
+                sys.setprofile(count)
+                for _ in range(5):
+                    x(0.0)
+                return left > 0
+            except Late:
+                return None
+            finally:
+                sys.setprofile(None)
+
+        places, swallowed, number, over = set(), [], 0, None
+        while not over:
+            number += 1
+            {prepare}
+            over = at_place(number)
+            if over is False:
+                swallowed.append(number)
+        print(json.dumps([swallowed, sorted(places)]))
+        """
+    )
+
+    assert (code, err) == (0, "")
+    swallowed, places = json.loads(out)
+    assert swallowed == []
+    assert through in places
+
+
+@pytest.mark.parametrize(
     "call",
     [
         "vedette.ask('x?', timeout_s=20)",

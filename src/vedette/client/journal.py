@@ -213,5 +213,6 @@ class Journal:
 def _or_empty(ask: Callable[[], str]) -> str:
     try:
         return ask()
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return ""

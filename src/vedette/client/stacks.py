@@ -11,6 +11,9 @@ import signal
 from typing import IO, Any
 from weakref import ref
 
+from vedette.fileio import exists
+from vedette.interrupts import is_default, let_through
+
 
 class _Shared:
     """The file that faulthandler writes to, for all runs of this process."""
@@ -38,7 +41,8 @@ class Stacks:
         try:
             if not _shared.users or not _link(path):
                 _begin(path)
-        except (OSError, ValueError, RuntimeError, AttributeError):
+        except (OSError, ValueError, RuntimeError, AttributeError) as error:
+            let_through(error)
             return
         self._watches = _shared.file is not None
         _shared.users += self._watches
@@ -58,9 +62,10 @@ def _link(path: str) -> bool:
     for known in reversed(_shared.paths):
         try:
             os.link(known, path)
-        except OSError:
+        except OSError as error:
+            let_through(error)
             continue
-        _shared.paths = (*(one for one in _shared.paths if os.path.exists(one)), path)
+        _shared.paths = (*(one for one in _shared.paths if exists(one)), path)
         return True
     return False
 
@@ -68,7 +73,7 @@ def _link(path: str) -> bool:
 def _begin(path: str) -> None:
     users = _shared.users
     _end()  # a file whose names are all gone
-    on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    on_sigterm = is_default(signal.SIGTERM)
     on_crash = not faulthandler.is_enabled()
     if not on_sigterm and not on_crash:
         return
@@ -84,8 +89,7 @@ def _begin(path: str) -> None:
 
 
 def _end() -> None:
-    handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # unregister() would remove that handler
-    if _is_alive(_shared.terminated) and not handled:
+    if _is_alive(_shared.terminated) and is_default(signal.SIGTERM):  # unregister() would remove a handler
         faulthandler.unregister(signal.SIGTERM)
     if _is_alive(_shared.crashed):
         faulthandler.disable()
