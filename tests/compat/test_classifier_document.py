@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.journeys.conftest import eventually, read_runs
+from tests.ports import reserve_port
 
 PYML = f"{sys.executable} -m vedette.compat.classifier"  # all that differs: the document has ./pyml.py
 SERVER = './pyml.py monitor -setting Monitor "address: :<port>"'
@@ -67,8 +68,7 @@ class Shown:
 def told(home, tmp_path, monkeypatch):
     """A free port, a script with the document's code, and how to write its command lines."""
     monkeypatch.delenv("VEDETTE_USAGE_ENABLE")
-    with socket.create_server(("", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port("")
     for name in ("first", "second"):
         code = textwrap.dedent(CODE).replace("from classifier.", "from vedette.compat.classifier.")
         (tmp_path / f"{name}.py").write_text(code + "\nimport time\ntime.sleep(1.2)  # so that it is measured\n")

@@ -19,6 +19,7 @@ import warnings
 import pytest
 
 from tests.journeys.conftest import eventually
+from tests.ports import reserve_port
 from vedette.compat.heflwr import log
 from vedette.compat.heflwr.monitor import process_monitor, thread_monitor
 from vedette.compat.heflwr.monitor.numbers import Account
@@ -377,11 +378,6 @@ def test_a_file_that_cannot_be_written(tmp_path, place):
     assert "there/is/none.txt" in done.stderr
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
-
-
 def scrape(port):
     """Return the gauges that are served: name -> (help, value)."""
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60).read().decode()
@@ -394,7 +390,7 @@ def scrape(port):
 @BOTH
 def test_prometheus(place):
     """Gauges have the original's names and help, several monitors serve at once, and a port is free after stop()."""
-    ports = [free_port(), free_port()]
+    ports = [reserve_port(), reserve_port()]
     monitors = [place.PrometheusMonitor(port, 0.1) for port in ports]
     for _ in range(2):
         for monitor in monitors:
@@ -416,7 +412,7 @@ def test_prometheus(place):
 
 def test_prometheus_stays_at_home(capfd):
     """A wider address than loopback is refused without a token and a certificate, in a sentence."""
-    port = free_port()
+    port = reserve_port()
     monitor = thread_monitor.PrometheusMonitor(port, 0.05, host="0.0.0.0")
     monitor.start()
     with pytest.raises(OSError):

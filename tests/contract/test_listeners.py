@@ -22,6 +22,7 @@ from tests.hostile_requests import Good
 from tests.journeys.conftest import eventually, read_runs
 from tests.listening import answering
 from tests.moments import METRICS, moment
+from tests.ports import reserve_port
 from tests.rooms import web
 from tests.rooms.conftest import call
 from tests.soak import times
@@ -182,8 +183,7 @@ def helpers_of(hub):
 @pytest.mark.parametrize("name", listeners.LISTENERS)
 def test_kill_9_loses_nothing_that_was_answered(name, home, begin):
     """A listener that is killed is started again, at the same port, and goes on with the same run; all is there."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     hub, _ = begin(f"{name}=:{port}")
     good, told = GUARDED[name].good[0], 0
 

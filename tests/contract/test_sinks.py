@@ -1,7 +1,6 @@
 """What every sink promises: it takes moments, lets go when it is closed, and says in one sentence what cannot be."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.moments import METRICS, moment
+from tests.ports import reserve_port
 from vedette import sinks
 from vedette.errors import SettingError
 from vedette.model import Sample
@@ -43,8 +43,7 @@ BAD = {
 
 @pytest.fixture
 def filled(tmp_path, home):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     return lambda text: text.format(folder=tmp_path, port=port)
 
 

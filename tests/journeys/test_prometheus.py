@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import urllib.parse
 import urllib.request
 
@@ -12,6 +11,7 @@ import pytest
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
 from tests.once import once, with_the_run
+from tests.ports import reserve_port
 from vedette.monitor import Monitor
 from vedette.sensing.sensor import flat_values
 from vedette.sinks import prometheus
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="PROMETHEUS IS NOT HE
 
 def begin(folder):
     """Run a Prometheus that reads each page, each second, that a file in its folder names; tell its port, and where."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     targets, config = folder / "targets", folder / "prometheus.yml"
     targets.mkdir()
     config.write_text(

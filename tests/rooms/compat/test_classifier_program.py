@@ -3,13 +3,13 @@
 import logging
 import os
 import pathlib
-import socket
 import sys
 
 import pytest
 
 import vedette
 from tests.journeys.conftest import read_runs
+from tests.ports import reserve_port
 from vedette.compat.classifier import __main__ as program
 from vedette.compat.classifier.monitor import progress, usage
 from vedette.compat.classifier.setting import Chosen
@@ -173,8 +173,7 @@ def test_what_only_the_original_has(as_program, script, capsys, words):
 )
 def test_a_server_that_is_down(home, hub, as_program, script, capsys, address, said):
     """A call whose server is down runs, and says where its records are, however the address is spelled."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        words = {"port": free.getsockname()[1], "home": home.root}
+    words = {"port": reserve_port(), "home": home.root}
     as_program(script, "-setting", "Monitor", f"{{address: '{address.format(**words)}', connect: true}}")
 
     assert said.format(**words) in capsys.readouterr().err

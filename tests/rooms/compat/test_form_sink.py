@@ -12,6 +12,7 @@ import pytest
 
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
+from tests.ports import reserve_port
 from vedette.compat.heflwr import form
 from vedette.compat.heflwr.form import Config
 from vedette.model import Sample
@@ -185,8 +186,7 @@ def test_one_connection(receiver):
 
 def test_nobody_there_yet():
     """What was measured while nobody answered is sent once somebody does, in order."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     sink = opened(port)
     for i in range(20):
         sink.put(moment(i))
@@ -206,8 +206,7 @@ def test_nobody_there_yet():
 
 def test_nobody_comes(capfd):
     """At the close with nobody there, what waits is counted, nothing is printed, and it does not take long."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     sink = opened(port)
     for i in range(20):
         sink.put(moment(i))

@@ -10,6 +10,7 @@ import pytest
 
 from tests import hostile_requests
 from tests.hostile_requests import Good
+from tests.ports import reserve_port
 from vedette.errors import HubError, SettingError
 from vedette.hub import listeners
 from vedette.hub.listeners import Listeners
@@ -94,8 +95,7 @@ def test_what_was_refused_is_counted_over_restarts(opened):
             await asyncio.sleep(0.05)
         await until(lambda: found.refused == {"malformed": 3})
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = reserve_port()
     opened(act, {"heflwr": f":{port}"})
 
 
