@@ -26,6 +26,7 @@ MAPPABLE_FILE_SYSTEMS = frozenset("ext2 ext3 ext4 xfs tmpfs overlay".split())
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes): Linux 6.13, the exit status since 6.15
 _PIDFD_INFO_EXIT = 1 << 3
 _IN_CREATE = 0x100
+_MOST_ENVIRON = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _SIOCGIFADDR = 0x8915
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo escapes spaces
@@ -101,6 +102,21 @@ def command(pid: int, proc: str = "/proc") -> list[str]:
         return [word.decode(errors="replace") for word in words] if words != [b""] else []
     except OSError:
         return []
+
+
+def environ(pid: int, proc: str = "/proc") -> dict[str, str]:
+    """Return the environment that a process was started with; raise OSError if it is gone, or of another user."""
+    with open(f"{proc}/{pid}/environ", "rb") as file:
+        pairs = [pair.decode(errors="replace").partition("=") for pair in file.read(_MOST_ENVIRON).split(b"\0")]
+    return {name: value for name, _, value in pairs if name}
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGTERM; one without a name is `signal 40`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def block_sigpipe() -> None:

@@ -7,11 +7,8 @@ from vedette.access.home_access import HomeAccess
 from vedette.errors import VedetteError
 from vedette.query.curves import Curves, Range
 from vedette.query.unsealed import UnsealedPoints, with_unsealed
-from vedette.store import Batch, Reader, SeriesRow
-from vedette.store.parcels import unpack
+from vedette.store import Reader, SeriesRow
 from vedette.views.notebook import MOST_TILES, WIDTH, Tile
-
-_MOST_ANSWERS = 100
 
 
 class PointReader:
@@ -41,19 +38,9 @@ class PointReader:
         if self._is_first:
             self._is_first = False
             self._access.seal(self._run)
-        batches: list[Batch] = []
-        sealed: dict[str, int] = {}
-        after = self._unsealed.ends()
-        for _ in range(_MOST_ANSWERS):
-            answer = self._access.unsealed([self._run], after)
-            if answer is None:  # the hub is of an older vedette
-                return
-            batches += [unpack(parcel) for parcel in answer.parcels]
-            sealed |= answer.sealed
-            after |= {parcel.origin.name: parcel.end for parcel in answer.parcels}
-            if not answer.more:
-                break
-        self._unsealed.take(batches, sealed)
+        answers = self._access.unsealed_batches([self._run], self._unsealed.ends())
+        if answers is not None:
+            self._unsealed.take(*answers)
 
     def _tiles(self, store: Reader) -> tuple[list[Tile], int]:
         rows = sorted(store.series([self._run]), key=lambda row: (row.name, sorted(row.tags.items())))

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 
 from vedette.deaths.evidence import CrashStacks, Raised
+from vedette.kernel import signal_name
 
 _FATAL = "Fatal Python error: "
 _FATAL_SIGNALS = {
@@ -91,16 +92,9 @@ def failed_rank(lines: Sequence[str]) -> str:
         if (found := pattern.search(text)) is not None:
             rank, code, number = (found.groupdict().get(name) or "" for name in ("rank", "code", "signal"))
             if number:
-                return f"rank {rank} was killed by {_signal_name(int(number))}"
+                return f"rank {rank} was killed by {signal_name(int(number))}"
             return f"rank {rank} aborted with code {code} (MPI_Abort)" if code else f"rank {rank} failed"
     return ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def full_disk(lines: Sequence[str]) -> str:

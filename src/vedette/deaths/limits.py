@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from vedette import proc_stat
+from vedette import kernel, proc_stat
 
 _ABOUT_S = 5.0  # a scheduler may kill this long before its time limit
 _ENDS = 0.5  # the kernel counts the limit in ticks, and a process on a busy machine is charged for more than it used
@@ -40,11 +40,9 @@ def cpu_use(pid: int, started: int = 0, proc: str = "/proc") -> CpuUse | None:
 def environ_of(pid: int, proc: str = "/proc") -> dict[str, str]:
     """Return what a process's environment says of its batch job, as far as it can be read."""
     try:
-        with open(f"{proc}/{pid}/environ", "rb") as file:
-            pairs = [pair.decode(errors="replace").partition("=") for pair in file.read(1 << 20).split(b"\0")]
+        return {name: value for name, value in kernel.environ(pid, proc).items() if name.startswith("SLURM_JOB_")}
     except OSError:
         return {}
-    return {name: value for name, _, value in pairs if name.startswith("SLURM_JOB_")}
 
 
 def batch_job(environ: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection
 from vedette import kernel, proc_stat
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL, if nobody says
-_MOST_ENVIRON = 1 << 20
 _IN_SESSION = (proc_stat.SESSION, proc_stat.TERMINAL, proc_stat.PARENT)
 _ROUNDS = 20  # a stopped tree cannot grow, so it is complete long before this
 
@@ -59,12 +58,10 @@ def named_try(pid: int, proc: str = "/proc") -> tuple[str, str] | None:
     try:
         if os.stat(f"{proc}/{pid}").st_uid != os.getuid():
             return None
-        with open(f"{proc}/{pid}/environ", "rb") as file:
-            pairs = (entry.partition(b"=") for entry in file.read(_MOST_ENVIRON).split(b"\0"))
-            environ = {name: value for name, _, value in pairs if name in (b"VEDETTE_RUN", b"VEDETTE_TRY")}
+        environ = kernel.environ(pid, proc)
     except OSError:  # gone, or not ours
         return None
-    run, attempt = (environ.get(name, b"").decode(errors="replace") for name in (b"VEDETTE_RUN", b"VEDETTE_TRY"))
+    run, attempt = environ.get("VEDETTE_RUN", ""), environ.get("VEDETTE_TRY", "")
     return (run, attempt) if run and attempt else None
 
 

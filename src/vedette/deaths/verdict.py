@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from vedette.deaths.evidence import Evidence, Shortage
+from vedette.kernel import signal_name
 from vedette.model import UNSEEN
 
 
@@ -102,18 +103,18 @@ def _ended_well_when_told(of: Evidence) -> Verdict | None:
         return Verdict(EndKind.SIGNAL, "cancelled", cause, _sure(of))
     if number is None:
         return None
-    cause = f"told to stop by {_name(number)}, sent by {of.sent[number]}, and exited with code 0"
+    cause = f"told to stop by {signal_name(number)}, sent by {of.sent[number]}, and exited with code 0"
     return Verdict(EndKind.SIGNAL, "cancelled", cause, _sure(of))
 
 
 def _idle_worker(of: Evidence) -> Verdict | None:
-    if _name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_idle_worker:
+    if signal_name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_idle_worker:
         return None
     return Verdict(EndKind.DONE, "done", "its pool ended it, as it had nothing more to do", Sure.LIKELY)
 
 
 def _leaving_worker(of: Evidence) -> Verdict | None:
-    if _name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_leaving_worker:
+    if signal_name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_leaving_worker:
         return None
     return Verdict(EndKind.DONE, "done", "it was ended by SIGTERM when its work was done, as it left", Sure.LIKELY)
 
@@ -131,17 +132,17 @@ def _own_time_limit(of: Evidence) -> Verdict | None:
 
 
 def _batch_limit(of: Evidence) -> Verdict | None:
-    if not of.batch_job or _name(of.signal) not in _STOPPING:
+    if not of.batch_job or signal_name(of.signal) not in _STOPPING:
         return None
-    cause = f"killed by {_name(of.signal)}: the time limit of {of.batch_job}"
+    cause = f"killed by {signal_name(of.signal)}: the time limit of {of.batch_job}"
     return Verdict(EndKind.TIME, "failed", cause, Sure.LIKELY)
 
 
 def _told_to_stop(of: Evidence) -> Verdict | None:
-    if of.stopped_by is None or _name(of.signal) not in _STOPPING:
+    if of.stopped_by is None or signal_name(of.signal) not in _STOPPING:
         return None
     told = f"told to stop by {of.stopped_by}" if of.stopped_by else "told to stop"
-    late = _name(of.signal) == "SIGKILL"
+    late = signal_name(of.signal) == "SIGKILL"
     cause = f"{told}, and killed by SIGKILL as it did not" if late else f"killed by SIGTERM: {told}"
     return Verdict(EndKind.STOPPED, "cancelled", cause, _sure(of))
 
@@ -173,7 +174,7 @@ def _cpu_limit(of: Evidence) -> Verdict | None:
 
 
 def _killed(of: Evidence) -> Verdict | None:
-    if _name(of.signal) != "SIGKILL":
+    if signal_name(of.signal) != "SIGKILL":
         return None
     return _by_signal(of, EndKind.KILLED, _killers(of), sure=Sure.LIKELY)
 
@@ -190,7 +191,7 @@ def _killers(of: Evidence) -> str:
 
 
 def _crash(of: Evidence) -> Verdict | None:
-    if _name(of.signal) not in _CRASHES:
+    if signal_name(of.signal) not in _CRASHES:
         return None
     frame = of.stacks.frame if of.stacks and of.stacks.signal == of.signal else ""
     return _by_signal(of, EndKind.CRASH, of.thrown, frame)
@@ -199,10 +200,10 @@ def _crash(of: Evidence) -> Verdict | None:
 def _signal(of: Evidence) -> Verdict | None:
     if not of.signal:
         return None
-    why = _MEANINGS.get(_name(of.signal), "")
-    if of.launched and _name(of.signal) == "SIGTERM":
+    why = _MEANINGS.get(signal_name(of.signal), "")
+    if of.launched and signal_name(of.signal) == "SIGTERM":
         why = "who sent it was not seen, as it did not come through `vedette run`"
-    elif of.sender_unseen and _name(of.signal) == "SIGTERM":
+    elif of.sender_unseen and signal_name(of.signal) == "SIGTERM":
         why = "who sent it was not seen; `vedette run` sees it"
     return _by_signal(of, EndKind.SIGNAL, why)
 
@@ -211,11 +212,13 @@ def _exit_after_signal(of: Evidence) -> Verdict | None:
     number = _asked(of)
     if of.code is None or number is None:
         return None
-    return Verdict(EndKind.SIGNAL, "cancelled", f"exit code {of.code} after {_name(number)}, sent by {of.sent[number]}")
+    return Verdict(
+        EndKind.SIGNAL, "cancelled", f"exit code {of.code} after {signal_name(number)}, sent by {of.sent[number]}"
+    )
 
 
 def _crash_below(of: Evidence) -> Verdict | None:
-    if of.code is None or _name(of.code - _PASSED_ON) not in _CRASHES:
+    if of.code is None or signal_name(of.code - _PASSED_ON) not in _CRASHES:
         return None
     frame = of.stacks.frame if of.stacks is not None and of.stacks.signal == of.code - _PASSED_ON else ""
     if not frame and not of.thrown:
@@ -239,13 +242,13 @@ def _broken_pool(of: Evidence) -> Verdict | None:
     if of.worker is not None and of.worker.code >= 0:
         how = f"exited with code {of.worker.code}"
     elif of.worker is not None:
-        how = f"was killed by {_name(-of.worker.code)}"
+        how = f"was killed by {signal_name(-of.worker.code)}"
     else:
         how = "was killed"
     kind, why = EndKind.EXCEPTION, ""
     if of.shortage is not None:
         kind, why = EndKind.MEMORY, f": {_short(of.shortage)}"
-    elif of.worker is not None and _name(-of.worker.code) == "SIGKILL":
+    elif of.worker is not None and signal_name(-of.worker.code) == "SIGKILL":
         why = f": {_killers(of)}"
     cause = f"{who} of the process pool {how}{why}; {of.raised.pool_error} followed"
     return Verdict(kind, "failed", cause, Sure.LIKELY)
@@ -275,7 +278,7 @@ def _disk_full(of: Evidence) -> Verdict | None:
 def _exit(of: Evidence) -> Verdict | None:
     if of.code is None:
         return None
-    guessed = _name(of.code - _PASSED_ON) in _TELLING or of.code == 124
+    guessed = signal_name(of.code - _PASSED_ON) in _TELLING or of.code == 124
     state, cause = _exit_code(of.code)
     if of.code == 1 and of.exit_text:  # Python prints such a text, and exits with 1
         cause = f"{cause}: {of.exit_text}"
@@ -314,7 +317,7 @@ def _asked(of: Evidence) -> int | None:
 
 def _ended_by(of: Evidence, name: str) -> bool:
     """Tell whether this signal killed the process, or a child of a shell that reports it."""
-    return name == _name(of.signal if of.code is None else of.code - _PASSED_ON)
+    return name == signal_name(of.signal if of.code is None else of.code - _PASSED_ON)
 
 
 def _sure(of: Evidence) -> Sure:
@@ -322,26 +325,19 @@ def _sure(of: Evidence) -> Sure:
 
 
 def _by_signal(of: Evidence, kind: EndKind, why: str = "", frame: str = "", sure: Sure | None = None) -> Verdict:
-    state = "cancelled" if _name(of.signal) in _ASKED else "failed"
+    state = "cancelled" if signal_name(of.signal) in _ASKED else "failed"
     where = f" in {frame}" if frame else ""
-    cause = f"killed by {_name(of.signal)}{where}" + (f": {why}" if why else "")
+    cause = f"killed by {signal_name(of.signal)}{where}" + (f": {why}" if why else "")
     return Verdict(kind, state, cause, sure or _sure(of))
 
 
 def _exit_code(code: int) -> tuple[str, str]:
     """Return the state and the meaning of an exit code."""
-    passed_on = _name(code - _PASSED_ON)
+    passed_on = signal_name(code - _PASSED_ON)
     if passed_on in _TELLING:
         state = "cancelled" if passed_on in _ASKED else "failed"
         return state, f"exit code {code}: probably {passed_on} killed what it had started"
     return "failed", f"exit code {code}" + (f": {_EXITS[code]}" if code in _EXITS else "")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _short(of: Shortage) -> str:

@@ -12,6 +12,7 @@ from vedette import cli, detached, settings
 from vedette.compat.classifier import report
 from vedette.errors import SettingError
 from vedette.home import Home
+from vedette.kernel import signal_name
 
 HUB = [sys.executable, "-P", "-m", "vedette", "hub"]
 _START_TIMEOUT_S = 20.0
@@ -91,7 +92,7 @@ class _Hub:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             sys.stderr.write(
-                f"vedette: the hub was killed by {_signal(-code)}; another one is started, and nothing is lost\n"
+                f"vedette: the hub was killed by {signal_name(-code)}; another one is started, and nothing is lost\n"
             )
             self._closing.wait(_PAUSE_S)
             with self._lock:
@@ -119,10 +120,3 @@ def _with_port(address: str, connect: str) -> str:
     except (SettingError, OSError):
         return address
     return f"{address.rpartition(':')[0]}:{told.port}" if not asked.path and not asked.port else address
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
