@@ -16,7 +16,7 @@ from vedette import wire
 from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
-from vedette.query import runs as query_runs
+from vedette.query.finding import find
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_file import open_reader
 
@@ -150,7 +150,7 @@ def check(home: Home, witness: Witness, slots: list[int]) -> tuple[Finding, int]
     store = open_reader(home.store)
     total, points = Finding(), 0
     for slot in slots:
-        run = query_runs.find(store, _name(slot))
+        run = find(store, _name(slot))
         finding, count = look(store, run.id, "a", witness[slot])
         beyond = max(0, count - witness[slot] * len(store.series([run.id])))  # nobody was killed here but the hub
         total, points = total + finding + (0, 0, beyond, 0), points + count
@@ -166,7 +166,7 @@ def damage(home: Home, witness: Witness, slots: list[int]) -> Finding:
             time.sleep(0.01)
     before, _ = check(home, witness, slots)
     store = SqliteStore(home.store)
-    first, second = (store.series([query_runs.find(store, _name(slot)).id])[0].id for slot in slots[:2])
+    first, second = (store.series([find(store, _name(slot)).id])[0].id for slot in slots[:2])
     store.connection.execute("DELETE FROM chunks WHERE id = (SELECT min(id) FROM chunks WHERE series = ?)", (first,))
     store.connection.execute(
         "INSERT INTO chunks (series, axis, min, max, sum, value) SELECT series, axis, min, max, sum, value FROM chunks"

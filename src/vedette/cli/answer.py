@@ -15,8 +15,8 @@ import sys
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.query.finding import find
 from vedette.query.questions import ASKED, Question, waiting
-from vedette.query.runs import find
 from vedette.store import EventQuery, Reader
 from vedette.views.ansi import one_line
 

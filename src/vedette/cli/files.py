@@ -16,7 +16,7 @@ from vedette.cli.output import complete_runs, open_home, print_json, table
 from vedette.errors import VedetteError
 from vedette.media import TEXTS, media_of
 from vedette.query.files import File, file, files
-from vedette.query.runs import find
+from vedette.query.finding import find
 from vedette.views.text import clean, moment, size
 
 

@@ -15,9 +15,9 @@ import sys
 from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
+from vedette.query.finding import find
 from vedette.query.logs import LEVELS, Wanted, in_order
 from vedette.query.new_lines import SETTLE_S, NewLines
-from vedette.query.runs import find
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
 

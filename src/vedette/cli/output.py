@@ -174,7 +174,7 @@ class PointCount:
 def complete_series(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
     """Offer the names of the series of the runs that were typed before."""
     try:
-        from vedette.query.runs import find
+        from vedette.query.finding import find
         from vedette.settings import load
 
         store = HomeAccess.of(load({"home": getattr(parsed_args, "home", None)})).reader()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from vedette.cli.output import complete_runs, complete_series, json_line, open_home
 from vedette.errors import VedetteError
-from vedette.query.runs import find
+from vedette.query.finding import find
 from vedette.query.series import history
 from vedette.views.text import clean
 

@@ -22,7 +22,8 @@ from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
 from vedette.model import PURGED
 from vedette.query.edits import running_in
-from vedette.query.runs import RunView, below, find_removed, select, view
+from vedette.query.finding import find_removed
+from vedette.query.runs import RunView, below, select, view
 from vedette.query.weight import Weights
 from vedette.store import Reader
 from vedette.views.text import clean, size

@@ -259,7 +259,7 @@ def _find(settings: Settings, text: str) -> Resumed:
     if not text:
         return Resumed()
     from vedette.cli.output import open_home
-    from vedette.query.runs import find
+    from vedette.query.finding import find
     from vedette.query.tries import of_runs, order
 
     try:

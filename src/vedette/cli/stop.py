@@ -12,7 +12,8 @@ from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import HubError, VedetteError
 from vedette.model import KINDS
-from vedette.query.runs import RunView, find, view
+from vedette.query.finding import find
+from vedette.query.runs import RunView, view
 from vedette.store import Reader
 
 _MARGIN_S = 15.0

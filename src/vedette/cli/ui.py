@@ -120,7 +120,7 @@ def _frame(origin: str) -> tuple[str, str]:
 def _path(args: argparse.Namespace) -> str:
     if not args.RUN:
         return "/"
-    from vedette.query.runs import find
+    from vedette.query.finding import find
 
     return f"/run/{quote(find(open_home(args.settings), args.RUN).id, safe='')}"
 

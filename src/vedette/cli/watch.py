@@ -23,11 +23,12 @@ from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line
 from vedette.errors import FormatError, HubError, NotFoundError
 from vedette.model import KINDS
+from vedette.query.finding import find
 from vedette.query.live import Feed, News
 from vedette.query.new_lines import SETTLE_S
 from vedette.query.progress import Bar
 from vedette.query.questions import Question
-from vedette.query.runs import RunView, find, select
+from vedette.query.runs import RunView, select
 from vedette.query.silence import LOST
 from vedette.store import Reader, SpanQuery
 from vedette.views.asking import Asking, Keys

@@ -1,7 +1,8 @@
 """Pure functions over a store: what the data mean (law 6). Each is asked by commands, the page and notebooks alike.
 
 Runs and what is in them:
-- `runs`: runs found by id, prefix or name, and one run as an object
+- `finding`: which run is meant by an id, a prefix or a name, and which runs are hidden
+- `runs`: lists of runs, and one run as an object
 - `tries`: the tries of a run, and which of their points count
 - `series`: the points of series, and their last values
 - `unsealed`: points that the hub has and the store does not have yet

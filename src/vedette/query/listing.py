@@ -16,8 +16,9 @@ from vedette.ids import is_top, new_id, run_of
 from vedette.model import PURGED
 from vedette.query import statistics
 from vedette.query.conditions import for_store
+from vedette.query.finding import Family
 from vedette.query.overview import Known, RunLine, Trails, condition, forget, lines_of
-from vedette.query.runs import Family, RunView
+from vedette.query.runs import RunView
 from vedette.query.silence import LOST_AFTER_S
 from vedette.query.where import FAMILIES
 from vedette.store import Both, Compare, Not, Reader, SpanQuery, Where

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from vedette.errors import NotFoundError
+from vedette.query.finding import Family
 from vedette.query.logs import Wanted
 from vedette.query.new_lines import NewLines
 from vedette.query.progress import Bar, bars
 from vedette.query.questions import Question, alive, settle, waiting
-from vedette.query.runs import Family, RunView
+from vedette.query.runs import RunView
 from vedette.query.silence import LOST_AFTER_S, signs
 from vedette.store import Compare, EventRow, Reader, SpanQuery
 

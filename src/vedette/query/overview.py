@@ -12,8 +12,9 @@ from vedette.ids import above, prefix_below
 from vedette.model import PURGED
 from vedette.query import progress, trend, usage
 from vedette.query.conditions import for_store
+from vedette.query.finding import Family
 from vedette.query.progress import Bar
-from vedette.query.runs import Family, RunView
+from vedette.query.runs import RunView
 from vedette.query.silence import LOST, LOST_AFTER_S, signs
 from vedette.query.where import FAMILIES, parse
 from vedette.store import (

@@ -1,15 +1,16 @@
-"""Runs: how to find one by its id, prefix or name, how to list them, and `RunView`, one run as an object."""
+"""Runs: how to list them, and `RunView`, one run as an object."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from vedette.errors import AmbiguousError, MissingError, NotFoundError
-from vedette.ids import above, is_by_pid, prefix_below, range_below
+from vedette.errors import MissingError
+from vedette.ids import is_by_pid, prefix_below, range_below
 from vedette.model import PURGED, Value
 from vedette.query import logs, series, table
 from vedette.query.conditions import for_store
 from vedette.query.files import File, files
+from vedette.query.finding import NOT_PURGED, Family, find
 from vedette.query.progress import Bar, bars
 from vedette.query.silence import LOST_AFTER_S, Seen, Sign, see, signs
 from vedette.query.tries import of_runs
@@ -29,99 +30,6 @@ from vedette.store import (
 )
 
 SKEWED_S = 0.5  # a clock that is off by so much is mentioned
-_NOT_PURGED = Not(Compare("state", "=", PURGED))
-
-
-def find(store: Reader, text: str) -> SpanRow:
-    """Return the run with this id, else the newest run of this name, else the only run whose id or name begins with it.
-
-    Raise NotFoundError or AmbiguousError when no run or several runs match. A removed run is found only by its full id.
-    """
-    family = Family(store)
-    known: list[SpanRow] = []
-    if text:
-        by_id = store.spans(SpanQuery(kind="run", prefix=text, limit=50))
-        exact = [run for run in by_id if run.id == text]
-        if exact and exact[0].state != PURGED:
-            return exact[0]
-        by_name = store.spans(SpanQuery(kind="run", name=text, limit=50))
-        newest_by_name = [run for run in by_name if not family.hides(run)][:1]
-        found = newest_by_name or [run for run in by_id if not family.hides(run)]
-        if not found:
-            known = store.spans(SpanQuery(kind="run", limit=10_000))
-            found = [run for run in known if run.name.startswith(text) and not family.hides(run)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise AmbiguousError(several(text, found))
-        for run in (*exact, *by_name, *by_id):
-            raise NotFoundError(family.why_hidden(run))
-    import difflib
-
-    known = [run for run in known if not family.hides(run)]
-    near = difflib.get_close_matches(text, [run.name for run in known] + [run.id for run in known], 1)
-    hint = f"did you mean {near[0]}?" if near else "`vedette ls` shows what there is"
-    raise NotFoundError(f"there is no run {text!r}; {hint}")
-
-
-def several(text: str, found: list[SpanRow]) -> str:
-    """Return a message that a text matches several runs."""
-    some = ", ".join(f"{run.id} ({run.name})" for run in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return f"{text!r} could be {some}{more}: give an id, or more of it"
-
-
-def find_removed(store: Reader, text: str) -> SpanRow:
-    """Return the removed run with this id, name or prefix of an id; raise when no run or several runs match."""
-    rows = store.spans(SpanQuery(kind="run", where=Both((Compare("removed", "=", True), _NOT_PURGED))))
-    found = [row for row in rows if row.id == text] or [row for row in rows if row.name == text]
-    found = found or [row for row in rows if text and row.id.startswith(text)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise AmbiguousError(several(text, found))
-    row = find(store, text)
-    raise NotFoundError(f"run {row.id} ({row.name}) is not removed; `vedette ls --removed` shows those that are")
-
-
-class Family:
-    """Knows which runs are hidden: removed runs, and the runs below them."""
-
-    def __init__(self, store: Reader) -> None:
-        self._store = store
-        self._known: dict[str, SpanRow | None] = {}
-
-    def hides(self, run: SpanRow) -> bool:
-        """Tell whether a run is hidden."""
-        return self._hiding(run) is not None
-
-    def why_hidden(self, run: SpanRow) -> str:
-        """Return a message that says why a run is hidden, and how to bring it back."""
-        by = self._hiding(run)
-        if by is None:
-            return f"run {run.id} is not hidden"
-        if by.state == PURGED:
-            return f"run {run.id} was removed for good" + (f": {by.cause}" if by.cause else "")
-        below = "" if by.id == run.id else f" is below run {by.id}, which"
-        return f"run {run.id}{below} was removed: `vedette rm --undo {by.id}` brings it back"
-
-    def _hiding(self, run: SpanRow) -> SpanRow | None:
-        met: set[str] = set()
-        todo = [run]
-        while todo:
-            at = todo.pop()
-            if at.attrs.get("removed") or at.state == PURGED:
-                return at
-            met.add(at.id)
-            ids = (*above(at.id)[1:], *above(at.parent))
-            todo += [row for id_ in ids if id_ not in met and (row := self._run(id_)) is not None]
-        return None
-
-    def _run(self, id_: str) -> SpanRow | None:
-        if id_ not in self._known:
-            rows = self._store.spans(SpanQuery(kind="run", where=Compare("id", "=", id_), only=("removed",)))
-            self._known[id_] = rows[0] if rows else None
-        return self._known[id_]
 
 
 def select(
@@ -139,7 +47,7 @@ def select(
     `lost_after_s`: a live run is lost when nothing was heard from it for so long.
     """
     gone = Compare("removed", "=", True)
-    conditions: list[Where] = [gone if removed else Not(gone), _NOT_PURGED]
+    conditions: list[Where] = [gone if removed else Not(gone), NOT_PURGED]
     if where:
         conditions.append(for_store(store, parse(where), now, lost_after_s))
     if project:

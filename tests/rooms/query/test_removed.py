@@ -7,7 +7,8 @@ import pytest
 from tests.rooms.conftest import BORN, SECOND
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import Span
-from vedette.query.runs import below, find, find_removed, select
+from vedette.query.finding import find, find_removed
+from vedette.query.runs import below, select
 from vedette.store import sqlite_purge
 from vedette.store.sqlite_file import open_reader
 

@@ -11,7 +11,8 @@ from tests.rooms.conftest import BORN, SECOND, Maker
 from vedette import app
 from vedette.errors import AmbiguousError, MissingError, NotFoundError
 from vedette.model import Span
-from vedette.query.runs import RunList, RunView, find, select
+from vedette.query.finding import find
+from vedette.query.runs import RunList, RunView, select
 from vedette.query.signs import LastSigns, last_signs
 from vedette.store import SpanQuery
 from vedette.store.sqlite import SqliteStore

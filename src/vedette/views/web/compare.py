@@ -8,7 +8,7 @@ from msgspec import Struct
 from vedette.asgi import Refusal
 from vedette.query.compare import Key, Property
 from vedette.query.compare import compare as compared
-from vedette.query.runs import find
+from vedette.query.finding import find
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web.routes import Request

@@ -5,7 +5,8 @@ from msgspec import Struct, structs
 from vedette.asgi import Refusal
 from vedette.model import KINDS
 from vedette.query.edits import attrs_of, running_in
-from vedette.query.runs import find, find_removed, view
+from vedette.query.finding import find, find_removed
+from vedette.query.runs import view
 from vedette.store import Reader
 from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from vedette.asgi import Refusal
 from vedette.query.explain import explain as explained
-from vedette.query.runs import find
+from vedette.query.finding import find
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web.routes import Request

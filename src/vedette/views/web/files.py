@@ -20,7 +20,8 @@ from vedette.errors import FormatError, VedetteError
 from vedette.media import HEAD_BYTES, IMAGES, TEXTS, media_of
 from vedette.query.cells import Cells
 from vedette.query.files import files as files_of
-from vedette.query.runs import find, view
+from vedette.query.finding import find
+from vedette.query.runs import view
 from vedette.store import Reader
 from vedette.views.text import for_json
 from vedette.views.web import run as runs

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from vedette.asgi import Refusal
+from vedette.query.finding import find
 from vedette.query.logs import level_number
-from vedette.query.runs import find
 from vedette.store import EventQuery, EventRow, Reader
 from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState

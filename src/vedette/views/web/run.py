@@ -5,7 +5,8 @@ from typing import Any
 from vedette.ids import is_by_pid, prefix_below
 from vedette.query import questions, usage
 from vedette.query.files import files as files_of
-from vedette.query.runs import RunView, find
+from vedette.query.finding import find
+from vedette.query.runs import RunView
 from vedette.query.silence import Seen
 from vedette.store import Reader, SpanQuery
 from vedette.views.text import for_json

@@ -15,8 +15,8 @@ from vedette.asgi import Refusal
 from vedette.errors import NotFoundError
 from vedette.query.buckets import Smoothing
 from vedette.query.curves import Curve, DrawnSoFar, Range
+from vedette.query.finding import find
 from vedette.query.means import Grid, Summary
-from vedette.query.runs import find
 from vedette.store import Reader, SeriesRow
 from vedette.views.web.routes import MOST_T, Request
 from vedette.views.web.state import AppState

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from vedette.query import usage as used
 from vedette.query.downsample import downsample
-from vedette.query.runs import find
+from vedette.query.finding import find
 from vedette.store import Reader
 from vedette.views.web.replies import ms
 from vedette.views.web.routes import MOST_T, Request
