@@ -21,6 +21,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
 MAGIC = b"vedette"
 EXIT_CODE = "exit_code"  # a file beside the segments: the exit code of the process, as one byte
+STACKS = "stacks"  # a file beside the segments: the Python stacks, if it got SIGTERM or crashed
 _MOST_SIZE = 64 << 20
 _START = struct.Struct("<8sII")  # magic and version, length of the header, its checksum
 

@@ -13,6 +13,7 @@ from weakref import ref
 
 from vedette.fileio import exists
 from vedette.interrupts import is_default, let_through
+from vedette.segment import STACKS
 
 
 class _Shared:
@@ -37,7 +38,7 @@ class Stacks:
 
     def watch(self, directory: str) -> None:
         """Begin, except for what the program handles itself: SIGTERM, or crashes by its own faulthandler."""
-        path = os.path.join(directory, "stacks")
+        path = os.path.join(directory, STACKS)
         try:
             if not _shared.users or not _link(path):
                 _begin(path)

@@ -7,7 +7,8 @@ from vedette.deaths.process_watch import Watch
 from vedette.home import Home
 from vedette.hub.helper_process import Helper
 from vedette.hub.processes.wishes import Leave, Measure
-from vedette.hub.turn.spool_reader import SpoolReader, wished_s
+from vedette.hub.turn.about_process import wished_s
+from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import KINDS, Origin
 from vedette.settings import Settings
 from vedette.store import Compare, Reader, SpanQuery
@@ -56,19 +57,19 @@ class Metering:
     @staticmethod
     def _is_here(reader: SpoolReader, watches: Mapping[str, Watch]) -> bool:
         origin = reader.origin
-        if reader.gone or origin is None or not origin.process or reader.state in _ENDS:
+        if reader.gone or origin is None or not origin.process or reader.about.state in _ENDS:
             return False
         watch = watches.get(reader.name)
         return watch is not None and not watch.unknown
 
     def _wish(self, reader: SpoolReader) -> Measure | None:
         """Return the wish of a process; None while it has not written it."""
-        origin, interval_s = reader.origin, reader.usage_s
+        origin, interval_s = reader.origin, reader.about.usage_s
         assert origin is not None
         if interval_s is None:
             if not reader.resumed:
                 return None
-            interval_s = reader.usage_s = self._recall(origin)
+            interval_s = reader.about.usage_s = self._recall(origin)
         by_pid = ids.prefix_below(ids.enclosing(origin.process)) + ids.BY_PID
         rows = self._store.spans(SpanQuery(prefix=by_pid, only=()))
         open_ones = [row.id for row in rows if row.state not in _ENDS and ids.pid_and_start(row.id)]

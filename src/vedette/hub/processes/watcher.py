@@ -115,13 +115,13 @@ class Watcher:
         death = self._deaths.get(reader.name)
         if death is not None and origin.process:
             reader.read_last_state()
-            if reader.state not in KINDS["process"].ends:
-                if reader.state != "leaving":  # it was killed
-                    erase_below(reader.terminal)
+            if reader.about.state not in KINDS["process"].ends:
+                if reader.about.state != "leaving":  # it was killed
+                    erase_below(reader.about.terminal)
                 evidence = self._evidence(reader, origin, death)
                 after = ends.of_try(reader, readers) if origin.main else ends.of_process(reader)
                 self._say(_last_facts(origin, _end_t(reader, death), evidence, after), origin.upstream)
-                if reader.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
+                if reader.about.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
                     run, attempt = run_and_try(origin.process)
                     tree.end(lambda: tree.of_try(run, attempt))
         reader.end_recorded = True
@@ -136,16 +136,16 @@ class Watcher:
         before = self._memory.get(reader.name)
         return Evidence(
             status=death.status,
-            said_code=reader.said_code(),
-            left=reader.state == "leaving",
-            exit_text=reader.exit_text,
-            told=reader.told,
-            mishap=reader.mishap,
+            said_code=reader.about.exit_code(),
+            left=reader.about.state == "leaving",
+            exit_text=reader.about.exit_text,
+            told=reader.about.told,
+            mishap=reader.about.mishap,
             sender_unseen=origin.main,
             batch_job=limits.batch_job(self._environs.get(reader.name, {})),
             cpu=self._cpu_use(reader.name, origin),
             rebooted=death.rebooted,
-            stacks=last_words.stacks(reader.stacks()),
+            stacks=last_words.stacks(reader.about.stacks()),
             stopped_by=self._stopped.get(reader.name),
             memory_watched=before is not None and bool(before.levels),
             shortage=memory.look_back(before, death.status),
@@ -191,9 +191,9 @@ def _end_t(reader: SpoolReader, death: Death) -> int:
 
     The hub may look long after that. The file with the exit code was written when the process was gone.
     """
-    t = min(death.t or reader.heard_t, reader.exit_t() or (1 << 63) - 1)
-    t = max(t, reader.left_t)  # a file's time may be some milliseconds old
-    return reader.left_t if reader.left_t and 0 <= t - reader.left_t < _LEAVES_NS else t
+    t = min(death.t or reader.heard_t, reader.about.exit_t() or (1 << 63) - 1)
+    t = max(t, reader.about.left_t)  # a file's time may be some milliseconds old
+    return reader.about.left_t if reader.about.left_t and 0 <= t - reader.about.left_t < _LEAVES_NS else t
 
 
 def _last_facts(origin: Origin, t: int, evidence: Evidence, after: tuple[Place, ...]) -> list[Fact]:

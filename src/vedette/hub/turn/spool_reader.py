@@ -3,14 +3,15 @@
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from vedette import wire
 from vedette.fileio import unlink
 from vedette.gauges import FILE
+from vedette.hub.turn.about_process import AboutProcess
 from vedette.hub.turn.quota import Quota
-from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, LEAVING, OWNER, Fact, Span, Value
-from vedette.segment import EXIT_CODE, list_segments, origin_of, segment_name
+from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
+from vedette.segment import EXIT_CODE, STACKS, list_segments, origin_of, segment_name
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.parcels import read_fact
@@ -41,13 +42,7 @@ class SpoolReader:
         self.origin = origin_of(directory)
         self.upstream = self.origin.upstream if self.origin is not None else ""  # the hub it is meant for; "": this one
         self.heard_t = 0  # the newest time in its records
-        self.state = ""  # the state of its process, as the process last said
-        self.exit_code: int | None = None  # as its process said, if it knew
-        self.left_t = 0  # when its process said that it leaves
-        self.exit_text = self.told = self.mishap = ""  # as in `Evidence`, as its process said
-        self.usage_s: float | None = None  # how often the process asks to be measured; 0: never, None: it did not say
-        self.launches = False  # the process is `vedette run`, which launches a command
-        self.terminal: Value = None  # where the process draws bars
+        self.about = AboutProcess(directory)
         self.end_recorded = False  # how its process ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
         self.progress_recorded = False  # its process is dead, and the last values of its progress bars are on record
@@ -121,17 +116,7 @@ class SpoolReader:
         if isinstance(fact, Span) and fact.add is not None and fact.by == OWNER:
             self.has_gauges = True
         if isinstance(fact, Span) and self.origin is not None and fact.id == self.origin.process:
-            self.state = fact.state or self.state
-            self.left_t = fact.t if fact.state == LEAVING else self.left_t
-            code = fact.attrs.get("exit_code", self.exit_code)
-            self.exit_code = code if isinstance(code, int) else None
-            self.terminal = fact.attrs.get("terminal", self.terminal)
-            self.exit_text = str(fact.attrs.get("exit_text", self.exit_text))
-            self.told = str(fact.attrs.get("told", self.told))
-            self.mishap = str(fact.attrs.get("mishap", self.mishap))
-            self.launches = self.launches or fact.attrs.get("launches") is True
-            if (wished := wished_s(fact.attrs)) is not None:
-                self.usage_s = wished
+            self.about.note(fact)
 
     @property
     def of_hub(self) -> bool:
@@ -344,7 +329,7 @@ class SpoolReader:
         return (
             self.closed
             and not self.gone
-            and self.state in KINDS["process"].ends
+            and self.about.state in KINDS["process"].ends
             and self.waiting_bytes == 0
             and (self._samples.closed or not list_segments(self.directory, LANE_SAMPLES))
         )
@@ -383,7 +368,7 @@ class SpoolReader:
             for offset in list_segments(self.directory, lane):
                 if offset < tail.offset:  # the next one begins where the last one ends
                     unlink(os.path.join(self.directory, segment_name(lane, offset)))
-        for name in (FILE, "stacks", EXIT_CODE):
+        for name in (FILE, STACKS, EXIT_CODE):
             unlink(os.path.join(self.directory, name))
         with contextlib.suppress(OSError):  # not empty: the next turn finds it again
             os.rmdir(self.directory)
@@ -405,42 +390,6 @@ class SpoolReader:
         self._facts.shut()
         self._samples.shut()
 
-    def said_code(self) -> int | None:
-        """Return the exit code of its process, which is dead, as the process knew it; None when it did not know."""
-        if self.state != "leaving":
-            return None
-        try:
-            with open(os.path.join(self.directory, EXIT_CODE), "rb") as file:
-                code = file.read(1)
-        except OSError:
-            code = b""
-        return code[0] if code else self.exit_code
-
-    def exit_t(self) -> int:
-        """Return when its process, which is dead, wrote down its exit code; 0 when it did not."""
-        try:
-            found = os.stat(os.path.join(self.directory, EXIT_CODE))
-        except OSError:
-            return 0
-        return found.st_mtime_ns if found.st_size else 0
-
-    def stacks(self) -> str:
-        """Return the stacks that its process wrote on SIGTERM or on a crash; empty when there are none."""
-        try:
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(os.path.join(self.directory, "stacks"), flags), errors="replace") as file:
-                return file.read(200_000)
-        except OSError:
-            return ""
-
 
 def _with_counts(mark: Mark, damaged: int, refused: int, *, gap: bool) -> Mark:
     return Mark(mark.offset, max(mark.damaged, damaged) + gap, max(mark.refused, refused))
-
-
-def wished_s(attrs: Mapping[str, object]) -> float | None:
-    """Return how often a process asks to be measured, by its attributes; 0 is never, None when it does not say."""
-    wished = attrs.get("usage_s")
-    if isinstance(wished, bool) or not isinstance(wished, int | float) or not 0 <= wished <= 3600:
-        return None
-    return max(float(wished), 0.05) if wished else 0.0
