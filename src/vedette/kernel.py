@@ -88,6 +88,12 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[proc_stat.STARTED_TICKS]) if fields else None
 
 
+def parent(pid: int) -> int | None:
+    """Return the parent of a process; None when there is no such process."""
+    fields = _stat(pid)
+    return int(fields[proc_stat.PARENT]) if fields else None
+
+
 def is_stopped(pid: int) -> bool:
     """Tell whether a process is stopped, by SIGSTOP or a debugger."""
     fields = _stat(pid)

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from .conftest import read_runs
+from .conftest import eventually, read_runs
 
 EVERYWHERE = """
     import logging, os, re, sys, threading, warnings
@@ -197,3 +197,25 @@ def test_a_signal_handler_waits_for_no_thread_that_waits_for_its_own(request, ho
 
     assert code == 0, err
     assert "FINE" in err
+
+
+@pytest.mark.parametrize("end", ["run.finish('failed')", "run.__exit__(ValueError, ValueError('no'), None)"])
+def test_ctrl_c_while_a_run_ends(home, hub, finish, end):
+    """Ctrl-C while the console is closed, or a handler that raises there, does not lose the end that was given."""
+    code, out, _ = finish(
+        f"""
+        import signal, vedette
+        run = vedette.init(name="ended")
+        closed = []
+        run._on_end += [lambda: closed.append("other"), lambda: signal.raise_signal(signal.SIGINT)]
+        try:
+            {end}
+        except KeyboardInterrupt:
+            pass
+        print(closed)
+        """
+    )
+
+    assert (code, out) == (0, "['other']\n")
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.end_t])
+    assert run.state == "failed"

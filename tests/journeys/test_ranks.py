@@ -25,21 +25,31 @@ time.sleep(0.2)
 """
 
 
+@pytest.fixture
+def mpiexec(home, hub, tmp_path):
+    """Run a command as three ranks."""
+    found = shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
+    if found is None:
+        pytest.skip("mpiexec is not installed: scripts/install dev takes it from the package openmpi")
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def run(*command):
+        subprocess.run(
+            [found, "--oversubscribe", "-n", "3", *command],
+            cwd=tmp_path, env={**os.environ, **QUICK, **allowed}, check=False, capture_output=True, timeout=60,
+        )  # fmt: skip
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("words", "state", "cause"),
     [((), "done", ""), (("fails",), "failed", "rank 1 was the first to fail: ValueError: no such file")],
 )
-def test_ranks_of_mpiexec_are_one_run(home, hub, tmp_path, words, state, cause):
+def test_ranks_of_mpiexec_are_one_run(mpiexec, tmp_path, words, state, cause):
     """It ends with its last rank as its worst one did, names the first that failed, and tells their points apart."""
-    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable)) or shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("mpiexec is not installed: scripts/install dev takes it from the package openmpi")
     (tmp_path / "rank.py").write_text(RANK)
-    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    subprocess.run(
-        [mpiexec, "--oversubscribe", "-n", "3", sys.executable, "rank.py", *words],
-        cwd=tmp_path, env={**os.environ, **QUICK, **allowed}, check=False, capture_output=True, timeout=60,
-    )  # fmt: skip
+    mpiexec(sys.executable, "rank.py", *words)
 
     [run] = [run for run in vedette.runs() if run.name != "aside"]
     run = eventually(lambda: (found := vedette.get(run.id)).state == state and found)
@@ -55,3 +65,28 @@ def test_ranks_of_mpiexec_are_one_run(home, hub, tmp_path, words, state, cause):
             "1": 11.0,
             "2": 21.0,
         }
+
+
+AGAIN = """
+import vedette
+for seed in range(2):  # each plain init begins a run, as in a program of one process
+    run = vedette.init()
+    loss = run.series("loss")
+    loss(0.5), loss(0.5)
+    run.log({"loss": 0.5}), run.metric("loss", 0.5)
+"""
+
+
+def test_runs_after_each_other_below_shells(mpiexec, tmp_path):
+    """Ranks that are started by a shell each, and begin several runs in several scripts, begin the same runs.
+
+    In every rank, steps that are not given go on behind those of a handle.
+    """
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(AGAIN)
+    mpiexec("sh", "-c", f"{sys.executable} a.py; {sys.executable} b.py")
+
+    runs = eventually(lambda: (found := vedette.runs("state = done")) and len(found) == 4 and found)
+    for run in runs:
+        steps = {row.tags.get("rank"): run.history("loss", row.tags).step.tolist() for row in run.series()}
+        assert steps == {rank: [0, 1, 2, 3] for rank in (None, "1", "2")}

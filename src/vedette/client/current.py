@@ -110,7 +110,7 @@ def _joined_before(about: About) -> Run | None:
     program of its own joins once, and then begins runs of its own, unless it gives no word about them.
     """
     run = open_runs.meant(tell=False)
-    if not isinstance(run, Run) or run._journal.main:
+    if not isinstance(run, Run) or run._began:
         return None
     is_part = open_runs.is_fork_child() or children.is_worker()
     return run if is_part or about == About() else None
@@ -137,8 +137,8 @@ def _finish_plain_run() -> None:
 
 def _join(parent_run: str, environ: Mapping[str, str], loaded: settings.Settings, about: About) -> Run:
     """Join the run of the process that started this one."""
-    asked = environ.get("VEDETTE_TRY", "")
-    attempt = asked if can_name_try(asked) else FIRST_TRY
+    named = environ.get("VEDETTE_TRY", "")
+    attempt = named if can_name_try(named) else FIRST_TRY
     run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config, _rank(environ))
     if not children.is_worker():
         _joined_programs.add(parent_run)

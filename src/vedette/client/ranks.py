@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 from vedette import kernel
 from vedette.ids import FIRST_TRY, from_digest
+from vedette.interrupts import let_through
+
+_MOST_BETWEEN = 10  # shells between a launcher and the rank
 
 
 class Rank(NamedTuple):
@@ -47,7 +50,7 @@ def find(environ: Mapping[str, str]) -> Rank | None:
 def _torchrun(environ: Mapping[str, str]) -> Rank | None:
     number, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
     job, restarts = environ["TORCHELASTIC_RUN_ID"], int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    key = _parent()
+    key = _of_launcher(environ, "RANK", "TORCHELASTIC_RUN_ID", "MASTER_PORT")
     if int(environ.get("LOCAL_WORLD_SIZE", size)) != size:  # on several machines
         slurm = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
         if job in ("", "none") and slurm == ".":
@@ -59,7 +62,7 @@ def _torchrun(environ: Mapping[str, str]) -> Rank | None:
 def _open_mpi(environ: Mapping[str, str]) -> Rank:
     number, size = int(environ["OMPI_COMM_WORLD_RANK"]), int(environ["OMPI_COMM_WORLD_SIZE"])
     if int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]) == size:
-        return Rank(number, size, _parent())
+        return Rank(number, size, _of_launcher(environ, "OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE"))
     job = environ.get("PMIX_NAMESPACE") or environ["OMPI_MCA_ess_base_jobid"]
     return Rank(number, size, f"mpi {job} {environ.get('OMPI_MCA_orte_hnp_uri', '')} {environ.get('SLURM_JOB_ID', '')}")
 
@@ -67,15 +70,20 @@ def _open_mpi(environ: Mapping[str, str]) -> Rank:
 def _srun(environ: Mapping[str, str]) -> Rank:
     number = int(environ["SLURM_PROCID"])
     size = int(environ.get("SLURM_STEP_NUM_TASKS") or environ["SLURM_NTASKS"])
+    if int(environ.get("PMI_SIZE", size)) != size:  # MPICH, whose proxies srun has started, one on each machine
+        if size == 1:
+            raise ValueError("a shell in a step of one task has started it")
+        number, size = int(environ["PMI_RANK"]), int(environ["PMI_SIZE"])
     job = f"{int(environ['SLURM_JOB_ID'])}.{int(environ['SLURM_STEP_ID'])}"  # a batch script has no step of its own
     attempt = 1 + int(environ.get("SLURM_RESTART_COUNT", "0"))
     cluster, user = environ.get("SLURM_CLUSTER_NAME", ""), environ.get("SLURM_JOB_USER", "")
-    return Rank(number, size, f"slurm {cluster} {user} {job}", str(attempt))
+    script = _script() if _launcher(environ, "SLURM_PROCID") != os.getppid() else ""
+    return Rank(number, size, f"slurm {cluster} {user} {job} {script}", str(attempt))
 
 
 def _mpich(environ: Mapping[str, str]) -> Rank:
     """MPICH and Intel MPI: nothing is common to the machines of a job, so the ranks of each machine are a run."""
-    return Rank(int(environ["PMI_RANK"]), int(environ["PMI_SIZE"]), _parent())
+    return Rank(int(environ["PMI_RANK"]), int(environ["PMI_SIZE"]), _of_launcher(environ, "PMI_RANK", "PMI_FD"))
 
 
 def _uvicorn(_: Mapping[str, str]) -> Rank | None:
@@ -85,20 +93,47 @@ def _uvicorn(_: Mapping[str, str]) -> Rank | None:
     if type(config).__module__ != "uvicorn.config" or getattr(config, "workers", 1) < 2:
         return None
     identity = getattr(process, "_identity", None) or (1,)
-    return Rank(
-        int(identity[-1]) - 1, config.workers, _parent()
-    )  # a worker that died is replaced by one with a new number
+    number = int(identity[-1]) - 1  # a worker that died is replaced by one with a new number
+    return Rank(number, config.workers, _name_of(os.getppid()))
 
 
 _LAUNCHERS: tuple[Callable[[Mapping[str, str]], Rank | None], ...] = (_torchrun, _open_mpi, _srun, _mpich, _uvicorn)
 
 
-def _parent() -> str:
-    """Return what names the parent of this process, and no other process ever."""
+def _of_launcher(environ: Mapping[str, str], *names: str) -> str:
+    """Return what only ranks that one launcher has started on this machine have in common.
+
+    Where a shell of each rank starts its programs one after another, the script tells these apart.
+    """
+    launcher = _launcher(environ, *names)
+    return _name_of(launcher) + (_script() if launcher != os.getppid() else "")
+
+
+def _launcher(environ: Mapping[str, str], *names: str) -> int:
+    """Return the process that has started the ranks: the first one above whose variables are not those of this rank."""
     pid = os.getppid()
+    for _ in range(_MOST_BETWEEN):
+        try:
+            above = kernel.environ(pid)
+        except OSError:  # of another user, as slurmstepd is
+            break
+        parent = kernel.parent(pid)
+        if parent is None or any(above.get(name) != environ.get(name) for name in names):
+            break
+        pid = parent
+    return pid
+
+
+def _script() -> str:
+    return f" {sys.argv[0]}" if sys.argv else ""
+
+
+def _name_of(pid: int) -> str:
+    """Return what names a process, and no other process ever."""
     try:
         started = kernel.start_ticks(pid)
-    except OSError:
+    except OSError as error:
+        let_through(error)
         started = None
     if pid <= 1 or started is None:
         raise ValueError("the parent is gone")

@@ -72,6 +72,7 @@ class Run:
         # The points of rank 0 have no tag, so that a run of one process and one of eight compare.
         self._tags = {"rank": str(journal.rank.number)} if journal.rank is not None and journal.rank.number else {}
         self._on_end: list[Callable[[], None]] = []  # called once, before the last records are written
+        self._began = journal.main or journal.rank is not None  # and did not join what another process began
         self._context = open_runs.NOWHERE  # where it was begun
         self._outer: Any = None  # the run that this context had before, if it is still open
         self._ends_with_block = False  # it was begun by `with vedette.init(...)`
@@ -136,6 +137,7 @@ class Run:
         """Join a run that another process began; the run goes on when this process ends."""
         journal = Journal(home, settings, run, attempt, main=False, rank=rank)
         joined = cls(journal, os.environ.get("VEDETTE_NAME", ""), {})
+        joined._began = False
         joined._merge(config)
         journal.wake_hub()
         return joined
@@ -178,8 +180,6 @@ class Run:
     @never_raises
     def metric(self, name: str, value: Any, tags: Mapping[str, str] | None = None, step: int | None = None) -> None:
         """Log one number, or a dict of fields (`name/field`), of the series with these tags."""
-        if step is None:
-            step = self._next_step({name: value}) if self._handles else self._step
         self._log_carefully({name: value}, step, tags)
 
     @never_raises
@@ -243,20 +243,27 @@ class Run:
         self.finished = True
         cause = cause or (self._journal.mishap if state == "done" else "")
         self._ended_as = state, cause
-        self._call_on_end()
-        if state not in ("done", "failed", "cancelled"):
-            faults.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
-            state, cause = "failed", f"finished as {text_of(state)}"
-        self._report_refused()
-        if self._journal.main:
-            self._journal.claim(self._journal.try_id, state, cause)
-        self._journal.claim(self._journal.process, state, cause)
-        self._journal.close()
+        try:
+            self._call_on_end()
+        finally:  # the end is recorded also if Ctrl-C, or a signal handler of the user's, interrupts that
+            if state not in ("done", "failed", "cancelled"):
+                faults.say_once(f"finish({state!r}): a run ends as 'done', 'failed' or 'cancelled'; taken as 'failed'")
+                state, cause = "failed", f"finished as {text_of(state)}"
+            self._report_refused()
+            if self._journal.main:
+                self._journal.claim(self._journal.try_id, state, cause)
+            self._journal.claim(self._journal.process, state, cause)
+            self._journal.close()
 
     def _call_on_end(self) -> None:
-        self._bars.flush()
-        while self._on_end:
-            self._on_end.pop()()
+        try:
+            self._bars.flush()
+            while self._on_end:
+                self._on_end.pop()()
+        except BaseException:
+            if self._on_end:
+                self._call_on_end()
+            raise
 
     def _leave(self, exit_code: int | None, text: str = "", told: str = "", *, sure: bool = False) -> None:
         """Record that the interpreter exits. `exit_code` is a guess unless it is `sure`; None: nobody can guess it.
@@ -268,16 +275,21 @@ class Run:
             mishap = self._journal.mishap
             end = verdict(Evidence(said_code=exit_code, left=True, exit_text=text, told=told, mishap=mishap))
             self._ended_as = end.state, end.cause if exit_code is not None else ""  # the hub may yet see more than we
-            self._call_on_end()
-            if self._journal.main or not self._journal.has_said_nothing:
-                self._report_refused()
-                known = {"exit_code": exit_code if sure else None, "exit_text": text, "told": told, "mishap": mishap}
-                if attrs := _without_empty(known):
-                    self._journal.set(self._journal.process, attrs)
-                if not sure:
-                    self._journal.note_exit_code()
-                self._journal.claim(self._journal.process, "leaving")
-            self._journal.close()
+            try:
+                self._call_on_end()
+            finally:
+                said = {"exit_code": exit_code if sure else None, "exit_text": text, "told": told, "mishap": mishap}
+                self._say_leaving(said, note_code=not sure)
+
+    def _say_leaving(self, said: dict[str, Any], *, note_code: bool) -> None:
+        if self._journal.main or not self._journal.has_said_nothing:
+            self._report_refused()
+            if attrs := _without_empty(said):
+                self._journal.set(self._journal.process, attrs)
+            if note_code:
+                self._journal.note_exit_code()
+            self._journal.claim(self._journal.process, "leaving")
+        self._journal.close()
 
     def _fail(self, error: BaseException) -> None:
         """End the run with an exception, which ends the program or the run's `with` block."""
@@ -291,6 +303,7 @@ class Run:
 
     def _after_fork(self) -> None:
         """Go on in a fork child, which takes part in the run but did not begin it."""
+        self._began = False
         self._journal.after_fork()
         self._bars.after_fork()
         self._refused = {}
@@ -353,8 +366,9 @@ class Run:
                     self._refuse(name, "is not a number")
                 else:
                     numbers[name] = number
-            step = self._valid_step(step, self._step if next_step is None else next_step)
-            if next_step is None and step >= self._step:
+            own = next_step is None  # it is logged by the run, which counts these steps
+            step = self._valid_step(step, self._next_step(numbers) if next_step is None else next_step)
+            if own and step >= self._step:
                 self._step = step + 1
             if numbers:
                 self._write(numbers, step, self._tags | _text_tags(tags))
@@ -363,7 +377,8 @@ class Run:
             faults.swallow(error, "log()")
 
     def _write(self, numbers: dict[str, Any], step: int, tags: dict[str, str]) -> None:
-        payload = encode_sample((time_ns(), step, numbers, "", tags) if tags else (time_ns(), step, numbers))
+        t = time_ns()
+        payload = encode_sample((t, step, numbers, "", tags) if tags else (t, step, numbers))
         if len(payload) > _MAX and len(numbers) > 1:
             names = list(numbers)
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
@@ -372,6 +387,8 @@ class Run:
             self._refuse(next(iter(numbers))[:100], "has a name that is too long")
         else:
             self._samples.append(wire.frame(payload))
+            if t > self._voice.wake_at:
+                self._journal.wake_hub()
 
     def _refuse(self, name: str, why: str) -> None:
         if len(self._refused) >= _MAX_REFUSED_NAMES and name not in self._refused:

@@ -31,6 +31,9 @@ MPICH = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "2", "MPI_LOCALNRA
         (SRUN, 5, 8, "1"),
         (SRUN | {"SLURM_RESTART_COUNT": "1"}, 5, 8, "2"),
         (MPICH, 2, 4, "1"),
+        (MPICH | SRUN | {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, 2, 4, "1"),
+        (MPICH | SRUN | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}, 2, 4, "1"),
+        (SRUN | {"PMI_RANK": "5", "PMI_SIZE": "8"}, 5, 8, "1"),
     ],
 )
 def test_a_rank_is_told(environ, number, size, attempt):

@@ -17,7 +17,7 @@ _MOST = 500  # origins of one end: more would not fit into one record
 
 def of_process(reader: SpoolReader) -> tuple[Place, ...]:
     """Return how far a process has come."""
-    return (Place(reader.name, *reader.written()),)
+    return (Place(reader.name, *reader.written_until()),)
 
 
 def of_try(reader: SpoolReader, readers: Mapping[str, SpoolReader]) -> tuple[Place, ...]:

@@ -97,7 +97,7 @@ class Keeper:
         self.progress.look(self.readers, now, everything=bool(seal))
         if self.own.names - self.readers.keys():  # the hub's own spool is new: read it in this turn
             self._discover()
-        ends = {name: reader.ends() for name, reader in self.readers.items()} if seal else {}
+        ends = {name: reader.allocated_until() for name, reader in self.readers.items()} if seal else {}
         more = self._read(now, change) or more
         if len(self.watcher.watches) < len(self.readers):  # the first read of a spool tells its process
             more = self.watcher.look(self.readers) or more

@@ -205,17 +205,21 @@ class SpoolReader:
             self._quota = Quota(self._limits, by_hub=self.of_hub)
         return records
 
-    def ends(self) -> tuple[int, int]:
-        """Return the offsets of both lanes behind all that is written by now."""
+    def allocated_until(self) -> tuple[int, int]:
+        """Return offsets of both lanes that all that is written by now lies before: where their segments end."""
         return self._facts.end(), self._samples.end()
 
-    def written(self) -> tuple[int, int]:
-        """Return the offsets of both lanes just behind all that is written by now, read or not."""
+    def written_until(self) -> tuple[int, int]:
+        """Return the offsets of both lanes just behind all that is written by now, read or not.
+
+        Only the last segment is searched for that, and only to its end: the process may write faster than we read.
+        """
         found = []
         for lane, at in ((LANE_FACTS, self._facts.offset), (LANE_SAMPLES, self._samples.offset)):
-            ahead = Tail(self.directory, lane, at)
+            ahead = Tail(self.directory, lane, max(at, *list_segments(self.directory, lane)[-1:], 0))
+            until = ahead.end()
             try:
-                while ahead.read(gone=self.gone, limit=_READ_BYTES):
+                while ahead.offset < until and ahead.read(gone=self.gone, limit=_READ_BYTES):
                     pass
                 found.append(ahead.offset)
             finally:

@@ -1,0 +1,90 @@
+"""Spools of processes that never rest, or live on after they have said their end here; ranks whose run is gone."""
+
+import os
+
+from vedette.client.run import About, Run
+from vedette.home import Home
+from vedette.hub.turn.rank_tries import RankTries
+from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.model import Span
+from vedette.settings import Settings
+from vedette.store import Mark
+from vedette.store.sqlite import SqliteStore
+from vedette.tail import Tail
+
+
+def take(reader, batch):
+    """Commit a batch."""
+    reader.sent(batch, 0)
+    reader.committed(batch)
+
+
+def test_what_is_logged_after_the_end_is_not_removed(keeper):
+    """A segment that is begun after the hub has read the end of a spool stays when the rest of it is removed."""
+    run = Run._begin(Home(keeper.home.asked), Settings(), About(name="a"))
+    run.log({"x": 1})
+    run.finish()
+    directory = run._journal.spool.directory
+    reader = SpoolReader(directory, Mark(), Mark())
+    while (batch := reader.read_facts()) is not None:
+        take(reader, batch)
+    reader.read_samples(0)
+    take(reader, reader.sealing(0, 0, all_of_it=True))
+    assert reader.rests
+
+    before = set(os.listdir(directory))
+    run.log({"x": 2})
+    [begun] = set(os.listdir(directory)) - before
+    reader.remove_read()
+    assert os.listdir(directory) == [begun]
+
+
+def test_ranks_of_a_run_that_was_removed_for_good(tmp_path):
+    """A rank that speaks after its run was removed for good does not keep the hub from its work."""
+    tries = RankTries(SqliteStore(str(tmp_path / "store.db")), lambda *_: None)
+    tries.note([Span("gone/1", 1, kind="try", attrs={"ranks": 2})])
+    tries.tend(10.0)
+    tries.tend(20.0)
+
+    assert tries.trouble == ""
+
+
+def test_how_far_a_process_has_come_is_told_while_it_writes(keeper):
+    """It is told exactly, from the last segment alone: a process that writes faster than it is read has no end."""
+    run = Run._begin(Home(keeper.home.asked), Settings(), About(name="a"))
+    reader = SpoolReader(run._journal.spool.directory, Mark(), Mark())
+    handle, offsets = run.series("x"), []
+    for _ in range(3):
+        for _ in range(20_000):
+            handle(0.5)
+        offsets.append(reader.written_until()[1])
+    *passed, _ = sorted(name for name in os.listdir(reader.directory) if name.startswith("s."))
+    for name in passed:
+        os.unlink(os.path.join(reader.directory, name))
+    reader.read_samples(0)
+    last = reader.sealing(0, 0, all_of_it=True)
+
+    assert len(passed) > 1
+    assert offsets == sorted(set(offsets))
+    assert (last.end, reader.written_until()[1]) == (offsets[-1], offsets[-1])
+
+
+def test_a_writer_that_never_rests_does_not_hold_up_the_hub(keeper, monkeypatch):
+    """However fast a process writes, the question how far it has come is answered."""
+    run = Run._begin(Home(keeper.home.asked), Settings(), About(name="a"))
+    reader = SpoolReader(run._journal.spool.directory, Mark(), Mark())
+    run.log({"x": 1.0})
+    read, reads = Tail.read, []
+
+    def write_and_read(self, **named):
+        reads.append(1)
+        for _ in range(100):
+            run.log({"x": 1.0})
+        assert len(reads) < 1000
+        return read(self, **named)
+
+    monkeypatch.setattr(Tail, "read", write_and_read)
+    facts, samples = reader.written_until()
+
+    assert facts > 0
+    assert samples > 0
