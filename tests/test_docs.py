@@ -227,6 +227,7 @@ def test_the_commands_that_are_shown():
 
     import shlex
 
+    assert len(shown) >= 50
     for line in shown:
         build_parser().parse_args(shlex.split(line)[1:])
 

@@ -21,6 +21,7 @@ from vedette.settings import Settings
 
 _MOST_CELLS, _MOST_CHARS = 2000, 4_000_000  # of those that ran before the run began
 _MOST_OF_ONE = 200_000  # characters
+_MOST_CLEANED = 1000  # a cache
 
 
 class Recorder:
@@ -93,6 +94,8 @@ class Recorder:
     def _record(self, run: Run, number: int, text: str) -> None:
         if text.strip():
             if text not in self._cleaned:
+                if len(self._cleaned) >= _MOST_CLEANED:
+                    self._cleaned.clear()
                 self._cleaned[text] = clean(_cut(text), "cell.py", masks.known(os.environ))
             text, masked = self._cleaned[text]
             attrs: dict[str, Value] = {"n": number} | ({"masked": masked} if masked else {})

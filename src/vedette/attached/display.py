@@ -8,7 +8,7 @@ the program, go on.
 import os
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vedette.access.home_access import HomeAccess
 from vedette.attached.panels import BarsPanel, ChartPanel, HeadPanel, Panel, RunHead
@@ -19,10 +19,13 @@ from vedette.interrupts import let_through
 from vedette.settings import Settings
 from vedette.views import notebook as views
 
+if TYPE_CHECKING:
+    from vedette.attached.points import PointReader
+
 _TICK_S, _LEAST_S = 0.15, 0.1
 _IDLE_S = 2.0  # while only the state of a run could change
 _MOST_RUNS = 20  # that one cell shows
-_FIRST_LOOK_S = 1.0  # how long a cell waits for the first chart
+_FIRST_LOOK_S = 3.0  # how long a cell waits for the first chart: a hub may have to be started
 
 
 class Display:
@@ -34,6 +37,7 @@ class Display:
         self._lock = threading.RLock()  # held while something is published: an older state must not come last
         self._panels: list[Panel] = []
         self._heads: dict[Run, RunHead] = {}  # of open runs
+        self._points: dict[Run, PointReader] = {}
         self._bars: dict[Run, BarsPanel] = {}  # of the present cell
         self._begun = 0  # runs that the present cell has begun
         self._wake = threading.Event()
@@ -58,7 +62,10 @@ class Display:
         from vedette.attached.points import PointReader  # noqa: PLC0415 - it loads numpy
 
         head = self._heads.get(run) or RunHead(run, HomeAccess.of(settings))
-        panel = ChartPanel(head, PointReader(head.access, run.id), elsewhere=bool(settings.upstream))
+        self._points = {one: points for one, points in self._points.items() if not one.finished}
+        points = self._points.get(run) or PointReader(head.access, run.id)
+        self._points[run] = points  # a cell that is run thirty times shows thirty charts, and reads once for all
+        panel = ChartPanel(head, points, elsewhere=bool(settings.upstream))
         self._add(panel)
         panel.is_read.wait(_FIRST_LOOK_S)
         self._publish(panel)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PAGE_S = 5.0  # between two looks whether somebody serves the page
 _STORE_S = 1.0  # between two readings of the store
+_BEING_READ = "its points are being read"
 _LAST_S = 3.0  # how long charts are still read after the run's end: the hub may be behind
 
 
@@ -164,8 +165,7 @@ class ChartPanel(Panel):
         self._note = "its points go to another hub: `vedette ui` there shows them" if elsewhere else ""
         self.is_read = threading.Event()
         self._head, self._points = head, points
-        self._charts = views.charts(head.now(), [], note="its points are being read")
-        self._looked = 0.0
+        self._charts = views.charts(head.now(), [], note=_BEING_READ)
         self._until: float | None = None
 
     @property
@@ -181,10 +181,9 @@ class ChartPanel(Panel):
 
     def look(self) -> None:
         """Read the points."""
-        if self._looked and time.monotonic() - self._looked < _STORE_S:
+        found = self._points.read()
+        if found is None and not self._note:  # a hub is being started
+            self._charts = views.charts(self._head.now(), [], note=_BEING_READ)
             return
-        head = self._head.now()
-        tiles, more = self._points.read()
-        self._charts = views.charts(head, tiles, more, note=self._note)
-        self._looked = time.monotonic()
+        self._charts = views.charts(self._head.now(), *(found or ([], 0)), note=self._note)
         self.is_read.set()

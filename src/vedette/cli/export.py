@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "-" and args.format != "csv":
         raise VedetteError("only --format csv can go to stdout")
     store = open_home(args.settings)
-    views = {found.id: found for found in (view(store, text) for text in args.RUN)}
+    views = {
+        found.id: found for found in (view(store, text, lost_after_s=args.settings.lost_after_s) for text in args.RUN)
+    }
     if args.where:
-        views |= {found.id: found for found in select(store, args.where)}
+        views |= {found.id: found for found in select(store, args.where, lost_after_s=args.settings.lost_after_s)}
     if not views:
         raise VedetteError("no run matches")
     if args.output == "-":

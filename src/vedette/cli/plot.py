@@ -19,7 +19,7 @@ from vedette.cli.output import complete_runs, complete_series, count, open_home,
 from vedette.errors import HubError, NotFoundError, VedetteError
 from vedette.labels import parted
 from vedette.query.runs import RunView, select, view
-from vedette.query.series import histories
+from vedette.query.series import histories, labelled
 from vedette.store import Points, Reader, SeriesRow
 from vedette.store.sqlite_read import SqliteReader
 
@@ -63,9 +63,10 @@ def run(args: argparse.Namespace) -> int:
     if not args.RUN and not args.where:
         raise VedetteError("name a run and a series, as in `vedette plot RUN loss`, or say --where")
     store = open_home(args.settings)
-    views = [view(store, text) for text in args.RUN]
+    lost_after_s = args.settings.lost_after_s
+    views = [view(store, text, lost_after_s=lost_after_s) for text in args.RUN]
     if args.where:
-        views += select(store, args.where, limit=args.limit or None)
+        views += select(store, args.where, limit=args.limit or None, lost_after_s=lost_after_s)
         if args.limit and len(views) - len(args.RUN) == args.limit:
             sys.stderr.write(f"only the newest {args.limit}; --limit 0 shows all\n")
     views = list({one.id: one for one in views}.values())
@@ -103,10 +104,8 @@ def _lines(args: argparse.Namespace, store: Reader, views: Sequence[RunView], *,
 
 def _read(store: Reader, views: Sequence[RunView], args: argparse.Namespace) -> list[tuple[RunView, SeriesRow, Points]]:
     """Return the series of these runs with their points, as `history` returns them."""
-    name, tags = parted(args.NAME)
     by_id = {one.id: one for one in views}
-    rows = store.series(list(by_id), args.NAME)
-    rows += [row for row in store.series(list(by_id), name) if row.tags.items() >= tags.items()] if tags else []
+    rows = labelled(store, list(by_id), args.NAME)
     points = histories(store, [row.id for row in rows])
     rows.sort(key=lambda row: list(by_id).index(row.span))
     return [(by_id[row.span], row, points[row.id]) for row in rows]
@@ -114,14 +113,14 @@ def _read(store: Reader, views: Sequence[RunView], args: argparse.Namespace) -> 
 
 def _check(store: Reader, views: Sequence[RunView], name: str) -> None:
     """Raise NotFoundError when no run has the series; name on stderr those that lack it."""
-    plain = parted(name)[0]
-    have = {row.span for known in {name, plain} for row in store.series([one.id for one in views], known)}
+    have = {row.span for row in labelled(store, [one.id for one in views], name)}
     lack = [one.name for one in views if one.id not in have]
     if len(lack) == len(views):
         import difflib
 
-        names = sorted({row.name for row in store.series([one.id for one in views])})
-        near = difflib.get_close_matches(plain, names, 1)
+        rows = store.series([one.id for one in views])
+        names = sorted({row.label if parted(name)[1] else row.name for row in rows})
+        near = difflib.get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:10]) or 'none'}"
         raise NotFoundError(f"none of these runs has a series {name!r}; {hint}")
     if lack:

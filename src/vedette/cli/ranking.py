@@ -59,7 +59,7 @@ def ranked(args: argparse.Namespace, store: Reader, views: list[RunView]) -> lis
     rows = [views[index] for index in order(found, falling=falling != args.reverse)]
     if args.best is None:
         return rows
-    known = sum(value is not None for value in found.values)
+    known = sum(value is not None and value == value for value in found.values)  # noqa: PLR0124 - NaN is not best
     return rows[: min(args.best, known)]
 
 

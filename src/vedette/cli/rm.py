@@ -80,20 +80,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
+    lost_after_s = args.settings.lost_after_s
     if args.undo:
-        runs = [RunView(store, find_removed(store, text)) for text in args.RUN]
-        runs += select(store, args.where, removed=True) if args.where else []
+        runs = [RunView(store, find_removed(store, text), lost_after_s=lost_after_s) for text in args.RUN]
+        runs += select(store, args.where, removed=True, lost_after_s=lost_after_s) if args.where else []
     else:
-        runs = [view(store, text) for text in args.RUN]
+        runs = [view(store, text, lost_after_s=lost_after_s) for text in args.RUN]
         for found in runs:
             if found.attrs.get("removed") and not args.now:
                 raise VedetteError(f"run {found.id} is removed already; --now removes it for good")
-            if not args.force and (alive := running_in(store, found)):
+            if not args.force and (alive := running_in(found)):
                 raise VedetteError(f"run {alive.id} ({alive.name}) is running: end it first, or give --force")
         if args.where:
-            fit = select(store, args.where)
-            fit += select(store, args.where, removed=True) if args.now else []
-            left = [found for found in fit if not args.force and running_in(store, found)]
+            fit = select(store, args.where, lost_after_s=lost_after_s)
+            fit += select(store, args.where, removed=True, lost_after_s=lost_after_s) if args.now else []
+            left = [found for found in fit if not args.force and running_in(found)]
             runs += [found for found in fit if found not in left]
             if left:
                 sys.stderr.write(f"vedette: {_count(left)} left out, as they are running\n")
@@ -101,7 +102,7 @@ def _goals(args: argparse.Namespace, store: Reader) -> list[_Goal]:
     goals = []
     weights = Weights(store, HomeAccess.of(args.settings).blobs)
     for found in unique:
-        others = below(store, found.id)
+        others = below(found)
         goals.append(_Goal(found, others, weights.free([one.id for one in (found, *others)])))
     return goals
 

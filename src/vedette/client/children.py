@@ -19,7 +19,7 @@ class Invitation:
 
     def __reduce__(self) -> tuple[Any, tuple[str, str, str, str]]:
         pools.watch()  # a worker is being started
-        journal = open_runs.journal()
+        journal = open_runs.journal(tell=False)
         if journal is None:
             return accept, ("", "", "", "")
         return accept, (journal.run, journal.attempt, journal.home.asked, journal.upstream)

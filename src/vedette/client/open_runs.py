@@ -114,9 +114,9 @@ def meant(*, tell: bool = True) -> "Run | OffRun | None":
     return chosen
 
 
-def journal() -> "Journal | None":
+def journal(*, tell: bool = True) -> "Journal | None":
     """Return the journal of the run that a call in this context means; None if there is none, or it is off."""
-    return getattr(meant(), "_journal", None)
+    return getattr(meant(tell=tell), "_journal", None)
 
 
 def find(run_id: str) -> "Run | None":
@@ -168,7 +168,7 @@ def after_fork() -> None:
     _is_fork_child = _is_fork_child or bool(_open)
     _exported.clear()
     _inherited.clear()
-    run = meant()
+    run = meant(tell=False)  # the child has said nothing yet
     joined = [one for one in _open if one is run]
     _open[:] = joined  # the others stay usable, but nothing goes to them by itself
     for one in joined:

@@ -16,7 +16,7 @@ from vedette.interrupts import let_through
 _POPENS = ("multiprocessing.popen_fork", "multiprocessing.popen_forkserver")
 _MOST = 64
 
-_ended: dict[int, int] = {}  # by pid: the exit codes of workers that did not end well, the first ones
+_ended: dict[int, int] = {}  # by pid: the exit codes of workers that did not end well, the newest last
 _baseline: memory.Baseline | None = None  # the memory of this process as its first worker began
 _wrapped: set[str] = set()
 
@@ -50,7 +50,9 @@ def _wrap(popen: Any) -> None:
     @functools.wraps(original)
     def poll(self: Any, *args: Any, **named: Any) -> Any:
         code = original(self, *args, **named)
-        if code and len(_ended) < _MOST:
+        if code and self.pid not in _ended:
+            while len(_ended) >= _MOST:
+                _ended.pop(next(iter(_ended)), None)
             _ended[self.pid] = code
         return code
 
@@ -74,10 +76,13 @@ def with_worker(evidence: Evidence) -> Evidence:
 
 
 def _first_killed() -> Worker | None:
-    """Return the worker that broke the pool; the pool itself then sends SIGTERM to the others."""
+    """Return the worker that broke the pool: one that a signal killed, else one that exited.
+
+    The pool itself then sends SIGTERM to the others.
+    """
     process = sys.modules.get("multiprocessing.process")
     for one in list(getattr(process, "_dangling", ())):  # those that nobody has waited for yet
         if getattr(one, "_parent_pid", 0) == os.getpid() and getattr(one, "_popen", None) is not None:
             one._popen.poll()  # noqa: SLF001 - its own `exitcode` may raise in another process
-    codes = sorted(_ended.items(), key=lambda item: item[1] == -15)
-    return Worker(*codes[0]) if codes else None
+    found = min(_ended.items(), key=lambda item: (item[1] == -15, item[1] > 0), default=None)
+    return Worker(*found) if found is not None else None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vedette import kernel, proc_stat
 
 _ABOUT_S = 5.0  # a scheduler may kill this long before its time limit
-_ENDS = 0.5  # the kernel counts the limit in ticks, and a process on a busy machine is charged for more than it used
+_NEAR, _NEAR_S = 0.1, 1.0  # the kernel counts the limit in ticks; a process is seen last some time before its end
 
 
 class CpuUse(NamedTuple):
@@ -20,7 +20,7 @@ class CpuUse(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether the limit was reached, as far as one can tell."""
-        return self.used_s is not None and self.used_s >= _ENDS * self.limit_s
+        return self.used_s is not None and self.used_s >= self.limit_s - max(_NEAR_S, _NEAR * self.limit_s)
 
 
 def cpu_use(pid: int, started: int = 0, proc: str = "/proc") -> CpuUse | None:

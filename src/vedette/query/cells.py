@@ -3,7 +3,10 @@
 The kernel records each cell as an event of kind `cell` when it runs it.
 """
 
+import ast
 import hashlib
+import re
+import warnings
 from collections.abc import Callable, Sequence
 
 from vedette import manifest
@@ -13,6 +16,9 @@ from vedette.store import EventRow
 
 Read = Callable[[str], bytes | None]
 
+_MAGIC = re.compile(r"\s*[%!?]|[\w\s,.]+=\s*[%!]|.*\?\s*$")  # `%time x`, `!ls`, `?x`, `files = !ls`, `x?`
+_OF_PYTHON = ("time", "timeit", "capture", "prun")  # `%%time` and so on: the rest of the cell is Python
+
 
 class Cells:
     """The cells of one run as a file; `entry` is None if it ran none."""
@@ -21,8 +27,8 @@ class Cells:
         """Read the run's events, if it began in a notebook."""
         cells = view.logs(kind=manifest.CELL) if view.attrs.get("notebook") else []
         self.count = len(cells)
-        self.magics = sum(_is_magic(line) for cell in cells for line in cell.text.split("\n"))
-        self.data = source(cells).encode("utf-8", "surrogateescape")
+        text, self.magics = source(cells)
+        self.data = text.encode("utf-8", "surrogateescape")
         self.entry: Entry | None = None
         if cells:
             path = str(view.attrs.get("code.script") or manifest.CELLS)
@@ -38,16 +44,48 @@ class Cells:
         return read if entry is None else lambda digest: self.data if digest == entry.digest else read(digest)
 
 
-def source(cells: Sequence[EventRow]) -> str:
-    """Return cells as Python, in the form that editors know: a line `# %%` begins each. Magics become comments."""
-    return "\n".join(f"# %% [{cell.attrs.get('n', '?')}]\n{_python(cell.text)}\n" for cell in cells)
+def source(cells: Sequence[EventRow]) -> tuple[str, int]:
+    """Return cells as Python, in the form that editors know: a line `# %%` begins each. Magics become comments.
+
+    The number is how many magics there were.
+    """
+    found = [(cell.attrs.get("n", "?"), *_python(cell.text)) for cell in cells]
+    return "\n".join(f"# %% [{n}]\n{text}\n" for n, text, _ in found), sum(magics for _, _, magics in found)
 
 
-def _python(text: str) -> str:
+def _python(text: str) -> tuple[str, int]:
+    """Return a cell as Python, and how many magics are comments now."""
     lines = text.rstrip().split("\n")
-    whole = lines[0].startswith("%%")  # it hands all lines to another language, or to a timer
-    return "\n".join(f"# {line}" if whole or _is_magic(line) else line for line in lines)
+    magics = 0
+    if lines[0].startswith("%%"):
+        if lines[0][2:].partition(" ")[0] not in _OF_PYTHON:  # all lines are of another language
+            return _commented(lines), 1
+        lines[0] = f"# {lines[0]}"
+        magics = 1
+    met: set[int] = set()
+    while (at := _first_error(lines)) is not None:
+        if at in met or not 0 <= at < len(lines) or _MAGIC.match(lines[at]) is None:
+            return _commented(lines), magics  # it is not Python, so nothing of it was run
+        met.add(at)
+        bare = lines[at].lstrip()
+        indent = lines[at][: -len(bare)]
+        lines[at] = f"{indent}pass  # {bare}" if indent else f"# {bare}"  # the line may be all of a block
+        magics += 1
+    return "\n".join(lines), magics
 
 
-def _is_magic(line: str) -> bool:
-    return line.lstrip().startswith(("%", "!"))
+def _first_error(lines: list[str]) -> int | None:
+    """Return which line is not Python, -1 if no line can be named; None if all of it is Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile("\n".join(lines), "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError as error:
+        return (error.lineno or 0) - 1
+    except (ValueError, MemoryError, RecursionError):  # such as a NUL, or brackets without end
+        return -1
+    return None
+
+
+def _commented(lines: list[str]) -> str:
+    return "\n".join(f"# {line}" for line in lines)

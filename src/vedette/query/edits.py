@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from vedette.errors import VedetteError
 from vedette.model import KINDS, Value
 from vedette.query.runs import RunView, below
-from vedette.store import Reader
 
 _MOST_NAME, _MOST_TAG, _MOST_TEXT = 200, 200, 100_000  # characters
 _MOST_TAGS = 100
@@ -39,6 +38,6 @@ def attrs_of(
     return attrs | {f"tag.{tag}": on for tag, on in tags.items()}
 
 
-def running_in(store: Reader, run: RunView) -> RunView | None:
+def running_in(run: RunView) -> RunView | None:
     """Return the run, or one below it, that is running and so should not be removed; None if none is."""
-    return next((one for one in (run, *below(store, run.id)) if one.state in KINDS["run"].climbing), None)
+    return next((one for one in (run, *below(run)) if one.state in KINDS["run"].climbing), None)

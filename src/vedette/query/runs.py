@@ -70,10 +70,11 @@ def _views(store: Reader, rows: list[SpanRow], now: int | None, lost_after_s: fl
     return [RunView(store, row, heard.get(row.id), now=now, lost_after_s=lost_after_s) for row in rows]
 
 
-def below(store: Reader, run: str) -> "list[RunView]":
+def below(run: "RunView") -> "list[RunView]":
     """Return all runs below a run: its children, their children, and so on."""
+    store = run._store  # noqa: SLF001 - RunView belongs to this module
     found: dict[str, SpanRow] = {}
-    todo = [run]
+    todo = [run.id]
     while todo:
         at = todo.pop()
         # The query names no kind: with one, SQLite would take the index on kind and scan all runs.
@@ -86,10 +87,10 @@ def below(store: Reader, run: str) -> "list[RunView]":
         )
         rows = [row for query in queries for row in store.spans(query) if row.kind == "run"]
         for row in rows:
-            if row.id not in found and row.id != run and row.state != PURGED:
+            if row.id not in found and row.id != run.id and row.state != PURGED:
                 found[row.id] = row
                 todo.append(row.id)
-    return _views(store, list(found.values()), None, LOST_AFTER_S)
+    return _views(store, list(found.values()), run._now, run._lost_after_s)  # noqa: SLF001
 
 
 def view(store: Reader, text: str, *, now: int | None = None, lost_after_s: float = LOST_AFTER_S) -> "RunView":

@@ -1,8 +1,11 @@
 """The points of one series, or of one metric over many runs."""
 
+from collections.abc import Sequence
+
 from vedette.errors import AmbiguousError, NotFoundError
+from vedette.labels import parted
 from vedette.query.tries import standing
-from vedette.store import Points, Reader
+from vedette.store import Points, Reader, SeriesRow
 
 
 def history(
@@ -33,6 +36,14 @@ def history(
             raise AmbiguousError(f"series {name!r} of run {run} comes with different tags: {some}")
         rows = plain
     return _points(store, [rows[0].id], all_tries)[rows[0].id]
+
+
+def labelled(store: Reader, runs: Sequence[str], label: str) -> list[SeriesRow]:
+    """Return the series of runs that a label means, such as `loss` or `loss[rank=0]`: with its tags, and maybe more."""
+    name, tags = parted(label)
+    rows = store.series(list(runs), label) if runs else []
+    more = [row for row in store.series(list(runs), name) if row.tags.items() >= tags.items()] if tags and runs else []
+    return rows + more
 
 
 def over_runs(store: Reader, runs: list[str], name: str, *, all_tries: bool = False) -> dict[str, Points]:

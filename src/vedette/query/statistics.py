@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from vedette.labels import parted, statistic
 from vedette.query import tries
+from vedette.query.series import labelled
 from vedette.store import Points, Reader, SeriesRow
 
 _AT_ONCE = 64  # series whose points are in memory at the same time
@@ -49,9 +50,8 @@ def with_extremes(store: Reader, rows: Sequence[SeriesRow]) -> list[SeriesRow]:
 
 def _rows(store: Reader, text: str, runs: Sequence[str]) -> tuple[dict[str, list[SeriesRow]], dict[str, int]]:
     """Return the series that a text stands for in each run, and how many tries these runs have."""
-    name, tags = parted(text)
-    rows = store.series(runs, text) if runs else []
-    rows += [row for row in store.series(runs, name) if row.tags.items() >= tags.items()] if tags and runs else []
+    tags = parted(text)[1]
+    rows = labelled(store, runs, text)
     found: dict[str, list[SeriesRow]] = {}
     for row in rows:
         found.setdefault(row.span, []).append(row)

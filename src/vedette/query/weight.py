@@ -18,6 +18,7 @@ class Weights:
     def __init__(self, store: Reader, blobs: Blobs) -> None:
         """Read who names which blob."""
         self._store = store
+        self._freed: set[str] = set()  # the runs of earlier calls
         self._sizes: dict[str, int] = {}  # of blobs, by digest
         self._holders: dict[str, set[str]] = defaultdict(set)  # by digest: the spans that name it
         self._held: dict[str, set[str]] = defaultdict(set)  # by span: the digests that it and its parts name
@@ -40,7 +41,9 @@ class Weights:
 
     def free(self, runs: Sequence[str]) -> int:
         """Return about how many bytes are freed when these runs are removed after those of earlier calls."""
-        freed = self._store.weigh(runs)
+        new = [run for run in runs if run not in self._freed]
+        self._freed.update(new)
+        freed = self._store.weigh(new) if new else 0
         gone = set(runs)
         for digest in {digest for run in runs for digest in self._held.get(run, ())}:
             left = {span for span in self._holders[digest] if gone.isdisjoint(above(span))}

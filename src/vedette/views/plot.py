@@ -8,6 +8,7 @@ import plotext
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from vedette.query.buckets import exponential
 from vedette.query.downsample import downsample
 from vedette.views.ansi import bare
 from vedette.views.text import clean, number
@@ -32,19 +33,11 @@ class Curve(Struct, frozen=True, eq=False):
 
 
 def smoothed(y: Floats, weight: float) -> Floats:
-    """Return an exponential moving average over all points, corrected for its beginning; what is not finite is skipped.
-
-    `weight`: of what was before, from 0 (none) to below 1.
-    """
+    """Return the exponential average of `buckets.exponential`; `weight`: of what was before, from 0 to below 1."""
     if weight <= 0:
         return y
-    out = np.empty(len(y))
-    mean, mass = 0.0, 0.0
-    for index, value in enumerate(y.tolist()):
-        if np.isfinite(value):
-            mean, mass = weight * mean + (1 - weight) * value, weight * mass + (1 - weight)
-        out[index] = mean / mass if mass else np.nan
-    return out
+    there = np.isfinite(y)
+    return exponential(there.astype(np.int64), np.where(there, (1 - weight) * y, 0.0), weight)
 
 
 def draw(curves: Sequence[Curve], title: str, x_title: str, width: int, height: int, *, colours: bool) -> list[str]:

@@ -159,6 +159,7 @@ def test_order_and_columns(say):
     assert out.split("\n")[1].split()[1] == "alpha"
     assert "60.5" in out
     assert len(json.loads(say("ls", "--best", "9", "--sort", "loss.min", "--json")[1])) == 2
+    assert [row["name"] for row in json.loads(say("ls", "--best", "9", "--sort", "loss", "--json")[1])] == ["alpha"]
     compared = say("compare", "--best", "2", "--sort", "loss.min", "--columns", "lr,loss.min")[1].splitlines()
     assert [line.split()[0] for line in compared] == ["alpha", "state", "cause", "age", "took", "lr", "loss.min"]
     told = json.loads(say("compare", "alpha", "beta", "--sort=-lr", "--columns", "lr", "--json")[1])

@@ -69,6 +69,7 @@ def test_runs_by_a_filter(runs):
     ("words", "sentence"),
     [
         (("alpha", "los"), "did you mean loss?"),
+        (("beta", "loss[rank=9]"), "none of these runs has a series 'loss[rank=9]'; did you mean loss[rank=1]?"),
         (("loss",), "name a run and a series"),
         (("alpha", "loss", "-f", "--json"), "leave out --json"),
         (("alpha", "loss", "--smooth", "2"), "--smooth takes"),

@@ -140,6 +140,28 @@ def test_where(runs):
     assert call("rm", "--where", "state = failed").stdout == "no run matches\n"
 
 
+def test_a_run_and_its_parent_are_weighed_once(runs):
+    """A run that is removed by itself and below another one frees its bytes once."""
+    alone = {one["name"]: one["bytes"] for one in json.loads(call("rm", "beta", "--dry-run", "--json").stdout)}
+    both = json.loads(call("rm", "child", "beta", "--dry-run", "--json").stdout)
+
+    assert sum(one["bytes"] for one in both) == alone["beta"]
+
+
+def test_lost_runs_by_the_users_own_limit(runs, monkeypatch):
+    """All commands agree on which runs are lost, by `lost_after_s`; a lost run can be removed."""
+    store = SqliteStore(runs.store)
+    Maker(store).run("run2", "quiet", "running", start_t=BORN, heard_t=time.time_ns() - 100 * SECOND)
+    store.close()
+    chosen = ("--where", "state = lost", "--dry-run", "--json")
+    assert [one["name"] for one in json.loads(call("rm", *chosen).stdout)] == ["quiet"]
+    monkeypatch.setenv("VEDETTE_LOST_AFTER_S", "1000")
+    assert (names("--where", "state = lost"), json.loads(call("rm", *chosen).stdout)) == ([], [])
+    assert "is running" in refused("quiet")
+    assert call("export", "--where", "state = lost", "-o", "x").returncode == 2
+    assert call("plot", "--where", "state = lost", "loss").stdout == "no run matches\n"
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
 def test_on_a_terminal_it_asks(runs, answer, code):
     """Before something is removed for good, or more than one run, a person is asked, and told how much it is."""

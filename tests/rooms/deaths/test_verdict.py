@@ -174,7 +174,7 @@ TABLE = [
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True, "cpu": CpuUse(60, 59.5)},
      (EndKind.TIME, "failed", "killed by SIGKILL: its limit of CPU time (ulimit -t 60) was reached", Sure.LIKELY)),
-    ({"status": 9, "memory_watched": True, "cpu": CpuUse(60, 2.5)},
+    ({"status": 9, "memory_watched": True, "cpu": CpuUse(60, 50.0)},
      (EndKind.KILLED, "failed", "killed by SIGKILL: kill -9 or a scheduler; the memory limit was not reached",
       Sure.LIKELY)),
     ({"status": 9, "memory_watched": True, "cpu": CpuUse(60, None)},

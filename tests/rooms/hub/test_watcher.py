@@ -1,6 +1,7 @@
 """Whom the hub watches, and what it says of those who died without a last word; real processes, spools of our own."""
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -10,8 +11,9 @@ from itertools import count
 
 import pytest
 
+from tests.journeys.conftest import eventually
 from vedette import kernel, pidfds, wire
-from vedette.deaths import tree
+from vedette.deaths import memory, tree
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Event, Origin, Sample, Span
@@ -117,7 +119,7 @@ def test_the_end_of_a_living_process_is_said_once(stage):
     assert stage.ends() == [("r/1/o0", "failed", "exit code 3"), ("r/1", "failed", "exit code 3")]
     [(facts, upstream)] = stage.said
     assert upstream == "up:1"
-    assert {fact.after for fact in facts} == {(("o0", *reader.written()),)}
+    assert {fact.after for fact in facts} == {(("o0", *reader.written_until()),)}
     assert [(fact.by, fact.kind, fact.parent) for fact in facts] == [(HUB, "", ""), (HUB, "try", "r")]
     assert not stage.watcher.look(stage.readers)
     assert len(stage.said) == 1
@@ -325,6 +327,25 @@ def test_the_pidfd_that_a_process_sent_tells_of_the_dead(stage, code):
     _, reader = stage.spool(process.pid, started=started)
     stage.look_until(reader)
     assert stage.ends() == [("r/1/o0", "failed", "exit code 5")]
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_limits_of_another_process_with_that_pid_are_not_looked_at(stage, here):
+    """A process of another pid namespace has another pid here: of it nothing is said but what its pidfd tells."""
+    code = f"from vedette import pidfds; pidfds.send('{stage.root}/pids', 'o0'); {WAIT}"
+    process = stage.start(code)
+    eventually(lambda: select.select([stage.pids], [], [], 0)[0])
+    told = {} if here else {"boot": kernel.boot_alone(kernel.boot()) + "/pid:[1]"}
+    _, reader = stage.spool(process.pid if here else os.getpid(), **told)
+    stage.watcher.look(stage.readers)
+    stage.end(process, signal.SIGKILL)
+    stage.look_until(reader)
+
+    [(_, state, cause)] = stage.ends()
+    assert (state, "memory limit was not reached" in cause) == (
+        "failed",
+        here and bool(memory.begin(os.getpid()).levels),
+    )
 
 
 def test_what_is_sent_in_place_of_a_pidfd_is_closed(stage):

@@ -1,5 +1,6 @@
 """The cells of a notebook as one file of the run's code."""
 
+import ast
 import hashlib
 
 import pytest
@@ -34,6 +35,31 @@ def test_cells_are_one_file_with_their_numbers(store, notebook):
     )
     assert (cells.count, cells.magics, cells.entry.path) == (3, 3, "notebook.py")
     assert cells.entry.digest == hashlib.sha256(cells.data).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("cell", "python", "magics"),
+    [
+        ('m = ("%d"\n    % 3)', 'm = ("%d"\n    % 3)', 0),
+        ('t = """\n%time\n!ls\n"""', 't = """\n%time\n!ls\n"""', 0),
+        ("if x:\n    %matplotlib inline", "if x:\n    pass  # %matplotlib inline", 1),
+        ("df?\ny = 1", "# df?\ny = 1", 1),
+        ("files = !ls\nn = %timeit -o f()", "# files = !ls\n# n = %timeit -o f()", 2),
+        ("%%time\n%cd x\ny = 1", "# %%time\n# %cd x\ny = 1", 2),
+        ("%%capture out\nfit()", "# %%capture out\nfit()", 1),
+        ("%%html\n<b>", "# %%html\n# <b>", 1),
+        ("await get()", "await get()", 0),
+        ("for (", "# for (", 0),
+        ("x = [\n  %a?\n]", "# x = [\n#   pass  # %a?\n# ]", 1),
+        ("", "", 0),
+    ],
+)
+def test_magics_become_comments_and_nothing_else_does(store, notebook, cell, python, magics):
+    """What IPython runs as Python stays as it is, and what is left is Python."""
+    notebook("a", {1: cell})
+    cells = Cells(view(store, "a"))
+    compile(cells.data, "notebook.py", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    assert (cells.data.decode(), cells.magics) == (f"# %% [1]\n{python}\n", magics)
 
 
 def test_a_run_without_a_notebook_has_none(store, make):

@@ -40,5 +40,5 @@ def test_a_run_that_runs_or_has_one_below_that_does(store, make):
     make.facts("b", Span("b", BORN, parent="a"))
     make.run("c")
 
-    assert running_in(store, view(store, "c")) is None
-    assert [running_in(store, view(store, name)).id for name in ("a", "b")] == ["b", "b"]
+    assert running_in(view(store, "c")) is None
+    assert [running_in(view(store, name)).id for name in ("a", "b")] == ["b", "b"]

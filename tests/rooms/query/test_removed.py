@@ -8,7 +8,7 @@ from tests.rooms.conftest import BORN, SECOND
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.model import Span
 from vedette.query.finding import find, find_removed
-from vedette.query.runs import below, select
+from vedette.query.runs import below, select, view
 from vedette.store import sqlite_purge
 from vedette.store.sqlite_file import open_reader
 
@@ -41,7 +41,7 @@ def test_a_removed_run_hides_those_below(family, make):
     assert shown(family, limit=1) == ["own1"]
     assert shown(family, where="name = gamma") == []
     assert shown(family, removed=True) == ["top1"]
-    assert [view.id for view in below(family, "top1")] == ["mid1", "low1"]
+    assert [one.id for one in below(view(family, "top1"))] == ["mid1", "low1"]
 
 
 def test_a_run_that_comes_later_is_hidden_too(family, make):

@@ -12,6 +12,7 @@ import vedette
 from vedette import settings
 from vedette.compat.classifier import report
 from vedette.compat.classifier.connection import connect, stop_hub
+from vedette.compat.classifier.report import say
 from vedette.compat.classifier.server import serve
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError, VedetteError
@@ -47,7 +48,7 @@ def main(argv: list[str]) -> Callable[[], int]:
             if (flag := _next(words, "-flag NAME")) == "debug":
                 chosen.add("monitor.Log", "level: 10")
             else:
-                _say(f"the flag {flag!r} has no effect here")
+                say(f"the flag {flag!r} has no effect here")
         elif word == "--":
             rest += words
             break
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> Callable[[], int]:
         else:
             rest.append(word)
     for name in chosen.meaningless():
-        _say(f"{name} has no effect here")
+        say(f"{name} has no effect here")
     if not rest:
         raise SettingError("nothing to run: give `monitor`, or a script; --help shows examples")
     if rest[0] != "monitor":
@@ -81,7 +82,7 @@ def _next(words: list[str], form: str) -> str:
 
 def _known_analysis(name: str) -> list[str]:
     if name in _OTHER_ANALYSES:
-        _say(f"the analysis {name!r} has no effect here")
+        say(f"the analysis {name!r} has no effect here")
         return []
     if name not in ANALYSES:
         raise SettingError(f"there is no analysis {name!r}; did you mean {ANALYSES[0]!r}?")
@@ -134,16 +135,12 @@ def _analyse(run: str, folder: str) -> None:
     """Draw the usage of a run; a run that another hub keeps has it there."""
     if upstream := os.environ.get("VEDETTE_HUB") or settings.load().upstream:
         where = upstream.rpartition("@")[2].partition("/")[0] or upstream
-        _say(
+        say(
             f"there is no usage report here, because the server at {where} keeps the run: `vedette usage {run}` draws"
             " it there, and `monitor ... -analysis monitor.Usage` draws all calls when the server ends"
         )
         return
     report.usage_of(run, folder)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"vedette: {text}\n")
 
 
 if __name__ == "__main__":

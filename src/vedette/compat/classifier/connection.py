@@ -3,11 +3,11 @@
 import os
 import socket
 import subprocess
-import sys
 
 from vedette import address as addresses
 from vedette import detached, host_port, settings
 from vedette.access.home_access import HomeAccess
+from vedette.compat.classifier.report import say
 from vedette.compat.classifier.server import HUB
 from vedette.compat.classifier.setting import Chosen
 from vedette.errors import SettingError
@@ -39,7 +39,7 @@ def connect(chosen: Chosen) -> bool:
     answers = _answers(known)
     if not known.path and not known.token and here and not answers:
         _keep_here(home)
-        _say(
+        say(
             f"no server answers at {known}: what is logged is kept in {home.root}, and a server that you start there"
             " shows it"
         )
@@ -52,7 +52,7 @@ def connect(chosen: Chosen) -> bool:
             " that the server printed, in quotes"
         )
     if not answers:
-        _say(f"no server answers at {known}: what is logged waits in {home.root}, and is sent when one does")
+        say(f"no server answers at {known}: what is logged waits in {home.root}, and is sent when one does")
     return False
 
 
@@ -98,7 +98,7 @@ def _listen(text: str) -> bool:
     own, asked = _listening_address(home), addresses.parse(text, listening=True)
     if own is not None:
         if asked.path != own.path or asked.port not in (0, own.port):
-            _say(f"the hub of {home.root} listens at {own} already, and stays there")
+            say(f"the hub of {home.root} listens at {own} already, and stays there")
         return False
     stop_hub()
     health = HomeAccess(home).health()
@@ -111,7 +111,3 @@ def _listen(text: str) -> bool:
 def stop_hub() -> None:
     """Stop this home's hub; another one starts when it is needed."""
     subprocess.run([*HUB, "--stop", "--quiet"], env=detached.environment(), check=False)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"vedette: {text}\n")

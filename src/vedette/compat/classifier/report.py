@@ -18,7 +18,7 @@ def usage_of(run: str, folder: str) -> None:
         store = _open()
         _draw(store, [view(store, run)], folder)
     except (VedetteError, OSError) as error:
-        _say(f"there is no usage report: {error}")
+        say(f"there is no usage report: {error}")
 
 
 def usage_since(begun_t: int, folder: str) -> None:
@@ -27,17 +27,17 @@ def usage_since(begun_t: int, folder: str) -> None:
         store = _open()
         runs = [run for run in select(store) if run.end_t is None or run.end_t >= begun_t]
         if not runs:
-            _say("there is no usage report: no call has come in")
+            say("there is no usage report: no call has come in")
             return
         _draw(store, runs[::-1], folder)
     except (VedetteError, OSError) as error:
-        _say(f"there is no usage report: {error}")
+        say(f"there is no usage report: {error}")
 
 
 def _open() -> Reader:
     store, warning = HomeAccess.of(settings.load()).open()
     if warning:
-        _say(warning)
+        say(warning)
     return store
 
 
@@ -46,14 +46,15 @@ def _draw(store: Reader, runs: Sequence[RunView], folder: str) -> None:
 
     uses, hosts, marks = usage.together(store, runs)
     if not uses:
-        _say(f"there is no usage report: {usage.why_none(store, runs[0].id)}")
+        say(f"there is no usage report: {usage.why_none(store, runs[0].id)}")
         return
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "index.html")
     with open(path, "w", encoding="utf-8") as file:
         file.write(page(runs, uses, hosts, marks))
-    _say(f"the usage report is in {path}")
+    say(f"the usage report is in {path}")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Tell the user a sentence on stderr."""
     sys.stderr.write(f"vedette: {text}\n")

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Mapping
 
-from vedette import pidfds
+from vedette import kernel, pidfds
 from vedette.deaths import last_words, limits, memory, tree
 from vedette.deaths.evidence import Evidence
 from vedette.deaths.process_watch import Death, Watch
@@ -88,12 +88,16 @@ class Watcher:
                     self.trouble = str(error)
                     continue
                 if (fd := watch.fileno()) is not None:
-                    self._memory[name] = memory.begin(reader.origin.pid)
-                    self._environs[name] = limits.environ_of(reader.origin.pid)
-                    if (cpu := limits.cpu_use(reader.origin.pid, reader.origin.started)) is not None:
-                        self._cpu[name] = cpu
+                    if _is_in_our_proc(reader.origin):
+                        self._look_at_limits(name, reader.origin.pid)
                     self._by_fd[fd] = name
                     self._poll.register(fd, select.POLLIN)
+
+    def _look_at_limits(self, name: str, pid: int) -> None:
+        self._memory[name] = memory.begin(pid)
+        self._environs[name] = limits.environ_of(pid)
+        if (cpu := limits.cpu_use(pid)) is not None:
+            self._cpu[name] = cpu
 
     def _is_gone(self, reader: SpoolReader, watch: Watch, *, ready: bool) -> bool:
         if watch.unknown and reader.closed:
@@ -129,7 +133,9 @@ class Watcher:
     def _cpu_use(self, name: str, origin: Origin) -> limits.CpuUse | None:
         """Return the limit of CPU time that a dead process had, and how much it used, if nobody has reaped it yet."""
         before = self._cpu.get(name)
-        return limits.cpu_use(origin.pid, origin.started) or (before and before._replace(used_s=None))
+        if before is None:
+            return None
+        return limits.cpu_use(origin.pid, origin.started) or before._replace(used_s=None)
 
     def _evidence(self, reader: SpoolReader, origin: Origin, death: Death) -> Evidence:
         """Gather all that is known here of the end of a process."""
@@ -184,6 +190,14 @@ class Watcher:
                 self._poll.unregister(fd)
             except (KeyError, OSError):
                 pass
+
+
+def _is_in_our_proc(origin: Origin) -> bool:
+    """Tell whether /proc/PID is that process: it may be in another pid namespace, or be gone and its pid in use."""
+    try:
+        return origin.boot == kernel.boot() and origin.started in (0, kernel.start_ticks(origin.pid))
+    except OSError:
+        return False
 
 
 def _end_t(reader: SpoolReader, death: Death) -> int:

@@ -65,9 +65,9 @@ def remove(state: AppState, store: Reader, request: Request) -> Done:
     if wanted.undo:
         run = find_removed(store, request.path["run"]).id
     else:
-        found = view(store, request.path["run"])
+        found = view(store, request.path["run"], lost_after_s=state.home.lost_after_s)
         run = found.id
-        if not wanted.force and (alive := running_in(store, found)):
+        if not wanted.force and (alive := running_in(found)):
             raise Refusal(409, f"run {alive.id} ({alive.name}) is running: stop it first")
     state.home.edit([run], {"removed": not wanted.undo})
     return Done(run)
