@@ -31,7 +31,7 @@ class Watch:
             raise OSError("this machine's boot id cannot be read just now")
         self.unknown = origin.boot == "" or (origin.boot != kernel.boot() and origin.host != kernel.host())
         self.death: Death | None = None
-        self._pid = origin.pid
+        self._pid = origin.pid if origin.boot == kernel.boot() else 0  # in another namespace it is another process
         self._fd: int | None = None
         self._died_at: float | None = None
         self._died_t = 0

@@ -339,13 +339,15 @@ def test_the_limits_of_another_process_with_that_pid_are_not_looked_at(stage, he
     _, reader = stage.spool(process.pid if here else os.getpid(), **told)
     stage.watcher.look(stage.readers)
     stage.end(process, signal.SIGKILL)
+    process.wait()  # only then does a pidfd tell how it ended
     stage.look_until(reader)
 
     [(_, state, cause)] = stage.ends()
-    assert (state, "memory limit was not reached" in cause) == (
-        "failed",
-        here and bool(memory.begin(os.getpid()).levels),
-    )
+    watched = bool(memory.begin(os.getpid()).levels)  # this machine counts memory
+    if kernel.tells_exit_status():
+        assert (state, "memory limit was not reached" in cause) == ("failed", here and watched)
+    else:
+        assert "memory limit was not reached" not in cause
 
 
 def test_what_is_sent_in_place_of_a_pidfd_is_closed(stage):
