@@ -24,6 +24,7 @@ _LOOK_S = 1.0  # how often we look whether the program logs numbers itself
 _MOST_NAMES = 500
 _MOST_BARS = 1000  # that are remembered, so that a bar that follows one of them counts on
 _MOST_ALIKE = 100  # descriptions that differ only by their digits
+_USUAL_TIMES = 2  # that tqdm draws a position at most, if it counts each iteration
 _OUTPUT = "output"  # whose numbers those of lines are
 _DIGITS = re.compile(r"[\W\d_]+")
 _STEPS = ("step", "epoch", "iter")
@@ -55,12 +56,28 @@ def compiled(texts: Sequence[str]) -> list[re.Pattern[str]]:
 
 
 class _Drawn(NamedTuple):
-    """The last drawing of a bar, whose numbers are not logged yet."""
+    """The drawings of a bar at its newest position, whose numbers are not logged yet."""
 
     bar: Bar
     base: int  # the positions of the bars before it: each epoch's bar begins at 0
-    values: dict[str, float]
+    first: dict[str, float]  # the numbers of the first drawing that has some
+    values: dict[str, float]  # those of the last one
+    times: int = 1  # how often it was drawn
     logged: tuple[int, dict[str, float]] = (-1, {})  # the position and the numbers of this bar that were logged last
+    from_0: bool = False  # it had numbers at position 0: those of an iteration are drawn before it is counted
+
+    def again(self, bar: Bar, values: dict[str, float]) -> "_Drawn":
+        """Return it with one more drawing of the same position."""
+        first, last = self.first or values, values or self.values
+        return self._replace(bar=bar, first=first, values=last, times=self.times + 1)
+
+    def left_behind(self) -> "_Drawn":
+        """Return it with the numbers of its position, now that the bar has moved on.
+
+        tqdm draws a position when it gets there, and once more when its numbers are set. More drawings are of later
+        iterations: in a fast loop tqdm does not count on with each of them, but draws whenever a number is set.
+        """
+        return self._replace(values=self.first) if self.times > _USUAL_TIMES else self
 
 
 class Metrics:
@@ -91,19 +108,20 @@ class Metrics:
         source = self._source(bar.desc)
         before = self._bars.pop(source, None)
         values = dict(pairs(bar.postfix)) if bar.postfix else {}
-        base: int = 0
-        logged: tuple[int, dict[str, float]] = (-1, {})
+        drawn = _Drawn(bar, 0, values, values)
         if before is not None:
-            base = before.base
             if bar.n < before.bar.n or bar.desc != before.bar.desc:  # a new bar
                 self._log_drawn(source, before)
-                base += int(before.bar.total or before.bar.n)
+                drawn = drawn._replace(base=before.base + int(before.bar.total or before.bar.n))
             elif bar.n != before.bar.n:
+                before = before.left_behind()
                 self._log_drawn(source, before)
                 logged = (int(before.bar.n), before.values) if before.values else before.logged
+                from_0 = before.from_0 or (not before.bar.n and bool(before.values))
+                drawn = drawn._replace(base=before.base, logged=logged, from_0=from_0)
             else:
-                values, logged = values or before.values, before.logged
-        self._bars[source] = _Drawn(bar, base, values, logged)
+                drawn = before.again(bar, values)
+        self._bars[source] = drawn
         if len(self._bars) > _MOST_BARS:
             oldest = next(iter(self._bars))  # the one that was not drawn for longest: it has ended
             self._log_drawn(oldest, self._bars.pop(oldest))
@@ -130,8 +148,8 @@ class Metrics:
         if not self._own and now >= self._look_at:
             self._own, self._look_at = self._logs_itself(), now + _LOOK_S
         at, (before, values) = int(drawn.bar.n), drawn.logged
-        if at == drawn.bar.total and drawn.values == values:  # the numbers of the last turn, drawn behind it
-            at -= 1
+        if at == drawn.bar.total and (drawn.values == values or (drawn.from_0 and before < at - 1)):
+            at -= 1  # the numbers of the last iteration, drawn behind it; the next bar begins at the total
         if not self._own and at > before:
             self._log(self._named(source, drawn.values), drawn.base + at)
 

@@ -62,6 +62,50 @@ def test_the_postfix_of_tqdm():
     assert set(points) == {"loss", "val/loss"}
 
 
+def iterate(bar, refresh=True):
+    for n in bar:
+        bar.set_postfix(turn=n, refresh=refresh)
+
+
+def iterate_quietly(bar):
+    iterate(bar, refresh=False)
+
+
+def count_then_show(bar):
+    for n in bar.iterable:
+        bar.update(1)
+        bar.set_postfix(turn=n)
+    bar.close()
+
+
+def show_then_count(bar):
+    for n in bar.iterable:
+        bar.set_postfix(turn=n)
+        bar.update(1)
+    bar.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"miniters": 10, "mininterval": 0}, {"mininterval": 0}])
+@pytest.mark.parametrize("loop", [iterate, iterate_quietly, count_then_show, show_then_count])
+def test_fast_loops(loop, options):
+    """A number belongs to its step or the one before, however often tqdm counts; the last one is of the last turn."""
+    out = io.StringIO()
+    for _ in range(2):
+        loop(tqdm(range(200), file=out, ncols=80, **options))
+    points = Taken().of(out.getvalue())["turn"]
+
+    assert {(at - turn) % 200 for at, turn in points} <= {0, 1}
+    assert [at for at, _ in points] == sorted({at for at, _ in points})
+    assert [turn for _, turn in points].count(199) == 2
+
+
+def test_a_loop_that_tqdm_counts_now_and_then():
+    """The first number is at step 0, and of those that are drawn at one position the first is its number."""
+    out = io.StringIO()
+    iterate(tqdm(range(30), file=out, ncols=80, miniters=10, mininterval=0))
+    assert Taken().of(out.getvalue())["turn"] == [(0, 0), (10, 9), (20, 19), (29, 29)]
+
+
 def test_hundreds_of_epochs():
     """A bar for each epoch is followed, however many there are."""
     line = "epoch {}: {}%|#####| {}/2 [00:01<00:01, 5.00it/s, loss={}]\n"
