@@ -5,7 +5,6 @@ import sys
 from typing import Any
 
 from vedette.access.home_access import HomeAccess
-from vedette.cli.output import count
 from vedette.errors import VedetteError
 from vedette.labels import STATISTICS, statistic
 from vedette.query.columns import Column, best_is_low, column, order, usual_metric
@@ -18,18 +17,30 @@ from vedette.views.text import duration, moment, number
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument(
-        "--sort", default="", metavar="NAME",
+        "--sort", type=_sorted_by, metavar="NAME",
         help="sort by this, the lowest first: metric.loss, loss.min, config.lr, duration; --sort=-NAME: highest first",
     ).completer = complete_columns  # type: ignore[attr-defined]  # fmt: skip
     parser.add_argument("--reverse", action="store_true", help="the other way round")
     parser.add_argument(
-        "--best", type=count, metavar="N",
+        "--best", type=_at_least_one, metavar="N",
         help="only the N best by --sort: the lowest loss or error, the highest accuracy or score, or as --sort says",
     )  # fmt: skip
     parser.add_argument(
         "--columns", default="", metavar="NAME,...",
         help="show these: keys of the config, metrics (loss, loss.min, .max, .mean, .last) and other fields of --where",
     ).completer = complete_columns  # type: ignore[attr-defined]  # fmt: skip
+
+
+def _sorted_by(text: str) -> str:
+    if not text.removeprefix("-").strip():
+        raise argparse.ArgumentTypeError("it takes a name, such as metric.loss, config.lr or duration")
+    return text
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not text.strip("0"):
+        raise argparse.ArgumentTypeError(f"it takes a number from 1 on, not {text!r}")
+    return min(int(text[:20]), 1 << 40)
 
 
 def is_asked(args: argparse.Namespace) -> bool:
@@ -41,21 +52,20 @@ def ranked(args: argparse.Namespace, store: Reader, views: list[RunView]) -> lis
     """Return runs in the order that the options ask for, and only the best if that is asked."""
     if not views or not is_asked(args):
         return views
-    name = args.sort.removeprefix("-")
-    falling = args.sort.startswith("-")
-    if args.best is not None:
-        if not name:
-            name = usual_metric(store, views)
-            sys.stderr.write(f"the best by {name}; --sort chooses another\n")
-        if not args.sort.startswith("-"):
-            low = best_is_low(statistic(name)[0])
-            if low is None:
-                raise VedetteError(f"the name {name!r} does not tell what is best: say --sort=-{name} if high is best,"
-                                   f" or leave out --best and give --sort {name} --limit {args.best}")  # fmt: skip
-            falling = not low
+    said = args.sort or ""
+    name, falling = said.removeprefix("-"), said.startswith("-")
+    if args.best is not None and not name:
+        name = usual_metric(store, views)
+        sys.stderr.write(f"the best by {name}; --sort chooses another\n")
     if not name:
         return views[::-1]
     found = column(store, views, name)
+    if args.best is not None and not said.startswith("-"):
+        low = best_is_low(statistic(name)[0])
+        if low is None:
+            raise VedetteError(f"the name {name!r} does not tell what is best: say --sort=-{name} if high is best,"
+                               f" or leave out --best and give --sort {name} --limit {args.best}")  # fmt: skip
+        falling = not low
     rows = [views[index] for index in order(found, falling=falling != args.reverse)]
     if args.best is None:
         return rows

@@ -11,6 +11,7 @@ always went, at once and unchanged, and is recorded line by line. The last line 
 """
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -299,4 +300,7 @@ def _value(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise VedetteError(f"--config takes KEY=VALUE, not {text!r}")
-    return key, meaning(value)
+    meant = meaning(value)
+    if isinstance(meant, float) and not math.isfinite(meant):
+        raise VedetteError(f"--config {key}={value}: the number is too large; give {key} another value")
+    return key, meant

@@ -23,6 +23,7 @@ _LOW = re.compile(
 )
 _HIGH = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|r2|precision|recall|map|psnr|ssim", re.IGNORECASE)
 _FLAGS = ("star", "tags")
+_EXAMPLES = {"metric.": "loss", "config.": "lr"}
 
 
 class Column(Struct, frozen=True):
@@ -39,7 +40,9 @@ def best_is_low(name: str) -> bool | None:
 
 
 def column(store: Reader, views: Sequence[RunView], name: str) -> Column:
-    """Return a column of runs; raise NotFoundError when none of them has it."""
+    """Return a column of runs; raise NotFoundError when none of them has it, or when it is a family without a key."""
+    if name in FAMILIES:
+        raise NotFoundError(f"{name!r} names no value: say which, as in {name}{_EXAMPLES.get(name, 'NAME')}")
     if name in FIELDS or name in _FLAGS:
         return Column(name, name, [_own(view, name) for view in views])
     if name.startswith(FAMILIES):

@@ -168,6 +168,13 @@ def test_order_and_columns(say):
         ("ls", "--sort", "los"): "did you mean loss?",
         ("ls", "--columns", "nothing"): "they have loss, lr, seed, temp[sensor=a], temp[sensor=b]",
         ("ls", "--best", "1", "--sort", "seed"): "--sort=-seed",
+        ("ls", "--best", "0", "--sort", "loss"): "--best: it takes a number from 1 on, not '0'",
+        ("compare", "--best", "00"): "--best: it takes a number from 1 on, not '00'",
+        ("ls", "--sort="): "--sort: it takes a name, such as metric.loss",
+        ("ls", "--sort=-"): "--sort: it takes a name, such as metric.loss",
+        ("ls", "--sort=metric."): "'metric.' names no value: say which, as in metric.loss",
+        ("ls", "--best", "1", "--sort", "config."): "'config.' names no value",
+        ("ls", "--columns", "lr,packages."): "'packages.' names no value: say which, as in packages.NAME",
     }.items():
         code, out, err = say(*words)
         assert (code, out) == (2, "")
@@ -550,6 +557,15 @@ def test_run(say):
     assert [one["state"] for one in told["tries"]] == ["failed", "done"]
     assert "a line of it" in say("logs", "delta")[1]
     assert say("rm", "delta", "--now", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize("value", ["1e400", "-1e999"])
+def test_run_refuses_a_number_that_is_not_finite(say, value):
+    """A number of `run --config` that no float can hold is refused, by its key: the program got None for it."""
+    code, out, err = say("run", "--config", f"model.lr={value}", "--", "true")
+
+    assert (code, out) == (2, "")
+    assert err == f"vedette: --config model.lr={value}: the number is too large; give model.lr another value\n"
 
 
 @pytest.mark.parametrize(
