@@ -328,16 +328,16 @@ def series_of(views: Sequence[RunView]) -> dict[str, list[SeriesRow]]:
 
 
 def _nested(attrs: dict[str, Value], prefix: str) -> dict[str, Value]:
+    """Return the keys below a prefix as a tree; a key below one that has a value stays dotted, beside that one."""
+    flat = {key[len(prefix) :]: value for key, value in attrs.items() if key.startswith(prefix)}
     tree: dict[str, Value] = {}
-    for key, value in attrs.items():
-        if not key.startswith(prefix):
-            continue
-        *path, leaf = key[len(prefix) :].split(".")
-        branch = tree
-        for part in path:
-            inner = branch.get(part)
-            if not isinstance(inner, dict):
-                inner = branch[part] = {}
-            branch = inner
+    for key, value in flat.items():
+        branch, above, leaf = tree, "", key
+        while "." in leaf:
+            part, _, rest = leaf.partition(".")
+            above += part
+            if above in flat:
+                break
+            branch, above, leaf = branch.setdefault(part, {}), above + ".", rest
         branch[leaf] = value
     return tree

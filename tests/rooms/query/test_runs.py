@@ -191,6 +191,25 @@ def test_config_is_nested_as_it_was_given(store, make, config):
     assert config == select(store)[0].config
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"lr": 0.1, "lr.x": 3},
+        {"lr.x": 3, "lr": 0.1},
+        {"lr.x.y": 4, "lr.x": 3, "lr": 0.1},
+        {"model": {"lr.x.y": 3, "lr": 0.1, "depth": {"least": 1}}, "lr": 2},
+        {"lr": {}, "lr.x": 3},
+    ],
+    ids=repr,
+)
+def test_a_key_and_a_longer_one_are_both_kept(store, make, config):
+    """A key that has a value stands beside longer keys that begin with it, in either order."""
+    make.run("r1", config=config, arg=config)
+
+    view = select(store)[0]
+    assert config == view.config == view.arg
+
+
 def test_config_from_many_records(store, make):
     """What several processes say of a config adds up, the last writer of each key counting."""
     make.run("r1", config={"a": {"x": 1, "y": 2}})
