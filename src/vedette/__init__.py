@@ -125,6 +125,7 @@ def __getattr__(name: str) -> Any:
 
 def _client(module: str) -> Any:
     """Import a room, and hand the client what it may not know by itself: how consoles and notebooks show a run."""
+    importlib.import_module("datetime")  # msgspec crashes later if a signal handler raises while it imports that
     found = importlib.import_module(module)
     if module.startswith("vedette.client."):
         vars(importlib.import_module("vedette.client.screen"))["open_console"] = _open_console

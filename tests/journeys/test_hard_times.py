@@ -1,7 +1,6 @@
 """The user's process is sacred: whatever is wrong with hub, disk or home, the work goes on and losses are counted."""
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -404,152 +403,24 @@ def test_a_hub_short_of_descriptors_takes_nobody_for_dead(home, tmp_path):
     assert sum(len(run.history("x")) for run in runs) == 1500
 
 
-@pytest.mark.parametrize("kind", ["ValueError", "TimeoutError"])
-@pytest.mark.parametrize("call", ["run.log({'x': step}, step=step)", "x(float(step), step)", "run.mark(step)"])
-def test_a_users_own_timeout_gets_out_of_a_logged_call(home, hub, finish, call, kind):
-    """What a signal handler raises is taken neither for a full segment nor for a full disk: it gets out each time.
-
-    What was logged by calls that returned is there, once.
-    """
-    code, out, err = finish(
-        f"""
-        import json, random, signal, vedette
-        from vedette import spool
-        spool._SIZES = (16 << 10,)  # many rolls
-        class Late({kind}): pass
-        rang = caught = step = returned = 0
-        unsure = []  # steps whose call did not return
-        def ring(*_):
-            global rang
-            rang += 1
-            raise Late
-        run = vedette.init(name="late")
-        x = run.series("x")
-        run.mark(0)
-        signal.signal(signal.SIGALRM, ring)
-        for _ in range(100):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 5e-3))
-                before = rang
-                while rang == before:
-                    step += 1
-                    {call}
-                    returned = step
-            except Late:
-                caught += 1
-                if returned != step:
-                    unsure.append(step)
-        print(json.dumps([rang, caught, step, unsure]))
+def test_what_is_logged_at_exit_is_of_the_run_that_ended(home, hub, finish):
+    """A handler of `atexit` that runs after ours begins no run of its own."""
+    finish(
+        """
+        import atexit, vedette
+        atexit.register(lambda: vedette.log({"late": 1.0}))
+        vedette.init(name="mine").log({"x": 1.0})
         """
     )
 
-    assert (code, err) == (0, "")
-    rang, caught, last, unsure = json.loads(out)
-    assert rang == caught == 100
-    [run] = eventually(lambda: [run for run in read_runs(home) if run.state == "done"])
-    kept = [int(event.text) for event in run.logs(kind="mark")][1:] or run.history("x").step.tolist()
-    assert len(kept) == len(set(kept))
-    assert set(range(1, last + 1)) - set(unsure) <= set(kept)
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.end_t])
+    assert (run.name, run.state, run.history("late").value.tolist()) == ("mine", "done", [1.0])
 
 
-@pytest.mark.parametrize(
-    ("prepare", "through"),
-    [("journal.after_fork()", "stacks.py"), ("fill_segment()", "segment.py"), ("voice.wake_at = 0", "pidfds.py")],
-    ids=["first record", "roll", "look after the hub"],
-)
-def test_a_handlers_error_gets_out_wherever_it_is_raised(home, hub, finish, prepare, through):
-    """Each place in a logged call at which Python runs signal handlers lets the handler's error out.
+def test_a_parent_that_is_none(home, hub, finish):
+    """VEDETTE_RUN that is not the id of a run is ignored, and said; the run is one of its own."""
+    _, _, err = finish("import vedette; vedette.log({'x': 1.0})", environ={"VEDETTE_RUN": "../x"})
 
-    Python does so after each call of a C function, and at the start of each of its own.
-    """
-    code, out, err = finish(
-        f"""
-        import json, os, signal, sys, vedette
-        from vedette import spool
-        spool._SIZES = (16 << 10,)
-        class Late(TimeoutError, ValueError): pass
-        def ring(*_): raise Late
-        run = vedette.init()
-        x = run.series("x")
-        x(0.0)
-        journal, voice, lane = run._journal, run._journal.voice, run._journal.spool.samples
-        signal.signal(signal.SIGALRM, ring)
-
-        def fill_segment():
-            while len(lane._segment) - lane._segment.tell() > 100:
-                x(0.0)
-            with os.scandir(journal.spool.directory) as files:  # as the hub does, so that all rolls are alike
-                old = sorted(file.path for file in files if file.name.startswith("s."))[:-1]
-            for path in old:
-                os.unlink(path)
-
-        def at_place(number):
-            left = number
-            def count(frame, event, arg):
-                nonlocal left
-                if event in ("call", "c_return"):
-                    left -= 1
-                    if left == 0:
-                        places.add(os.path.basename(frame.f_code.co_filename))
-                        signal.raise_signal(signal.SIGALRM)
-            try:
-                sys.setprofile(count)
-                for _ in range(5):
-                    x(0.0)
-                return left > 0
-            except Late:
-                return None
-            finally:
-                sys.setprofile(None)
-
-        places, swallowed, number, over = set(), [], 0, None
-        while not over:
-            number += 1
-            {prepare}
-            over = at_place(number)
-            if over is False:
-                swallowed.append(number)
-        print(json.dumps([swallowed, sorted(places)]))
-        """
-    )
-
-    assert (code, err) == (0, "")
-    swallowed, places = json.loads(out)
-    assert swallowed == []
-    assert through in places
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "vedette.ask('x?', timeout_s=20)",
-        "vedette.init()",
-        "list(vedette.track(Slow()))",
-        "vedette.Progress.new(Slow())",
-    ],
-)
-def test_a_users_own_timeout_gets_out_of_everything(home, finish, call):
-    """What a signal handler raises while we wait, or while code of the user's runs inside ours, reaches the user."""
-    code, out, err = finish(
-        f"""
-        import os, signal, time, vedette
-        class Late(Exception): pass
-        class Slow:
-            def __len__(self): return time.sleep(20)
-            __float__ = __len__
-            def __iter__(self): return iter([])
-        def ring(*_): raise Late
-        def slow_finish(self, *_): time.sleep(20)
-        run = vedette.init()
-        type(run).finish = slow_finish  # the second init ends the first one
-        signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        try:
-            {call}
-        except Late:
-            print("late", flush=True)
-        os._exit(0)
-        """
-    )
-
-    assert (code, out) == (0, "late\n"), err
+    assert "VEDETTE_RUN='../x' is not the id of a run" in err
+    [run] = eventually(lambda: [run for run in read_runs(home) if run.end_t])
+    assert run.history("x").value.tolist() == [1.0]

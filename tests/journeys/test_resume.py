@@ -165,7 +165,7 @@ def test_by_the_variable(home, hub, finish):
         """
         import os, vedette
         vedette.log({"loss": 9.0}, step=2)
-        print("VEDETTE_RESUME" in os.environ)
+        print(bool(os.environ.get("VEDETTE_RESUME")))
         vedette.finish()
         print(vedette.init(name="another").name)
         """,

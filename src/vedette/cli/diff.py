@@ -148,7 +148,7 @@ def _print_outcome(found: Explanation, *, everything: bool) -> None:
             right=headers[2:],
             shrink=["METRIC"],
             drop=["BEST A", "BEST B"],
-            dim={index for index, one in enumerate(metrics) if one.first_step is None},
+            dim={index for index, one in enumerate(metrics) if one.first_step is None and not one.ends_first},
         )  # fmt: skip
         left = len(outcome.metrics) - len(metrics)
         if left:
@@ -184,6 +184,8 @@ def _name(one: MetricPair) -> str:
 def _from(one: MetricPair) -> str:
     if one.first_step is not None:
         return f"step {one.first_step}"
+    if one.ends_first:
+        return f"{one.ends_first.upper()} ends at step {one.a_steps if one.ends_first == 'a' else one.b_steps}"
     return "never" if one.common else "no step in common"
 
 

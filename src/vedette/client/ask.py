@@ -154,7 +154,8 @@ class _Question:
         try:
             data = self._peer.recv(1 << 16)
             messages = [wire.unpack_message(payload) for payload in self._unframer.feed(data)]
-        except Exception:  # a damaged message, or the hub is gone
+        except Exception as error:  # a damaged message, or the hub is gone
+            let_through(error)
             data, messages = b"", []
         for message in messages:
             if isinstance(message, wire.Answer) and message.ask == self.id:
@@ -200,7 +201,8 @@ class _Terminal:
                 sys.stderr.flush()
                 if self._password:
                     self._hide()
-        except Exception:  # stdin may be any object
+        except Exception as error:  # stdin may be any object
+            let_through(error)
             self.fd = None
         return self
 
@@ -250,7 +252,8 @@ class _Terminal:
         if self.fd is not None and (hidden or not typed):  # end the line that the prompt began
             try:
                 sys.stderr.write("\n")
-            except Exception:
+            except Exception as error:
+                let_through(error)
                 return
 
 

@@ -7,6 +7,7 @@ from vedette import masks
 from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.values import plain
+from vedette.interrupts import let_through
 
 
 class Attrs(dict[str, Any]):
@@ -96,4 +97,5 @@ class Attrs(dict[str, Any]):
             if self._journal is not None and changes:
                 self._journal.set(self._journal.run, {self._prefix: masks.values(plain(changes))})
         except Exception as error:
+            let_through(error)
             swallow(error, f"run.{self._prefix}")

@@ -17,7 +17,7 @@ from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
 from vedette.interrupts import let_through
 
 _joined_programs: set[str] = set()  # runs that this program has joined; it joins each of them once
-_begun = 0  # runs that this process has begun as a rank; all ranks of a job begin the same ones, in the same order
+_begun: dict[str, int] = {}  # by name, how many runs this process has begun as a rank; all ranks begin the same ones
 _one_begins = threading.RLock()  # of several threads that log without `init`, one begins the run
 
 
@@ -88,10 +88,13 @@ def _init(about: About, overrides: dict[str, Any], resume: bool | str | None, *,
     if not in_with:
         _finish_plain_run()
     parent_run = environ.get("VEDETTE_RUN", "")
+    if parent_run and not looks_like_run(parent_run):
+        faults.say_once(f"VEDETTE_RUN={parent_run[:60]!r} is not the id of a run; vedette ignores it")
+        parent_run = ""
     if parent_run and joins and resume_id in ("", parent_run) and parent_run not in _joined_programs:
         return _join(parent_run, environ, loaded, about)
     if not parent_run and joins:
-        named = os.environ.pop("VEDETTE_RESUME", "")  # it holds for the first run of this process only
+        named = _take("VEDETTE_RESUME")  # it holds for the first run of this process only
         resume_id = resume_id or _whole_id(named, f"VEDETTE_RESUME={named!r}")
     rank = _rank(environ) if not resume_id and not parent_run else None
     run = begin_owned(loaded, about, resume=resume_id, parent=parent_run, rank=rank)
@@ -101,6 +104,14 @@ def _init(about: About, overrides: dict[str, Any], resume: bool | str | None, *,
         screen.begin(run, loaded)
     _install_hooks(run, loaded)  # not under the console's lock: whoever records a line may wait for the journal's lock
     return run
+
+
+def _take(name: str) -> str:
+    """Return a variable, and empty it. It is not deleted: another thread may be copying os.environ."""
+    value = os.environ.get(name, "")
+    if value:
+        os.environ[name] = ""
+    return value
 
 
 def _joined_before(about: About) -> Run | None:
@@ -116,11 +127,11 @@ def _joined_before(about: About) -> Run | None:
     return run if is_part or about == About() else None
 
 
-def _rank(environ: Mapping[str, str]) -> ranks.Rank | None:
+def _rank(environ: Mapping[str, str], *, joins: bool = False) -> ranks.Rank | None:
     """Return which rank of a parallel job this process is; what a thread of it begins is not begun by all ranks."""
     if open_runs.is_fork_child() or threading.current_thread() is not threading.main_thread():
         return None
-    return ranks.find(environ)
+    return ranks.find(environ, joins=joins)
 
 
 def _finish_plain_run() -> None:
@@ -139,13 +150,13 @@ def _join(parent_run: str, environ: Mapping[str, str], loaded: settings.Settings
     """Join the run of the process that started this one."""
     named = environ.get("VEDETTE_TRY", "")
     attempt = named if can_name_try(named) else FIRST_TRY
-    run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config, _rank(environ))
+    run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config, _rank(environ, joins=True))
     if not children.is_worker():
         _joined_programs.add(parent_run)
     open_runs.add(run)
     exits.watch(run)
     _install_hooks(run, loaded)
-    if os.environ.pop("VEDETTE_NEW", "") == parent_run:  # a launcher began the run, and does not know these fields
+    if _take("VEDETTE_NEW") == parent_run:  # a launcher began the run, and does not know these fields
         run._describe(about)
     return run
 
@@ -176,14 +187,15 @@ def begin_owned(
     `command`: the program that the run is about, if that is not this process. `rank`: it begins the run with others,
     and the run ends with the last of them.
     """
-    global _begun
     script = notebook.title() if command is None else os.path.basename(command[0])
     home = Home.of(loaded)
     if resume:
         run = Run._resume(home, loaded, resume, about, after=after)
     else:
-        run = Run._begin(home, loaded, about, parent=parent, script=script, rank=rank, count=_begun)
-    _begun += rank is not None
+        count = _begun.get(about.name or "", 0)
+        run = Run._begin(home, loaded, about, parent=parent, script=script, rank=rank, count=count)
+        if rank is not None:
+            _begun[about.name or ""] = count + 1
     if rank is None or not rank.number:
         capturing.begin(run._journal, loaded, command)
     open_runs.add(run)
@@ -196,6 +208,7 @@ def end_as(run: Run, state: str, cause: str) -> None:
     try:
         run._end(state, cause)
     except Exception as error:
+        let_through(error)
         faults.swallow(error, "the end of the run")
 
 
@@ -208,12 +221,15 @@ def _whole_id(text: Any, given: str) -> str:
 
 
 def current() -> Run | OffRun:
-    """Return the run that a call here means. If none is open, begin a run named after the script."""
+    """Return the run that a call here means. If none is open, begin a run named after the script.
+
+    While Python shuts down no run is begun: it is the one that has just ended.
+    """
     run = open_runs.meant()
     if run is not None:
         return run
     with _one_begins:
-        run = open_runs.meant()
+        run = open_runs.meant() or (open_runs.ended_last() if exits.has_left() else None)
         if run is not None:
             return run
         script = notebook.title()

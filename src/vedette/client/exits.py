@@ -15,12 +15,14 @@ from vedette.client.quiet import quiet
 from vedette.client.raised import MOST_EXIT_TEXT, last_line
 from vedette.client.run import Run, describe_exception
 from vedette.client.values import text_of
+from vedette.interrupts import is_of_handler, let_through
 
 _open: list[Run] = []  # kept here so that a run without other references ends at exit, not before
 _installed = False
 _RUN_LAST = -1000  # the priority of our finalizer: a worker calls it last
 _exit_code: int | None = None  # what sys.exit was last called with; None: it was not called
 _exit_text = ""  # the text that it was called with in place of a code
+_has_left = False
 _told = ""  # the signal whose handler has called sys.exit last
 _program: FrameType | None = None  # the outermost frame of the program
 
@@ -96,14 +98,27 @@ def _handled_signal() -> str:
 
 
 def _for_each_run(doing: str, act: Any) -> None:
+    interrupted: Exception | None = None
     for run in _open.copy():  # a run removes itself from the list when it ends
         try:
             act(run)
         except Exception as error:
-            swallow(error, doing)
+            if is_of_handler(error):
+                interrupted = error
+            else:
+                swallow(error, doing)
+    if interrupted is not None:
+        raise interrupted
+
+
+def has_left() -> bool:
+    """Tell whether Python shuts down, and the runs of this process were ended for that."""
+    return _has_left
 
 
 def _leave() -> None:
+    global _has_left
+    _has_left = True
     code = _guess_exit_code() if _open else None
     text = clean_text(streams.said_at_the_end() or _exit_text)[:MOST_EXIT_TEXT] if code == 1 else ""
     _for_each_run("the end of the run", lambda run: run._leave(code, text, _told))
@@ -199,4 +214,5 @@ def _record_exception(error: BaseException, extra: dict[str, Any], died: str = "
             journal.mishap = (died + last_line(error))[:MOST_EXIT_TEXT]
         journal.event("exception", text, 40, attrs | extra)
     except Exception as trouble:
+        let_through(trouble)
         swallow(trouble, "the record of an exception")

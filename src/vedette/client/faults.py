@@ -31,7 +31,8 @@ def say_once(text: str, topic: str = "") -> None:
     before, quiet.on = quiet.on, True
     try:
         write_notice(f"vedette: {text}\n", write_stderr)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return
     finally:
         quiet.on = before
@@ -65,7 +66,8 @@ def swallow(error: BaseException, doing: str) -> None:
     swallowed += 1
     try:
         what = f"{type(error).__name__}: {error}"
-    except Exception:  # str() of a user's exception may raise
+    except Exception as inner:  # str() of a user's exception may raise
+        let_through(inner)
         what = "an error without a message"
     say_once(f"{doing} failed, and your program goes on without it: {what}")
 

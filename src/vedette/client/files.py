@@ -10,6 +10,7 @@ from vedette.client.journal import Journal
 from vedette.client.messages import clean_text
 from vedette.errors import BlobError
 from vedette.fileio import digest_of, open_plain
+from vedette.interrupts import let_through
 from vedette.media import HEAD_BYTES, media_of
 
 _MAX_NAME = 500
@@ -64,6 +65,7 @@ def _record_digest(journal: Journal, fd: int, name: str) -> None:
     try:
         journal.set(journal.run, {f"data.{name}": digest_of(fd)})
     except Exception as error:
+        let_through(error)
         faults.swallow(error, "use()")
     finally:
         os.close(fd)

@@ -40,9 +40,12 @@ class Context(NamedTuple):
 NOWHERE = Context(0, None)
 _here: "ContextVar[Run | OffRun | None]" = ContextVar("vedette_run", default=None)
 _open: list["Run"] = []  # in the order in which they began
+_ended_last: "Run | None" = None
 _lock = threading.RLock()
 _exported: dict[str, str] = {}  # what we have put into the environment, for the processes that this one starts
-_inherited: dict[str, str | None] = {}  # what stood there before
+_inherited: dict[str, str] = {}  # what stood there before
+_exported_run = ""  # the run that we have exported last: it is not the run of a parent
+_OF_A_RUN = ("VEDETTE_RUN", "VEDETTE_NAME", "VEDETTE_TRY", "VEDETTE_HOME")
 _is_fork_child = False
 _cell_task: "ref[object] | None" = None  # the task that runs the present cell of a notebook
 _of_cells: "Run | OffRun | None" = None  # the run that a cell of the notebook has begun last
@@ -81,7 +84,9 @@ def add(run: "Run") -> None:
 
 
 def _remove(run: "Run") -> None:
+    global _ended_last
     with _lock:
+        _ended_last = run
         if run in _open:
             _open.remove(run)
         _export()
@@ -119,6 +124,11 @@ def journal(*, tell: bool = True) -> "Journal | None":
     return getattr(meant(tell=tell), "_journal", None)
 
 
+def ended_last() -> "Run | None":
+    """Return the run of this process that has ended last."""
+    return _ended_last
+
+
 def find(run_id: str) -> "Run | None":
     """Return an open run by its id."""
     return next((run for run in _open.copy() if run.id == run_id), None)
@@ -142,16 +152,13 @@ def is_fork_child() -> bool:
 def environ() -> dict[str, str]:
     """Return the environment as this process got it: what we export is meant for the processes that it starts."""
     with _lock:  # other threads begin and end runs meanwhile
-        found = dict(os.environ)
+        found = {key: value for key in list(os.environ) if (value := os.environ.get(key)) is not None}
         for key, value in _exported.items():
-            before = _inherited.get(key)
-            if found.get(key) != value:
-                continue
-            if before is None:
-                del found[key]
-            else:
-                found[key] = before
-    return found
+            if found.get(key) == value:
+                found[key] = _inherited.get(key, "")
+    if _exported_run and found.get("VEDETTE_RUN") == _exported_run:  # an interrupt came while it was taken back
+        found.update(dict.fromkeys(_OF_A_RUN[:3], ""))
+    return {key: value for key, value in found.items() if value or key not in _OF_A_RUN}
 
 
 def _renew_lock() -> None:
@@ -164,10 +171,11 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 def after_fork() -> None:
     """Go on in a child: what its parent has exported is inherited here, and it joins the run of the forking thread."""
-    global _is_fork_child
+    global _is_fork_child, _exported_run
     _is_fork_child = _is_fork_child or bool(_open)
     _exported.clear()
     _inherited.clear()
+    _exported_run = ""
     run = meant(tell=False)  # the child has said nothing yet
     joined = [one for one in _open if one is run]
     _open[:] = joined  # the others stay usable, but nothing goes to them by itself
@@ -187,22 +195,24 @@ def _names(run: "Run") -> dict[str, str]:
 
 def _export() -> None:
     """Set what the processes that this one starts inherit: the run if just one is open, the home if all agree."""
+    global _exported_run
     wanted = _names(_open[-1]) if _open else {}
     if len(_open) > 1:
         homes = {run._journal.home.asked for run in _open}
         wanted = {"VEDETTE_HOME": homes.pop()} if len(homes) == 1 else {}
     for key in [key for key in _exported if _exported[key] != wanted.get(key)]:
-        value, before = _exported.pop(key), _inherited.pop(key)
-        if os.environ.get(key) != value:  # the program has set it itself
-            continue
-        if before is None:
-            del os.environ[key]
-        else:
-            os.environ[key] = before
+        if os.environ.get(key) == _exported[key]:  # else the program has set it itself
+            os.environ[key] = _inherited.get(key, "")  # never deleted: another thread may be copying os.environ
+        _exported.pop(key, None)
+        _inherited.pop(key, None)
     for key, value in wanted.items():
-        if key not in _exported and os.environ.get(key) != value:
-            _inherited[key] = os.environ.get(key)
-            _exported[key] = os.environ[key] = value
+        now = os.environ.get(key, "")
+        if key not in _exported and now != value:
+            _inherited[key] = now
+            _exported[key] = value
+            _exported_run = value if key == "VEDETTE_RUN" else _exported_run
+        if _exported.get(key) == value and now == _inherited[key]:
+            os.environ[key] = value
 
 
 def _task() -> object | None:

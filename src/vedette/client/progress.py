@@ -351,6 +351,7 @@ def revive(
         found = _run_of(run, attempt, home)
         return OffProgress() if found is None else found._bars.join(id_, maker, total, msg)
     except Exception as error:
+        let_through(error)
         faults.swallow(error, "unpickling a progress bar")
         return OffProgress()
 

@@ -13,6 +13,8 @@ from vedette import kernel
 from vedette.ids import FIRST_TRY, from_digest
 from vedette.interrupts import let_through
 
+_MOST_RANKS = 10_000_000
+_MOST_TRIES = 1_000_000
 _MOST_BETWEEN = 10  # shells between a launcher and the rank
 
 
@@ -24,39 +26,42 @@ class Rank(NamedTuple):
     key: str  # the same in all ranks of the job, and in no other job
     attempt: str = FIRST_TRY  # the launcher may start all ranks again
 
-    def run_id(self, count: int) -> str:
-        """Return the id of the run that the job begins as its `count`-th."""
-        return from_digest(self.digest(count))
+    def run_id(self, name: str, count: int) -> str:
+        """Return the id of the run that the job begins as its `count`-th of this name."""
+        return from_digest(self.digest(name, count))
 
-    def digest(self, count: int) -> bytes:
-        """Return bytes that all ranks of the job have in common."""
+    def digest(self, name: str, count: int) -> bytes:
+        """Return bytes that all ranks of the job have in common, for one run."""
         import hashlib  # noqa: PLC0415 - most programs have no ranks
 
-        return hashlib.sha256(f"{self.key}\n{count}".encode()).digest()
+        return hashlib.sha256(f"{self.key}\n{count}\n{name}".encode(errors="surrogateescape")).digest()
 
 
-def find(environ: Mapping[str, str]) -> Rank | None:
-    """Return which rank this process is; None if it is the only process of its job, or that cannot be told."""
-    for ask in _LAUNCHERS:
+def find(environ: Mapping[str, str], *, joins: bool = False) -> Rank | None:
+    """Return which rank this process is; None if it is the only process of its job, or that cannot be told.
+
+    `joins`: it joins the run of another process, so nothing has to tell its job from others.
+    """
+    for ask in (*_LAUNCHERS, _lightning) if joins else _LAUNCHERS:
         try:
             rank = ask(environ)
         except (KeyError, ValueError):  # not this launcher
             continue
-        if rank is not None and rank.size != 1 and rank.number >= 0:
+        if rank is not None and 0 <= rank.number < rank.size <= _MOST_RANKS and rank.size > 1:
             return rank
     return None
 
 
 def _torchrun(environ: Mapping[str, str]) -> Rank | None:
     number, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
-    job, restarts = environ["TORCHELASTIC_RUN_ID"], int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    job, attempt = environ["TORCHELASTIC_RUN_ID"], _attempt(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     key = _of_launcher(environ, "RANK", "TORCHELASTIC_RUN_ID", "MASTER_PORT")
     if int(environ.get("LOCAL_WORLD_SIZE", size)) != size:  # on several machines
         slurm = f"{environ.get('SLURM_JOB_ID', '')}.{environ.get('SLURM_STEP_ID', '')}"
         if job in ("", "none") and slurm == ".":
-            return Rank(number, size, key, str(1 + restarts))  # nothing tells this job from the next one there
+            return Rank(number, size, key, attempt)  # nothing tells this job from the next one there
         key = f"torchrun {job} {slurm} {environ['MASTER_ADDR']} {environ['MASTER_PORT']}"
-    return Rank(number, size, key, str(1 + restarts))
+    return Rank(number, size, key, attempt)
 
 
 def _open_mpi(environ: Mapping[str, str]) -> Rank:
@@ -75,15 +80,22 @@ def _srun(environ: Mapping[str, str]) -> Rank:
             raise ValueError("a shell in a step of one task has started it")
         number, size = int(environ["PMI_RANK"]), int(environ["PMI_SIZE"])
     job = f"{int(environ['SLURM_JOB_ID'])}.{int(environ['SLURM_STEP_ID'])}"  # a batch script has no step of its own
-    attempt = 1 + int(environ.get("SLURM_RESTART_COUNT", "0"))
+    attempt = _attempt(environ.get("SLURM_RESTART_COUNT", "0"))
     cluster, user = environ.get("SLURM_CLUSTER_NAME", ""), environ.get("SLURM_JOB_USER", "")
     script = _script() if _launcher(environ, "SLURM_PROCID") != os.getppid() else ""
-    return Rank(number, size, f"slurm {cluster} {user} {job} {script}", str(attempt))
+    return Rank(number, size, f"slurm {cluster} {user} {job} {script}", attempt)
 
 
 def _mpich(environ: Mapping[str, str]) -> Rank:
     """MPICH and Intel MPI: nothing is common to the machines of a job, so the ranks of each machine are a run."""
     return Rank(int(environ["PMI_RANK"]), int(environ["PMI_SIZE"]), _of_launcher(environ, "PMI_RANK", "PMI_FD"))
+
+
+def _lightning(environ: Mapping[str, str]) -> Rank | None:
+    """Return the rank of a process that Lightning has started on its machine, beside the one that began the run."""
+    if int(environ["NODE_RANK"]) or not environ["MASTER_PORT"]:
+        return None
+    return Rank(int(environ["LOCAL_RANK"]), int(environ["WORLD_SIZE"]), "")
 
 
 def _uvicorn(_: Mapping[str, str]) -> Rank | None:
@@ -122,6 +134,14 @@ def _launcher(environ: Mapping[str, str], *names: str) -> int:
             break
         pid = parent
     return pid
+
+
+def _attempt(restarts: str) -> str:
+    """Return which try it is; raise ValueError when the count of restarts makes no sense."""
+    count = int(restarts)
+    if not 0 <= count < _MOST_TRIES:
+        raise ValueError("no count of restarts")
+    return str(1 + count)
 
 
 def _script() -> str:

@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+from vedette.interrupts import let_through
+
 MAX_CHARS = 64 << 10  # characters of a recorded text, and of the same text with colour codes
 _WIDTH = 100  # columns of a text if there is no terminal
 
@@ -12,7 +14,8 @@ def is_rich(value: Any) -> bool:
     kind = type(value)
     try:
         return hasattr(kind, "__rich_console__") or hasattr(kind, "__rich__")
-    except Exception:  # raised by a metaclass
+    except Exception as error:  # raised by a metaclass
+        let_through(error)
         return False
 
 

@@ -95,13 +95,14 @@ class Run:
     ) -> "Run":  # fmt: skip
         """Begin a new run. It ends with this process, unless it is finished before.
 
-        `rank`: this process is one of several that begin the run together, as their `count`-th.
+        `rank`: this process is one of several that begin the run together, as their `count`-th of its name.
         """
+        given = text_of(about.name) if about.name else ""
         if rank is None:
             journal = Journal(home, settings, new_id(), FIRST_TRY, main=True)
         else:  # all ranks begin the run; the hub ends it when the last of them has ended
-            journal = Journal(home, settings, rank.run_id(count), rank.attempt, main=False, rank=rank)
-        name = text_of(about.name) if about.name else new_name(rank.digest(count) if rank is not None else b"")
+            journal = Journal(home, settings, rank.run_id(given, count), rank.attempt, main=False, rank=rank)
+        name = given or new_name(rank.digest(given, count) if rank is not None else b"")
         run = cls(journal, name, as_config(about.config))
         attrs = about.attrs | {
             "project": about.project,
@@ -340,7 +341,8 @@ class Run:
         for candidate in (step, next_step):
             try:
                 number = int(candidate)
-            except Exception:  # a user's __int__ may raise anything
+            except Exception as error:  # a user's __int__ may raise anything
+                let_through(error)
                 if step is not None:
                     self._refuse("step", "is not a whole number in range, so the next step is taken")
                 continue

@@ -15,6 +15,7 @@ from vedette import kernel
 from vedette.client import faults, notebook
 from vedette.client.faults import swallow
 from vedette.client.run import Run
+from vedette.interrupts import let_through
 from vedette.settings import Settings
 
 
@@ -73,6 +74,7 @@ def begin(run: Run, settings: Settings) -> None:
     try:
         _console = open_console(run, settings)
     except Exception as error:
+        let_through(error)
         swallow(error, "the console")
         return
     faults.write_notice = _write_around_console
@@ -123,6 +125,7 @@ def _end(run: Run) -> None:
     try:
         line = console.close(run.name or run.id, *run._ended_as)
     except Exception as error:
+        let_through(error)
         swallow(error, "the end of the console")
         return
     if _held_lines is None:
@@ -135,7 +138,8 @@ def _say(line: str) -> None:
     try:
         if line and kernel.wait((), [sys.stderr], _WAIT_S):  # Ctrl-S may have stopped the terminal
             faults.write_stderr(line + "\n")
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return
 
 
@@ -185,7 +189,8 @@ def _wrap(stream: Any) -> None:
 
         stream.write = write
         _replaced.append((stream, "write", write, before))
-    except Exception:  # a user's stream may raise anything
+    except Exception as error:  # a user's stream may raise anything
+        let_through(error)
         return
 
 
@@ -213,7 +218,8 @@ def _wrap_input() -> None:
 def _is_terminal(stream: Any) -> bool:
     try:
         return bool(stream.isatty())
-    except Exception:  # stdin may be any object
+    except Exception as error:  # stdin may be any object
+        let_through(error)
         return False
 
 
@@ -222,7 +228,8 @@ def _make_room(stream: Any) -> None:
     try:
         if _is_terminal(stream):
             os.write(stream.fileno(), b"\x1b[J")
-    except Exception:  # a user's stream may raise anything
+    except Exception as error:  # a user's stream may raise anything
+        let_through(error)
         return
 
 
@@ -236,5 +243,6 @@ def _unwrap() -> None:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        except Exception:  # noqa: S112 - our function stays, and calls the original
+        except Exception as error:  # our function stays, and calls the original
+            let_through(error)
             continue

@@ -16,7 +16,7 @@ from vedette.client.faults import swallow
 from vedette.client.journal import Journal
 from vedette.client.messages import clean_text
 from vedette.client.quiet import quiet
-from vedette.interrupts import let_through
+from vedette.interrupts import is_of_handler, let_through
 from vedette.sources.colours import split
 from vedette.sources.output import MAX_LINE, Lines
 
@@ -126,7 +126,8 @@ class Tee:
             previous = vars(owner).get(name)
             ours = make(getattr(owner, name))
             setattr(owner, name, ours)
-        except Exception:  # a user's stream may raise anything
+        except Exception as error:  # a user's stream may raise anything
+            let_through(error)
             return False
         self._replaced.append((owner, name, ours, previous))
         return True
@@ -139,6 +140,10 @@ class Tee:
                 if vars(owner).get(name) is ours:
                     setattr(owner, name, previous) if previous is not None else delattr(owner, name)
             except Exception as error:
+                if is_of_handler(error):
+                    self._replaced.append((owner, name, ours, previous))
+                    self.remove()
+                    raise
                 swallow(error, "the end of the tee")
 
     def end(self, journal: Journal) -> None:
@@ -201,7 +206,8 @@ def _note_last_words(text: Any) -> None:
     try:
         while sys._getframe(depth).f_globals.get("__name__", "").startswith(_OURS):  # noqa: SLF001
             depth += 1
-    except ValueError:  # there is no further frame
+    except ValueError as error:  # there is no further frame
+        let_through(error)
         if isinstance(text, str) and text.strip():
             _last_words = text.strip()
 

@@ -66,12 +66,14 @@ def numbers_in(
         if isinstance(value, Mapping) and id(value) not in parents and len(parents) < _MAX_DEPTH:
             try:
                 yield from numbers_in(value, f"{name}/", parents, budget)
-            except Exception:  # whatever the mapping's own methods raise
+            except Exception as error:  # whatever the mapping's own methods raise
+                let_through(error)
                 yield name, None
             continue
         try:
             yield name, to_number(value)
-        except Exception:  # whatever the value's own methods raise
+        except Exception as error:  # whatever the value's own methods raise
+            let_through(error)
             yield name, None
 
 
@@ -79,7 +81,8 @@ def plain(value: Any, parents: tuple[int, ...] = (), budget: Budget | None = Non
     """Return a value that can be stored as an attribute: the value itself, its parts, or else its text."""
     try:
         return _plain(value, parents, budget or Budget())
-    except Exception:  # whatever the value's own methods raise
+    except Exception as error:  # whatever the value's own methods raise
+        let_through(error)
         return text_of(value)
 
 
@@ -104,7 +107,8 @@ def _plain(value: Any, parents: tuple[int, ...], budget: Budget) -> Value:
         return f"<{type(value).__name__}>"  # its text could be very large
     try:
         return to_number(value)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return text_of(value)
 
 
@@ -137,6 +141,7 @@ def _part(value: Any, name: str, parents: tuple[int, ...], budget: Budget) -> Va
     try:
         return plain(getattr(value, name, None), parents, budget)
     except Exception as error:  # whatever a property raises
+        let_through(error)
         return f"<{type(error).__name__}>"
 
 
@@ -145,6 +150,7 @@ def _item(value: Any, key: Any, parents: tuple[int, ...], budget: Budget) -> Val
     try:
         inner = value[key]
     except Exception as error:
+        let_through(error)
         return f"<{type(error).__name__}>"
     return plain(inner, parents, budget)
 

@@ -163,7 +163,7 @@ class Metrics:
         for pattern in list(self._patterns):
             for name, value in self._search(pattern, text):
                 if name in _STEPS:
-                    said = int(value) if value == value and abs(value) < 1 << 53 else said  # noqa: PLR0124 - a NaN
+                    said = int(value) if 0 <= value < 1 << 53 else said
                 else:
                     found[name] = value
         self._log_line(self._named(_OUTPUT, found), said)

@@ -46,7 +46,7 @@ class Recorder:
         clock: Callable[[], float] = time.monotonic,
         on_line: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`say(kind, text, level, attrs)` records an event; `on_line` gets the plain text of each line."""
+        """`say(kind, text, level, attrs)` records an event; `on_line` gets the plain text of each line, or its first 64 KiB."""
         self._say = say
         self._on_line = on_line
         self._bars = bars
@@ -119,7 +119,8 @@ class Recorder:
                     self._output(stream, said, ansi)
             elif line.over:
                 state.last.append(plain)
-                self._on_line(plain)
+                if line.begins:
+                    self._on_line(plain)
                 self._output(stream, plain, ansi)
 
     def _output(self, stream: str, text: str, ansi: str) -> None:

@@ -152,13 +152,14 @@ def gaussian(value: Array, at: Ints, sigma: float) -> Array:
     """Return the mean around these points, weighted by their distance in points, up to three sigma to either side."""
     radius = max(1, math.ceil(3 * sigma))
     away = np.arange(-radius, radius + 1)
-    kernel = np.exp(-(away**2) / (2 * sigma * sigma))
+    with np.errstate(over="ignore"):  # beside a tiny sigma the next point is infinitely far away
+        kernel = np.exp(-0.5 * (away / sigma) ** 2)
     out = np.empty(len(at))
     for first in range(0, len(at), 1024):  # a table of 1024 times 241 numbers, not one of millions
         places = at[first : first + 1024, None] + away
         near = value[np.clip(places, 0, max(0, len(value) - 1))]
         weights = np.where((places >= 0) & (places < len(value)) & np.isfinite(near), kernel, 0.0)
         norm = weights.sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             out[first : first + 1024] = (weights * np.where(weights > 0, near, 0.0)).sum(axis=1) / norm
     return out

@@ -52,7 +52,8 @@ class Explanation(Struct, frozen=True):
             },
             "outcome": {
                 "metrics": [
-                    asdict(one) | {"first_t": None if one.first_t is None else one.first_t / 1e6}
+                    asdict(one)
+                    | {"first_t": None if one.first_t is None else one.first_t / 1e6, "ends_first": one.ends_first}
                     for one in self.outcome.metrics
                 ],
                 "only_a": self.outcome.only_a,

@@ -34,6 +34,13 @@ class MetricPair(Struct, frozen=True):
     b_steps: int | None
     telling: bool = False  # the equal values were not constant, so their equality means something
 
+    @property
+    def ends_first(self) -> str:
+        """Which of two that are equal at all common steps has the lower last step: "a" or "b"; else empty."""
+        if self.first_step is not None or not self.common or self.a_steps is None or self.b_steps is None:
+            return ""
+        return "a" if self.a_steps < self.b_steps else "b" if self.b_steps < self.a_steps else ""
+
 
 class Speed(Struct, frozen=True):
     """Steps per second, measured on the series that has the most points."""

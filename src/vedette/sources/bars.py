@@ -6,11 +6,12 @@ from typing import NamedTuple, Protocol
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?[kMGTPEZY]?"
 _TIME = r"(?:\d+ days?, )?[\d:]+"
+_REST = r"[^\],]*(?:,(?P<postfix>.*))?"  # the rate, and what the program shows behind it
 _KNOWN = re.compile(
     r"(?:(?P<desc>.*?): ?)?\s*\d+%(?:\|[^|]*\|)? *"
-    rf"(?P<n>{_NUMBER})/(?P<total>{_NUMBER}) \[{_TIME}<(?:{_TIME}|\?),(?P<rest>[^\]]*)\]"
+    rf"(?P<n>{_NUMBER})/(?P<total>{_NUMBER}) \[{_TIME}<(?:{_TIME}|\?),{_REST}\]"
 )
-_UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},(?P<rest>[^\]]*/[^\]]*)\]")
+_UNKNOWN = re.compile(rf"(?:(?P<desc>.*?): )?(?P<n>{_NUMBER})[^\d\s\[]* \[{_TIME},(?=[^\]]*/){_REST}\]")
 _SCALES = {unit: 1000.0**power for power, unit in enumerate("kMGTPEZY", 1)}
 _MOST = 100  # bars at once; more are treated as ordinary lines
 _LONGEST = 1000  # characters of a bar; a longer line is not a bar
@@ -45,16 +46,21 @@ def read_bar(text: str) -> Bar | None:
     if "[" not in text or len(text) > _LONGEST:
         return None
     text = text.strip()
-    if (found := _KNOWN.fullmatch(text)) is not None:
-        return Bar(found["desc"] or "", _number(found["n"]), _number(found["total"]), _postfix(found["rest"]))
-    if (found := _UNKNOWN.fullmatch(text)) is not None:
-        return Bar(found["desc"] or "", _number(found["n"]), None, _postfix(found["rest"]))
-    return None
+    found = _KNOWN.fullmatch(text) or _UNKNOWN.fullmatch(text)
+    if found is None or _holds_a_line(postfix := found["postfix"] or ""):
+        return None
+    total = _number(found["total"]) if "total" in found.re.groupindex else None
+    return Bar(found["desc"] or "", _number(found["n"]), total, postfix.strip())
 
 
-def _postfix(rest: str) -> str:
-    """Return what follows the rate, which is the first part."""
-    return rest.partition(",")[2].strip()
+def _holds_a_line(postfix: str) -> bool:
+    """Tell whether a postfix is one and a printed line behind the bar, as in `loss=1][1, 2`; that line must be kept."""
+    depth = 0
+    for at, letter in enumerate(postfix):
+        depth += (letter == "[") - (letter == "]")
+        if depth < 0:  # the end of the bar, or a bracket of the program's text, as in `note=a]b`
+            return "[" in postfix[at:]
+    return False
 
 
 def _number(text: str) -> float:

@@ -4,11 +4,16 @@ import re
 from collections.abc import Iterator
 
 _VALUE = r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf(?:inity)?)"
+# What makes another word of a number: `1.2.3`, `12:30`, `5/10`, `3s`, `1,234`, `2026-11-18`, `1-5`, `5%-10%`.
+_GOES_ON = r"%?(?:\.?[\w:/]|,[+-]?\.?\d|[+-]\w)"
 _PAIR = re.compile(  # a colon without a blank only before a fraction: not in times and addresses
-    rf"(?<![\w./@-])([A-Za-z_][\w./@-]*)[\"']?\s*(?:=\s*|:\s+|:(?=[+-]?\d*\.\d))[\"']?({_VALUE})%?(?!\.?[\w:/])",
+    rf"(?<![\w./@-])([A-Za-z_][\w./@-]*)[\"']?\s*(?:=\s*|:\s+|:(?=[+-]?\d*\.\d))[\"']?({_VALUE})(?!{_GOES_ON})",
     re.IGNORECASE,
 )
-_STEP = re.compile(r"\b(global[_ ]?step|step|iter(?:ation)?|epoch)s?\b\W{0,3}(\d{1,18})(?![\w.])", re.IGNORECASE)
+_STEP = re.compile(  # `epoch-3` is 3, but `step=-5` and `step -5` are negative
+    r"\b(global[_ ]?step|step|iter(?:ation)?|epoch)s?\b\W{0,3}(?<!\W[-\u2212])(\d{1,18})(?![\w.]|,\d{3}(?!\d)|-\d)",
+    re.IGNORECASE,
+)
 _FIRST = re.compile(r"\s*\[(\d{1,18})\]\s")  # as boosted trees count their rounds
 _NAME = re.compile(r"([A-Za-z_][\w./@-]*)[^\w]*$")
 _ORDER = ("g", "s", "i", "e")  # if a line names several: the global step, the step, the iteration, the epoch
@@ -30,7 +35,10 @@ def pairs(text: str) -> Iterator[tuple[str, float]]:
 
 
 def step(text: str) -> int | None:
-    """Return the step that a line names, as in `step=5`, `Epoch [3/10]` or `iteration 7`; None if it names none."""
+    """Return the step that a line names, as in `step=5`, `Epoch [3/10]` or `iteration 7`; None if it names none.
+
+    A negative step is none.
+    """
     found = {name[0].lower(): int(count) for name, count in reversed(_STEP.findall(text))}
     if (first := _FIRST.match(text)) is not None:
         found.setdefault(_ORDER[-1], int(first[1]))

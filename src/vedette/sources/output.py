@@ -10,6 +10,7 @@ class Line(NamedTuple):
 
     text: str
     over: bool
+    begins: bool = True  # False: it goes on with a longer line, which was cut
 
 
 class Lines:
@@ -22,6 +23,7 @@ class Lines:
     def __init__(self) -> None:
         """Start with no pending text."""
         self.pending = ""  # the text after the last newline
+        self._is_cut = False  # the line of the pending text has begun before it
 
     def feed(self, text: str) -> list[Line]:
         """Add printed text; return the lines that it completes or draws over."""
@@ -29,22 +31,33 @@ class Lines:
         *whole, rest = (self.pending + text).split("\n")
         for raw in whole:
             *redrawn, last = raw.removesuffix("\r").split("\r")
-            found += [Line(part, over=False) for part in redrawn if part]
-            found += [Line(part, over=True) for part in _parts(last)]
+            found += self._redrawn(redrawn)
+            found += self._parts(last)
+            self._is_cut = False
         carried = rest.endswith("\r")  # perhaps the first half of "\r\n"
         *redrawn, rest = rest.removesuffix("\r").split("\r")
-        found += [Line(part, over=False) for part in redrawn if part]
-        while len(rest) > MAX_LINE:
-            found.append(Line(rest[:MAX_LINE], over=True))
-            rest = rest[MAX_LINE:]
+        found += self._redrawn(redrawn)
+        if len(rest) > MAX_LINE:
+            *whole_parts, last = self._parts(rest)
+            found += whole_parts
+            rest, self._is_cut = last.text, True
         self.pending = rest + "\r" * carried
         return found
 
     def flush(self) -> list[Line]:
         """Return the last line, which has no newline."""
         rest, self.pending = self.pending.removesuffix("\r"), ""
-        return [Line(part, over=True) for part in _parts(rest)] if rest else []
+        found = self._parts(rest) if rest else []
+        self._is_cut = False
+        return found
 
+    def _redrawn(self, parts: list[str]) -> list[Line]:
+        """Return what was drawn over; the text behind it begins a line."""
+        if parts:
+            self._is_cut = False
+        return [Line(part, over=False) for part in parts if part]
 
-def _parts(text: str) -> list[str]:
-    return [text[at : at + MAX_LINE] for at in range(0, len(text), MAX_LINE)] or [""]
+    def _parts(self, text: str) -> list[Line]:
+        """Return a line in parts that are not too long."""
+        ends = range(0, len(text), MAX_LINE) or [0]
+        return [Line(text[at : at + MAX_LINE], over=True, begins=not at and not self._is_cut) for at in ends]

@@ -89,11 +89,12 @@ def shown(value: float | None, unit: str) -> str:
     return f"{value:.0f}%" if unit == "%" else f"{value:.1f} {unit}" if unit else f"{value:.0f}"
 
 
+_WHOLE = "host CPU share"  # 100 at most: the kernel counts in ticks, so a short time may seem to have more
 _GAUGES = (
     ("CPU", "cpu_percent", "%"),
     ("CPU share", "cpu_share_percent", "%"),
     ("memory", "memory_bytes", "B"),
-    ("host CPU share", "host_cpu_share_percent", "%"),
+    (_WHOLE, "host_cpu_share_percent", "%"),
     ("host memory", "host_memory_bytes", "B"),
     ("power", "host_power_w[group=in]", "W"),
 )
@@ -115,7 +116,8 @@ def summary_lines(summary: Mapping[str, Any]) -> list[str]:
     gauges = [(title, summary[name], unit) for title, name, unit in _GAUGES if "mean" in summary.get(name, {})]
     wide = max((len(title) for title, _, _ in gauges), default=0)
     for title, found, unit in gauges:
-        mean, most = (shown(found[key], unit).rjust(8) for key in ("mean", "max"))
+        values = (min(100.0, found[key]) if title == _WHOLE else found[key] for key in ("mean", "max"))
+        mean, most = (shown(value, unit).rjust(8) for value in values)
         lines.append(f"  {title.ljust(wide)}  mean {mean}  max {most}")
     for row in (_TOTALS, _HOST_TOTALS):
         totals = [

@@ -371,6 +371,24 @@ def test_a_series_is_called_the_same_everywhere(say, home, monkeypatch):
     assert [tile.name for tile in tiles] == ["acc[rank=0]", "loss[device=a,rank=1]"]
 
 
+def test_diff_of_a_run_that_stopped_early(say, home, monkeypatch):
+    """Where two curves are equal until one of them ends, `diff` says which one ends, and at which step."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    for run, length in (("long", 50), ("short", 11)):
+        make.run(run, run)
+        make.points(run, "loss", [1 / (1 + step) for step in range(length)])
+        make.points(run, "one", [1.0])
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", str(home.root))
+
+    for words, said in ((("long", "short"), "B ends at step 10"), (("short", "long"), "A ends at step 10")):
+        rows = say("diff", *words)[1].splitlines()
+        assert said in next(row for row in rows if row.strip().startswith("loss"))
+        assert "never" in next(row for row in rows if row.strip().startswith("one"))
+
+
 def test_diff(say, drawn):
     """`diff` names the config key that differs as the first cause, and where the metrics part."""
     code, out, _ = say("diff", "alpha", "beta")

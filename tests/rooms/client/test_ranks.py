@@ -42,7 +42,7 @@ def test_a_rank_is_told(environ, number, size, attempt):
 
     assert rank is not None
     assert (rank.number, rank.size, rank.attempt) == (number, size, attempt)
-    assert looks_like_run(rank.run_id(0))
+    assert looks_like_run(rank.run_id("", 0))
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,47 @@ def test_the_ranks_of_a_job_have_one_run(one, other, same):
     """Ranks of one job derive the same id, those of two jobs different ones; the second run of a job is another."""
     first, second = ranks.find(one), ranks.find(other)
 
-    assert (first.run_id(0) == second.run_id(0)) is same
-    assert first.run_id(0) != first.run_id(1)
+    assert (first.run_id("", 0) == second.run_id("", 0)) is same
+    assert first.run_id("", 0) != first.run_id("", 1)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "9" * 23, "OMPI_COMM_WORLD_SIZE": "9" * 24},
+        OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "9"},
+        OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "0"},
+        MPICH | {"PMI_SIZE": "-5"},
+        TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "-9"},
+        TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": str(1 << 64)},
+    ],
+)
+def test_numbers_that_make_no_sense(environ):
+    """Ranks, sizes and restarts that cannot be are no ranks, rather than a run that cannot be recorded."""
+    assert ranks.find(environ) is None
+
+
+def test_a_job_whose_name_is_no_text():
+    """Bytes that are not UTF-8 tell jobs apart as others do."""
+    here = OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "6"}
+    one, other = (ranks.find(here | {"PMIX_NAMESPACE": name}) for name in ("\udcff", "\udcfe"))
+
+    assert one.run_id("", 0) != other.run_id("", 0)
+
+
+def test_runs_of_other_names_are_others():
+    """What rank 0 alone begins under a name of its own is not the run that all begin next."""
+    rank = ranks.find(SRUN)
+
+    assert rank.run_id("eval", 0) != rank.run_id("train", 0)
+
+
+def test_ranks_that_lightning_starts():
+    """They are ranks of the run that they join, and of no other: nothing tells such a job from the next one."""
+    environ = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2",
+    }  # fmt: skip
+
+    assert ranks.find(environ) is None
+    assert ranks.find(environ, joins=True)[:2] == (1, 2)
+    assert ranks.find(environ | {"NODE_RANK": "1"}, joins=True) is None

@@ -106,6 +106,28 @@ def test_a_loop_that_tqdm_counts_now_and_then():
     assert Taken().of(out.getvalue())["turn"] == [(0, 0), (10, 9), (20, 19), (29, 29)]
 
 
+@pytest.mark.parametrize("note", [{"lo[ss]": 1.5}, {"note": "a]b"}, {"note": "a[b"}, {"x": [1, [2]]}, {"m[0][1]": 3}])
+@pytest.mark.parametrize("total", [10, None])
+def test_a_postfix_with_brackets(note, total):
+    """The bar is followed, and its readable numbers are taken."""
+    out = io.StringIO()
+    bar = tqdm(total=total, file=out, ncols=100, mininterval=0)
+    for n in range(10):
+        bar.update()
+        bar.set_postfix({**note, "acc": n})
+    bar.close()
+    assert Taken().of(out.getvalue()) == {"acc": [(n + 1, n) for n in range(10)]}
+
+
+def test_a_postfix_with_decimal_commas():
+    """What tqdm shows of another language's number is no number; its neighbours are."""
+    out = io.StringIO()
+    bar = tqdm(total=2, file=out, ncols=80, mininterval=0)
+    bar.set_postfix_str("loss=1,5, acc=0.5")
+    bar.close()
+    assert Taken().of(out.getvalue()) == {"acc": [(0, 0.5)]}
+
+
 def test_hundreds_of_epochs():
     """A bar for each epoch is followed, however many there are."""
     line = "epoch {}: {}%|#####| {}/2 [00:01<00:01, 5.00it/s, loss={}]\n"
@@ -154,12 +176,20 @@ def test_a_program_that_logs_itself():
         (r"loss=(?P<loss>\S+) .* t(?P<step>\d+)", {"loss": [(1, 0.5), (2, 0.25)]}),
         ("auto", {"loss": [(10, 0.5), (20, 0.25)], "acc": [(10, 0.9), (20, math.inf)]}),
         (r"acc=(0\S*)", {"acc": [(10, 0.9)]}),
+        (r"step (?P<step>\d+).*?=(?P<loss>\S+)", {"loss": [(10, 0.5), (20, 0.25)]}),
         (r"(\w+)=none", {}),
     ],
 )
 def test_patterns(pattern, points):
     """The name is that of the group, or the word before the number; the step is the line's."""
     assert Taken(pattern).of("step 10: loss=0.5 acc=0.9 t1\nstep 20: loss=0.25 acc=inf t2\nx=none\n") == points
+
+
+def test_a_negative_step_is_none():
+    """Lines are counted, whether the line names it or a group finds it."""
+    text = "at=-7 loss=1\nat=-7 loss=2\n"
+    assert Taken(r"at=(?P<step>\S+) loss=(?P<loss>\S+)").of(text) == {"loss": [(0, 1.0), (1, 2.0)]}
+    assert Taken("auto").of(text.replace("at", "step")) == {"loss": [(0, 1.0), (1, 2.0)]}
 
 
 def test_steps_that_no_line_names():
@@ -176,6 +206,16 @@ def test_patterns_that_cannot_be_used(pattern, sentence):
     """They are refused in a sentence."""
     with pytest.raises(VedetteError, match=sentence):
         compiled(["auto", pattern])
+
+
+def test_a_line_of_megabytes():
+    """Only its beginning is searched, so it does not use up the time of the patterns, and later lines are searched."""
+    taken = Taken(r"(?P<name>\w+)=(?P<value>\S+)")
+    text = f"first=1 {'x' * 5_000_000} last=1\n" + "loss=1\n" * 20
+    for at in range(0, len(text), 1 << 16):
+        taken.recorder.take("stdout", text[at : at + (1 << 16)].encode())
+    assert taken.of("") == {"first": [(0, 1.0)], "loss": [(n, 1.0) for n in range(20)]}
+    assert taken.said == []
 
 
 def test_a_pattern_that_takes_for_ever():

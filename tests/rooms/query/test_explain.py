@@ -360,6 +360,19 @@ def test_what_came_out(stage, make):
     assert found["speed"]["a"] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("lengths", "first"), [((50, 11), "b"), ((11, 50), "a"), ((50, 50), "")], ids=str)
+def test_a_run_that_stopped_early(stage, make, lengths, first):
+    """Of two runs that are equal at all common steps it is known which one ends first; not if they differ before."""
+    for run, length in zip("ab", lengths, strict=True):
+        stage.run(run)
+        make.points(run, "cost", [1 / (1 + step) for step in range(length)])
+        make.points(run, "noise", [float(ord(run))] * length)
+    named = {one["name"]: one for one in stage.explain("a", "b").as_dict()["outcome"]["metrics"]}
+
+    assert (named["cost"]["first_step"], named["cost"]["ends_first"]) == (None, first)
+    assert (named["noise"]["first_step"], named["noise"]["ends_first"]) == (0, "")
+
+
 def test_as_json(stage):
     """The whole is plain values, in the shape that pages and scripts rely on."""
     found = told(stage, "a line of code").as_dict()

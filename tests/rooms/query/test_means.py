@@ -2,6 +2,7 @@
 
 import json
 import struct
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -157,6 +158,19 @@ def test_the_page_gets_them_as_columns(store, make):
             status, _, body = site.ask("POST", "/api/series", {**wish, **wrong})
             assert status == 400, wrong
             assert json.loads(body)["error"]
+
+
+@pytest.mark.parametrize("sigma", [1e-300, 5e-324, 0.01])
+def test_a_tiny_sigma_leaves_each_point_as_it_is(store, make, sigma):
+    """A Gaussian that reaches no other point gives each value back, without a warning of numpy."""
+    make.run("r")
+    make.points("r", "loss", [1.0, 1e308, 3.0, np.nan, -1e308])
+    [row] = store.series(["r"], "loss")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = Means().read(store, row, "step", Grid(10), Smoothing("gaussian", sigma))
+
+    assert told.smooth[[0, 1, 2, 4]].tolist() == [1.0, 1e308, 3.0, -1e308]
 
 
 def test_a_range_of_any_size_in_any_number_of_buckets(store, make):

@@ -28,6 +28,17 @@ def test_what_is_drawn_over_is_handed_out_as_such():
     assert found == [Line("1/3", over=False), Line("2/3", over=False), Line("3/3", over=True), Line("done", over=True)]
 
 
+def test_the_parts_of_a_long_line():
+    """Only the first one begins a line, whatever the pieces that the text comes in."""
+    text = "x" * (3 * MAX_LINE) + "y\nnext\n" + "x" * (2 * MAX_LINE) + "\rover\nlast"
+    for size in (1000, MAX_LINE, len(text)):
+        found = lines(text, size)
+
+        assert [line.text[:5] for line in found if line.over and line.begins][:2] == ["xxxxx", "next"]
+        assert [line.text for line in found if line.over and line.begins][-2:] == ["over", "last"]
+        assert "".join(line.text for line in found if line.over and not line.begins).endswith("xxx") or size < 0
+
+
 def test_a_line_without_end_is_cut():
     """A line of any length takes bounded memory, and nothing of it is lost."""
     cutter = Lines()
