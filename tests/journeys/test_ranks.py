@@ -67,6 +67,28 @@ def test_ranks_of_mpiexec_are_one_run(mpiexec, tmp_path, words, state, cause):
         }
 
 
+FORKS = """
+import os, time, vedette
+run = vedette.init(name="job")
+run.log({"loss": 1.0})
+if os.environ["OMPI_COMM_WORLD_RANK"] == "2":
+    if (child := os.fork()) == 0:
+        run.log({"loss": 2.0})
+        os._exit(3)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_child_of_a_rank_is_no_rank(mpiexec, tmp_path):
+    """A job of ranks that are all done is done, however a process ended that one of them has started."""
+    (tmp_path / "rank.py").write_text(FORKS)
+    mpiexec(sys.executable, "rank.py")
+
+    [run] = vedette.runs()
+    run = eventually(lambda: (found := vedette.get(run.id)).end_t and found)
+    assert (run.state, run.cause) == ("done", "")
+
+
 AGAIN = """
 import vedette
 for seed in range(2):  # each plain init begins a run, as in a program of one process

@@ -46,7 +46,10 @@ class Recorder:
         clock: Callable[[], float] = time.monotonic,
         on_line: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`say(kind, text, level, attrs)` records an event; `on_line` gets the plain text of each line, or its first 64 KiB."""
+        """`say(kind, text, level, attrs)` records an event; `on_line` gets the plain text of each line.
+
+        Of a line that was cut into several it gets the first.
+        """
         self._say = say
         self._on_line = on_line
         self._bars = bars

@@ -38,9 +38,9 @@ class Lines:
         *redrawn, rest = rest.removesuffix("\r").split("\r")
         found += self._redrawn(redrawn)
         if len(rest) > MAX_LINE:
-            *whole_parts, last = self._parts(rest)
-            found += whole_parts
-            rest, self._is_cut = last.text, True
+            *cut, unfinished = self._parts(rest)
+            found += cut
+            rest, self._is_cut = unfinished.text, True
         self.pending = rest + "\r" * carried
         return found
 
@@ -59,5 +59,5 @@ class Lines:
 
     def _parts(self, text: str) -> list[Line]:
         """Return a line in parts that are not too long."""
-        ends = range(0, len(text), MAX_LINE) or [0]
-        return [Line(text[at : at + MAX_LINE], over=True, begins=not at and not self._is_cut) for at in ends]
+        starts = range(0, len(text), MAX_LINE) or [0]
+        return [Line(text[at : at + MAX_LINE], over=True, begins=not at and not self._is_cut) for at in starts]

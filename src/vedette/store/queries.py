@@ -45,7 +45,7 @@ class SpanQuery(Struct, frozen=True):
     name: str = ""
     where: Where | None = None
     limit: int | None = None
-    only: tuple[str, ...] | None = None  # read only these attributes, which is faster for many rows
+    only: tuple[str, ...] | None = None  # read only these attributes, None where a span has none: faster for many rows
     order: tuple[str, ...] = ()  # sort by these fields of `Compare` instead; -field: descending. None comes last
 
 

@@ -9,7 +9,7 @@ from vedette import segment
 from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.hub.own import Own
-from vedette.model import Event
+from vedette.model import HUB, Event, Span
 from vedette.query.progress import bars
 from vedette.settings import Settings
 from vedette.store.sqlite_file import open_reader
@@ -99,6 +99,22 @@ def test_the_end_of_a_run_waits_for_its_other_processes(keeper):
 
     assert [row.name for row in keeper.store.series([run.id])] == ["of the child"]
     child.finish()
+
+
+def test_a_hub_stays_while_a_try_waits_for_its_ranks(keeper):
+    """A hub does not leave while it waits for ranks that may speak yet: nobody else would end their try."""
+    keeper.turn()
+    assert keeper.idle
+    ranks = Own(keeper.home)
+    ranks.say([
+        Span("r/1", 1, "running", kind="try", parent="r", attrs={"n": 1, "ranks": 2}),
+        Span("r/1/a", 1, "running", kind="process", parent="r/1", attrs={"rank": 0}),
+        Span("r/1/a", 2, "done", by=HUB),
+    ])  # fmt: skip
+    keeper.turn()
+    keeper.flush()
+    assert not keeper.idle
+    ranks.close()
 
 
 def test_strange_things_in_the_spool_hurt_nobody(keeper):

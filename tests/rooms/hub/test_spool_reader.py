@@ -4,12 +4,9 @@ import os
 
 from vedette.client.run import About, Run
 from vedette.home import Home
-from vedette.hub.turn.rank_tries import RankTries
 from vedette.hub.turn.spool_reader import SpoolReader
-from vedette.model import Span
 from vedette.settings import Settings
 from vedette.store import Mark
-from vedette.store.sqlite import SqliteStore
 from vedette.tail import Tail
 
 
@@ -37,16 +34,6 @@ def test_what_is_logged_after_the_end_is_not_removed(keeper):
     [begun] = set(os.listdir(directory)) - before
     reader.remove_read()
     assert os.listdir(directory) == [begun]
-
-
-def test_ranks_of_a_run_that_was_removed_for_good(tmp_path):
-    """A rank that speaks after its run was removed for good does not keep the hub from its work."""
-    tries = RankTries(SqliteStore(str(tmp_path / "store.db")), lambda *_: None)
-    tries.note([Span("gone/1", 1, kind="try", attrs={"ranks": 2})])
-    tries.tend(10.0)
-    tries.tend(20.0)
-
-    assert tries.trouble == ""
 
 
 def test_how_far_a_process_has_come_is_told_while_it_writes(keeper):

@@ -176,7 +176,6 @@ def test_a_program_that_logs_itself():
         (r"loss=(?P<loss>\S+) .* t(?P<step>\d+)", {"loss": [(1, 0.5), (2, 0.25)]}),
         ("auto", {"loss": [(10, 0.5), (20, 0.25)], "acc": [(10, 0.9), (20, math.inf)]}),
         (r"acc=(0\S*)", {"acc": [(10, 0.9)]}),
-        (r"step (?P<step>\d+).*?=(?P<loss>\S+)", {"loss": [(10, 0.5), (20, 0.25)]}),
         (r"(\w+)=none", {}),
     ],
 )

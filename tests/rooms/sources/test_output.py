@@ -36,7 +36,7 @@ def test_the_parts_of_a_long_line():
 
         assert [line.text[:5] for line in found if line.over and line.begins][:2] == ["xxxxx", "next"]
         assert [line.text for line in found if line.over and line.begins][-2:] == ["over", "last"]
-        assert "".join(line.text for line in found if line.over and not line.begins).endswith("xxx") or size < 0
+        assert sum(len(line.text) for line in found if line.over and not line.begins) > 2 * MAX_LINE
 
 
 def test_a_line_without_end_is_cut():

@@ -147,12 +147,13 @@ class Keeper:
 
     @property
     def idle(self) -> bool:
-        """Whether no process is known to live, and all records are sealed and flushed."""
+        """Whether no process is known to live, no end is due, and all records are sealed and flushed."""
         all_done = all(
             (reader.of_hub or self.watcher.is_unwatchable(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
-        return all_done and not self.unsynced and self.inboxes.idle and self.blob_queue.idle and not self.orders.busy
+        all_kept = not self.unsynced and self.inboxes.idle and self.blob_queue.idle
+        return all_done and all_kept and not self.orders.busy and not self.rank_tries.waits
 
     @property
     def is_stranded(self) -> bool:

@@ -6,17 +6,17 @@ No rank knows when the others end, so the one hub that keeps the store decides.
 from collections.abc import Iterable
 
 from vedette.hub.own import Say
-from vedette.ids import prefix_below, run_of
-from vedette.model import HUB, KINDS, Fact, Span
+from vedette.ids import enclosing, is_by_pid, prefix_below, run_of
+from vedette.model import HUB, KINDS, PURGED, UNSEEN, Fact, Span
 from vedette.store import Compare, SpanQuery, SpanRow, Store
 
 _EACH_S = 0.5
-_LATE_RANKS_S = 5.0  # how long we wait for ranks that have said nothing yet, once all others have ended
+_LATE_RANKS_S = 5.0  # how long we wait for ranks that may say more, once all that have said anything have ended
 _WORST = ("failed", "cancelled")  # the worst end first; all others are better
 
 
 class RankTries:
-    """The tries of ranks that are still open."""
+    """The tries of ranks that are still open, or whose end may have to be corrected."""
 
     def __init__(self, store: Store, say: Say) -> None:
         """Find those that an earlier hub has left open; `say` writes facts as the hub's."""
@@ -25,14 +25,26 @@ class RankTries:
         self._say = say
         open_states = Compare("state", "in", KINDS["try"].climbing)
         rows = store.spans(SpanQuery(kind="try", where=open_states, only=("ranks",)))
-        self._open = {row.id: 0.0 for row in rows if "ranks" in row.attrs}  # by try: since when all known ranks ended
+        # By try: since when all known ranks have ended; 0 while one lives, or nobody has looked.
+        self._open = {row.id: 0.0 for row in rows if row.attrs["ranks"] is not None}
         self._looked = 0.0
 
+    @property
+    def waits(self) -> bool:
+        """Whether the end of a try is due within seconds."""
+        return any(self._open.values())
+
     def note(self, facts: Iterable[Fact]) -> None:
-        """Note which tries of ranks begin, or go on, in what was committed."""
+        """Note which tries of ranks begin or go on in what was committed, and which may have ended otherwise."""
         for fact in facts:
-            if isinstance(fact, Span) and fact.kind == "try" and "ranks" in fact.attrs:
+            if not isinstance(fact, Span):
+                continue
+            if fact.kind == "try" and "ranks" in fact.attrs:
                 self._open[fact.id] = 0.0
+            elif fact.state in KINDS["process"].ends and not is_by_pid(fact.id):
+                attempt = enclosing(fact.id)
+                if enclosing(attempt):  # it is a process; whether that is a rank is seen in the store
+                    self._open.setdefault(attempt, 0.0)
 
     def tend(self, now: float) -> None:
         """End the tries whose ranks have all ended."""
@@ -48,26 +60,40 @@ class RankTries:
 
     def _look(self, attempt: str, now: float) -> None:
         rows = self._store.spans(SpanQuery(ids=(attempt,), only=("ranks",)))
-        if not rows:  # its run was removed for good
+        # Its run may have been removed for good; and the processes of most tries are no ranks.
+        if not rows or rows[0].state == PURGED or rows[0].attrs["ranks"] is None:
             del self._open[attempt]
             return
-        wanted = rows[0].attrs.get("ranks")
-        ranks = [
-            rank
-            for rank in self._store.spans(SpanQuery(prefix=prefix_below(attempt), kind="process", only=("rank",)))
-            if "rank" in rank.attrs
-        ]
+        ranks = self._ranks(attempt)
         if not ranks or any(rank.state not in KINDS["process"].ends for rank in ranks):
             self._open[attempt] = 0.0
             return
         since = self._open[attempt] = self._open[attempt] or now
-        is_whole = isinstance(wanted, int) and 0 < wanted <= len({str(rank.attrs["rank"]) for rank in ranks})
-        if not is_whole and now - since < _LATE_RANKS_S:
+        if not _is_final(rows[0].attrs["ranks"], ranks) and now - since < _LATE_RANKS_S:
             return
+        self._end(rows[0], ranks)
+        del self._open[attempt]
+
+    def _ranks(self, attempt: str) -> list[SpanRow]:
+        """Return the ranks of a try that have said anything; their children, and what the meter found, are none."""
+        processes = self._store.spans(SpanQuery(prefix=prefix_below(attempt), kind="process", only=("rank",)))
+        return [process for process in processes if process.attrs["rank"] is not None]
+
+    def _end(self, attempt: SpanRow, ranks: list[SpanRow]) -> None:
+        """Say how a try ended, unless that is known. What replaces another end has a later time: the latest counts."""
         state, cause = worst(ranks)
         t = max(rank.end_t or 0 for rank in ranks)
-        self._say([Span(attempt, t, state, cause, HUB, kind="try", parent=run_of(attempt))], "")
-        del self._open[attempt]
+        if attempt.end_t is not None and (attempt.state, attempt.cause) == (state, cause) and attempt.end_t >= t:
+            return
+        if attempt.end_t is not None and attempt.state != UNSEEN:
+            t = max(t, attempt.end_t + 1)
+        self._say([Span(attempt.id, t, state, cause, HUB, kind="try", parent=run_of(attempt.id))], "")
+
+
+def _is_final(wanted: object, ranks: list[SpanRow]) -> bool:
+    """Tell whether nothing more is expected: all ranks have spoken, and of each one somebody saw how it ended."""
+    is_whole = isinstance(wanted, int) and 0 < wanted <= len({str(rank.attrs["rank"]) for rank in ranks})
+    return is_whole and all(rank.state != UNSEEN for rank in ranks)
 
 
 def worst(ranks: list[SpanRow]) -> tuple[str, str]:
