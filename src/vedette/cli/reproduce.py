@@ -24,6 +24,7 @@ from vedette.fold import flatten
 from vedette.manifest import Entry
 from vedette.query.cells import Cells, Read
 from vedette.query.recipe import recipe
+from vedette.query.runs import RunView
 from vedette.query.runs import view as find_view
 from vedette.views.text import clean, counted
 
@@ -52,8 +53,10 @@ def run(args: argparse.Namespace) -> int:
     entries = cells.add_to(entries)
     packages, direct = (_names(home, digests.get(name)) for name in (manifest.PACKAGES, manifest.DIRECT_PACKAGES))
     made = recipe(
-        view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct
-    )
+        view.id, view.name, view.attrs, flatten(view.config), [entry.path for entry in entries], packages, direct,
+        _ranks(view),
+    )  # fmt: skip
+    launch = made.launch.replace("{}/", os.path.join(args.dir, ""))
     gone = _write_code(cells.reading(home.read_blob), entries, target)
     _write_texts(target, made.texts | {"config.json": json.dumps(view.config, indent=2, default=str) + "\n"})
     if manifest.DIFF in digests:
@@ -63,16 +66,26 @@ def run(args: argparse.Namespace) -> int:
     missing += [f"the bytes of {path} are not in this home" for path in gone]
     store.close()
     if args.json:
-        print_json({"run": view.id, "dir": target, "files": len(entries) - len(gone), "missing": missing})
+        print_json(
+            {"run": view.id, "dir": target, "files": len(entries) - len(gone), "missing": missing, "launch": launch}
+        )
     else:
-        _tell(target, len(entries) - len(gone), missing, args, runs="run.sh" in made.texts)
+        _tell(target, len(entries) - len(gone), missing, args, launch, runs="run.sh" in made.texts)
     if not args.again:
         return 0
     if "run.sh" not in made.texts or not entries:
         raise VedetteError("it cannot be run again: its code or its command is missing")
+    if launch:
+        raise VedetteError(f"--run cannot run it: {clean(launch, one_line=True)}")
     sys.stdout.flush()
     environ = {"PYTHON": sys.executable, **os.environ}
     return _exit_code(subprocess.run(["/bin/sh", os.path.join(target, "run.sh")], env=environ, check=False).returncode)
+
+
+def _ranks(view: RunView) -> int:
+    """Return how many ranks its newest try had; 0 if it was not started as ranks."""
+    told = [row.attrs.get("ranks") for row in view.tries()][-1:]
+    return next((count for count in told if isinstance(count, int)), 0)
 
 
 def _check(target: str, *, force: bool) -> None:
@@ -136,13 +149,15 @@ def _write_file(target: str, path: str, data: bytes, mode: int) -> None:
         os.close(at)
 
 
-def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace, *, runs: bool) -> None:
+def _tell(target: str, count: int, missing: list[str], args: argparse.Namespace, launch: str, *, runs: bool) -> None:
     print(f"{counted(count, 'file')} of code, and what is needed to run it, in {clean(target, one_line=True)}")
     for one in missing[:_MOST_SAID]:
         print(f"  missing: {clean(one, one_line=True)}")
     if len(missing) > _MOST_SAID:
         print(f"  and {len(missing) - _MOST_SAID} more: see README.md")
-    if runs and not args.again:
+    if launch and not args.again:
+        print(clean(launch, one_line=True))
+    elif runs and not args.again:
         print(f"`sh {clean(os.path.join(args.dir, 'run.sh'), one_line=True)}` runs it again")
 
 

@@ -18,11 +18,15 @@ _JOB_NAMES = frozenset(
 )
 
 
+_WORKERS = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import", "loky.backend.popen_loky")
+
+
 class Recipe(Struct, frozen=True):
     """The texts to write beside the code, by file name, and what is missing to repeat the run."""
 
     texts: dict[str, str]
     missing: list[str]
+    launch: str = ""  # how to run it, if `run.sh` alone does not; {} stands for the directory
 
 
 def recipe(
@@ -33,15 +37,16 @@ def recipe(
     paths: Sequence[str],
     packages: Mapping[str, str],
     direct: Mapping[str, str],
+    ranks: int = 0,
 ) -> Recipe:
-    """Make the texts from what is recorded of a run; `paths` are the files of its code."""
+    """Make the texts from what is recorded of a run; `paths` are the files of its code, `ranks` how many it had."""
     missing = _missing(attrs, paths, packages)
     argv = [str(word) for word in attrs.get("argv") or []]
     if attrs.get("notebook") and attrs.get("code.script"):  # its cells, in the notebook's directory, as a program
         argv = ["python3", os.path.join(*(str(attrs.get(key) or "") for key in ("code.root", "code.script")))]
-    texts = {}
+    texts, launch = {}, _launch(argv, ranks)
     if argv:
-        texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths))
+        texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths), by_itself=not launch)
         if any(MASK in str(value) for value in _asked(attrs).values()):
             missing.append(f"a secret in `vedette run --config`: replace {MASK} in run.sh by it")
         if any(MASK in word for word in argv):
@@ -50,8 +55,23 @@ def recipe(
         texts["requirements.txt"] = _requirements(attrs, packages, direct)
         missing += [f"{one} was not installed from an index but from {url}" for one, url in list(direct.items())[:20]]
     texts["env.sh"] = _environment(attrs)
-    texts["README.md"] = _readme(run, name, attrs, config, missing)
-    return Recipe(texts, missing)
+    texts["README.md"] = _readme(run, name, attrs, config, missing, launch.replace("{}/", ""))
+    return Recipe(texts, missing, launch)
+
+
+def _launch(argv: Sequence[str], ranks: int) -> str:
+    """Return a sentence on how to start what another program has started: a worker, or ranks; else nothing."""
+    if any(sign in word for word in argv[1:] for sign in _WORKERS):
+        return (
+            "its command is that of a worker process, and the command line of the program that started the worker is"
+            " not known: start that program again, in {}/code"
+        )
+    if ranks > 1 and argv:
+        return (
+            f"it had {ranks} ranks, and the command line of their launcher is not known: start {{}}/run.sh by it,"
+            f" such as `mpiexec -n {ranks} sh {{}}/run.sh`"
+        )
+    return ""
 
 
 def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping[str, str]) -> list[str]:
@@ -96,7 +116,7 @@ _WHY = {
 }  # fmt: skip
 
 
-def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[str]) -> str:
+def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[str], *, by_itself: bool) -> str:
     root, cwd = str(attrs.get("code.root") or ""), str(attrs.get("cwd") or "")
     inside = bool(root) and (cwd == root or cwd.startswith(root.rstrip("/") + "/"))
     below = os.path.relpath(cwd, root) if inside else "."
@@ -106,9 +126,10 @@ def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[
         quoted[0] = '"${PYTHON:-python3}"'
     asked = _asked(attrs)
     asks = f"export VEDETTE_ASKED={shlex.quote(json.dumps(asked))}\n" if asked else ""
+    what = "the run" if by_itself else "one process of the run"
     folder = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
     return (
-        f"#!/bin/sh\n# Repeats the run {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
+        f"#!/bin/sh\n# Repeats {what} {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
         'here=$(cd "$(dirname "$0")" && pwd)\n'
         f'. "$here"/env.sh\n{asks}cd {folder}\nexec {" ".join(quoted)} "$@"\n'
     )
@@ -155,7 +176,7 @@ def _environment(attrs: Mapping[str, Value]) -> str:
 
 
 def _readme(
-    run: str, name: str, attrs: Mapping[str, Value], config: Mapping[str, Value], missing: Sequence[str]
+    run: str, name: str, attrs: Mapping[str, Value], config: Mapping[str, Value], missing: Sequence[str], launch: str
 ) -> str:
     facts: dict[str, Any] = {
         "run": f"{name} ({run})",
@@ -184,7 +205,10 @@ def _readme(
         "```sh",
         "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt",
     ]
-    lines += ['PYTHON="$PWD/.venv/bin/python" sh run.sh', "```", ""]
+    if launch:
+        lines += ['export PYTHON="$PWD/.venv/bin/python"', "```", "", f"{launch[0].upper()}{launch[1:]}.", ""]
+    else:
+        lines += ['PYTHON="$PWD/.venv/bin/python" sh run.sh', "```", ""]
     lines += ["`code/` is the code, `git.diff` what was changed since the commit, `env.sh` the environment,"]
     lines += ["`config.json` the config as it was recorded.", ""]
     if missing:

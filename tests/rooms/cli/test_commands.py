@@ -22,6 +22,7 @@ import pytest
 
 from tests.conftest import end_hub
 from tests.rooms.conftest import BORN, QUICK, SECOND, Maker
+from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.attached.points import PointReader
 from vedette.blobs import Blobs
@@ -506,6 +507,47 @@ def test_reproduce(say, tmp_path):
     told = json.loads(say("reproduce", "alpha", "--dir", str(tmp_path / "again"), "--force", "--json")[1])
     assert told["files"] == 0
     assert say("reproduce", "alpha", "--dir", str(tmp_path / "new"), "--run")[0] == 2
+
+
+def test_reproduce_of_what_a_launcher_started(say, home, monkeypatch, tmp_path):
+    """Of ranks, and of a worker of multiprocessing, `reproduce` says that run.sh alone does not run them again."""
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    spawned = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=4, pipe_handle=6)"
+    make.run("r1", "ranked", argv=["python", "train.py"])
+    make.facts("r1", Span("r1/1", BORN, "done", kind="try", parent="r1", attrs={"n": 1, "ranks": 3}))
+    make.run("r2", "worker", argv=["python", "-c", spawned, "--multiprocessing-fork"])
+    make.run("r3", "plain", argv=["python", "train.py"])
+    for run in ("r1", "r2"):
+        digest, size = Blobs(home).keep(b"print(1)\n")
+        listed = manifest.write([manifest.Entry("train.py", digest, size, 0o644)])
+        digest, size = Blobs(home).keep(listed)
+        make.facts(run, Blob(run, BORN, manifest.NAME, digest, size, "application/json"))
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", str(home.root))
+    monkeypatch.chdir(tmp_path)
+
+    for name, said in {
+        "ranked": (
+            "it had 3 ranks, and the command line of their launcher is not known: start again-ranked/run.sh by "
+            "it, such as `mpiexec -n 3 sh again-ranked/run.sh`"
+        ),
+        "worker": (
+            "its command is that of a worker process, and the command line of the program that started the "
+            "worker is not known: start that program again, in again-worker/code"
+        ),
+    }.items():
+        out = say("reproduce", name, "--dir", f"again-{name}")[1]
+        assert out.splitlines()[-1] == said
+        assert "runs it again" not in out
+        readme = (tmp_path / f"again-{name}" / "README.md").read_text()
+        assert "not known" in readme
+        assert 'python" sh run.sh' not in readme
+        assert "Repeats one process of" in (tmp_path / f"again-{name}" / "run.sh").read_text()
+        code, out, err = say("reproduce", name, "--dir", f"again-{name}", "--force", "--json", "--run")
+        assert (code, json.loads(out)["launch"], err) == (2, said, f"vedette: --run cannot run it: {said}\n")
+    assert say("reproduce", "plain", "--dir", "plain/")[1].splitlines()[-1] == "`sh plain/run.sh` runs it again"
 
 
 def test_doctor(say):
