@@ -19,7 +19,10 @@ if rank == 0:  # what a thread begins is a run of its own, and does not count
     aside.start(), aside.join()
 run = vedette.init(name="job", config={"lr": 0.1})
 run.log({"loss": rank * 10.0}), run.series("loss")(rank * 10.0 + 1)
+open(f"logged{rank}", "w").close()
 if rank == 1 and sys.argv[1:] == ["fails"]:
+    while not os.path.exists("logged0"):  # else the launcher may kill it before
+        time.sleep(0.01)
     raise ValueError("no such file")
 time.sleep(0.2)
 """
@@ -87,6 +90,50 @@ def test_a_child_of_a_rank_is_no_rank(mpiexec, tmp_path):
     [run] = vedette.runs()
     run = eventually(lambda: (found := vedette.get(run.id)).end_t and found)
     assert (run.state, run.cause) == ("done", "")
+
+
+KILLED = """
+import os, pathlib, signal, sys, time, vedette
+
+def is_dead(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher has to kill them by SIGKILL
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+run = vedette.init(name="job")
+run.log({"loss": 1.0})
+pathlib.Path(f"new{rank}").write_text(str(os.getpid()))
+os.rename(f"new{rank}", f"pid{rank}")
+while not all(os.path.exists(f"pid{rank}") for rank in range(3)):
+    time.sleep(0.01)
+time.sleep(0.5)  # the hub watches all of them by now
+if rank == 1 and sys.argv[1] == "raises":
+    raise ValueError("no such file")
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+pid = int(pathlib.Path("pid1").read_text())
+while not is_dead(pid):
+    time.sleep(0.001)
+time.sleep(0.05)
+if rank == 0:
+    raise ConnectionError("rank 1 does not answer")
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("how", "cause"), [("killed", "killed by SIGKILL"), ("raises", "ValueError: no such file")])
+def test_the_first_rank_to_fail_is_named(mpiexec, tmp_path, how, cause):
+    """It is named also if it was killed; those that fail for want of it, or that the launcher kills, are not."""
+    (tmp_path / "rank.py").write_text(KILLED)
+    mpiexec(sys.executable, "rank.py", how)
+
+    [run] = vedette.runs()
+    run = eventually(lambda: (found := vedette.get(run.id)).end_t and found)
+    assert run.state == "failed"
+    assert run.cause.startswith(f"rank 1 was the first to fail: {cause}")
 
 
 AGAIN = """

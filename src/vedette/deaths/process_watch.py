@@ -33,8 +33,7 @@ class Watch:
         self.death: Death | None = None
         self._pid = origin.pid if origin.boot == kernel.boot() else 0  # in another namespace it is another process
         self._fd: int | None = None
-        self._died_at: float | None = None
-        self._died_t = 0
+        self._seen_dead_at = 0.0
         if handed is not None:
             self.unknown = False
             self._fd = os.dup(handed)
@@ -61,21 +60,17 @@ class Watch:
             self.shut()
             raise
         if another:
-            self._found_dead(Death(None, None))
+            self.death = Death(None, None)
+            self.shut()
 
-    def look(self, ready: bool) -> Death | None:
-        """Return how the process ended, once it has; `ready`: its pidfd has become readable."""
-        if self.death is None and self._fd is not None and (ready or self._died_at is not None):
-            if self._died_at is None:
-                self._died_at, self._died_t = time.monotonic(), time.time_ns()
+    def look(self, died_t: int | None) -> Death | None:
+        """Return how the process ended, once that is known; `died_t`: when its pidfd became readable, if it has."""
+        if self.death is None and self._fd is not None and died_t is not None:
+            self._seen_dead_at = self._seen_dead_at or time.monotonic()
             status = kernel.wait_status(self._pid, self._fd)
-            if status is not None or time.monotonic() - self._died_at > _PATIENCE_S:
-                self._found_dead(Death(self._died_t, status))
+            if status is not None or time.monotonic() - self._seen_dead_at > _PATIENCE_S:
+                self.death = Death(died_t, status)
         return self.death
-
-    def _found_dead(self, death: Death) -> None:
-        self.death = death
-        self.shut()
 
     def send(self, number: int) -> bool:
         """Send the process a signal; tell whether that could be done. It cannot reach another process."""

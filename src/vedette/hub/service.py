@@ -97,11 +97,14 @@ class Service:
         if awaited:
             await self._open_listeners(quiet=quiet)
         self._spawn(self._listeners.tend())
+        clock = self.keeper.watcher.clock
+        self._loop.add_reader(clock.fileno(), clock.note)
         if not quiet:
             text = f"vedette hub {__version__} keeps {self._home.root}, pid {os.getpid()}; Ctrl-C ends it"
             print(text, flush=True)  # noqa: T201 - the user asked
         self._thread.start(self._server.publish, ended.set, stays=self._endpoint is not None or bool(self._listeners))
         await ended.wait()
+        self._loop.remove_reader(clock.fileno())
         server.close()
         self._listeners.close()
         if port is not None:

@@ -292,6 +292,20 @@ def test_one_that_leaves_ended_when_it_said_so(stage, before_s, is_its_end):
     assert (end.t == left_t) is is_its_end
 
 
+def test_one_that_is_killed_while_it_leaves_ends_then(stage):
+    """A process that a signal kills in its shutdown ended with that: it is not the first who died of all ranks."""
+    process = stage.start()
+    left_t = time.time_ns() - 10**9
+    _, reader = stage.spool(process.pid, Span("r/1/o0", left_t, state="leaving"))
+    stage.watcher.look(stage.readers)
+    stage.end(process, signal.SIGKILL)
+    stage.look_until(reader)
+
+    [[end]] = [facts for facts, _ in stage.said]
+    assert end.state == "failed"
+    assert end.t >= left_t + 10**9
+
+
 def test_a_hub_that_looks_late_takes_the_time_at_which_the_code_was_noted(stage):
     """A program ended when its exit code was written, however much later a hub sees that."""
     process = stage.start(f"{WAIT}; sys.exit(3)")

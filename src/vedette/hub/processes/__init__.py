@@ -1,6 +1,7 @@
 """The processes of this host: whether they live, how far they are, and what they use.
 
 - `watcher`: watches processes by pidfds, and writes how they ended
+- `death_clock`: notes at once when a process dies
 - `terminals`: erases the bars of a console that was killed
 - `progress`: reads the progress bars of processes
 - `metering`: tells the meter which processes to measure

@@ -1,7 +1,6 @@
 """Watches the processes that have a spool, and writes how they ended if they could not do so themselves."""
 
 import os
-import select
 import signal
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from vedette.deaths.evidence import Evidence
 from vedette.deaths.process_watch import Death, Watch
 from vedette.deaths.verdict import EndKind, verdict
 from vedette.hub.own import Say
+from vedette.hub.processes.death_clock import DeathClock
 from vedette.hub.processes.terminals import erase_below
 from vedette.hub.turn import ends
 from vedette.hub.turn.spool_reader import SpoolReader
@@ -33,6 +33,7 @@ class Watcher:
         """
         self._stopped = stopped
         self.watches: dict[str, Watch] = {}
+        self.clock = DeathClock()
         self.trouble = ""
         self._say = say
         self._pids = pids
@@ -41,19 +42,17 @@ class Watcher:
         self._memory: dict[str, memory.Baseline] = {}
         self._environs: dict[str, dict[str, str]] = {}  # what they say of batch jobs
         self._cpu: dict[str, limits.CpuUse] = {}
-        self._poll = select.poll()
-        self._by_fd: dict[int, str] = {}
 
     def look(self, readers: Mapping[str, SpoolReader]) -> bool:
         """Set `gone` of readers whose processes have died, and write how they ended; tell whether one has died now."""
         if self._pids is not None:
             self._receive(self._pids, readers)
         self._begin(readers)
-        ready = {self._by_fd[fd] for fd, _ in self._poll.poll(0)} if self._by_fd else set()
+        self.clock.note()  # an event loop may have done so already
         found = False
         for name, watch in self.watches.items():
             reader = readers[name]
-            if not reader.gone and self._is_gone(reader, watch, ready=name in ready):
+            if not reader.gone and self._is_gone(reader, watch):
                 reader.gone = found = True
         for reader in readers.values():
             if reader.gone and not reader.end_recorded and reader.origin is not None:
@@ -82,16 +81,23 @@ class Watcher:
             elif name not in self.watches:
                 reader.gone = False  # its watch will tell
                 try:
-                    handed = self._handed.get(name)
-                    watch = self.watches[name] = Watch(reader.origin, handed[0] if handed else None)
+                    self.watches[name] = self._watch(name, reader.origin)
                 except (OSError, OverflowError) as error:  # too many open files, for example: try again next time
                     self.trouble = str(error)
                     continue
-                if (fd := watch.fileno()) is not None:
-                    if _is_in_our_proc(reader.origin):
-                        self._look_at_limits(name, reader.origin.pid)
-                    self._by_fd[fd] = name
-                    self._poll.register(fd, select.POLLIN)
+                if self.watches[name].fileno() is not None and _is_in_our_proc(reader.origin):
+                    self._look_at_limits(name, reader.origin.pid)
+
+    def _watch(self, name: str, origin: Origin) -> Watch:
+        handed = self._handed.get(name)
+        watch = Watch(origin, handed[0] if handed else None)
+        try:
+            if (fd := watch.fileno()) is not None:
+                self.clock.watch(fd)
+        except OSError:
+            watch.shut()
+            raise
+        return watch
 
     def _look_at_limits(self, name: str, pid: int) -> None:
         self._memory[name] = memory.begin(pid)
@@ -99,18 +105,18 @@ class Watcher:
         if (cpu := limits.cpu_use(pid)) is not None:
             self._cpu[name] = cpu
 
-    def _is_gone(self, reader: SpoolReader, watch: Watch, *, ready: bool) -> bool:
+    def _is_gone(self, reader: SpoolReader, watch: Watch) -> bool:
         if watch.unknown and reader.closed:
             return True
         fd = watch.fileno()
         try:
-            death = watch.look(ready)
+            death = watch.look(self.clock.died_t(fd) if fd is not None else None)
         except OSError as error:
             self.trouble = str(error)
             return False
         if death is None:
             return False
-        self._forget_fd(fd)
+        self._shut(watch)
         self._deaths.setdefault(reader.name, death)
         return True
 
@@ -169,8 +175,7 @@ class Watcher:
     def forget(self, name: str) -> None:
         """Stop watching an origin; how it died is remembered until its spool is removed."""
         if (watch := self.watches.pop(name, None)) is not None:
-            self._forget_fd(watch.fileno())
-            watch.shut()
+            self._shut(watch)
 
     def remove(self, name: str) -> None:
         """Forget an origin for good."""
@@ -183,13 +188,10 @@ class Watcher:
         if name in self._handed:
             os.close(self._handed.pop(name)[0])
 
-    def _forget_fd(self, fd: int | None) -> None:
-        if fd is not None:
-            self._by_fd.pop(fd, None)
-            try:
-                self._poll.unregister(fd)
-            except (KeyError, OSError):
-                pass
+    def _shut(self, watch: Watch) -> None:
+        if (fd := watch.fileno()) is not None:
+            self.clock.forget(fd)
+        watch.shut()
 
 
 def _is_in_our_proc(origin: Origin) -> bool:
@@ -203,10 +205,13 @@ def _is_in_our_proc(origin: Origin) -> bool:
 def _end_t(reader: SpoolReader, death: Death) -> int:
     """Return when a process ended. One that left in good order ended when it said so, as its console counts, too.
 
-    The hub may look long after that. The file with the exit code was written when the process was gone.
+    The hub may look long after that. The file with the exit code was written when the process was gone. One that was
+    killed while it left, as a launcher kills the ranks beside one that failed, ended only then.
     """
     t = min(death.t or reader.heard_t, reader.about.exit_t() or (1 << 63) - 1)
     t = max(t, reader.about.left_t)  # a file's time may be some milliseconds old
+    if death.status is not None and os.WIFSIGNALED(death.status):
+        return t
     return reader.about.left_t if reader.about.left_t and 0 <= t - reader.about.left_t < _LEAVES_NS else t
 
 
