@@ -142,9 +142,12 @@ class HomeAccess:
         """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses."""
         return hub_socket.ask(self.home, message)
 
-    def seal(self, run: str = "") -> list[str]:
-        """Have the hub store all that a run (or every run) has logged; return the hosts that did not answer."""
-        answer = self.ask(wire.Seal(run))
+    def seal(self, run: str = "", within_s: float = math.inf) -> list[str]:
+        """Have the hub store all that a run (or every run) has logged; return the hosts that did not answer.
+
+        Raise HubError also if the hub does not answer in time.
+        """
+        answer = hub_socket.ask(self.home, wire.Seal(run), within_s)
         return answer.behind if isinstance(answer, wire.Done) else []
 
     def newest(self, prefix: str = "") -> list[wire.Newest]:

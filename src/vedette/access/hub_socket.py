@@ -1,5 +1,6 @@
 """The conversation with a home's hub over its socket: connect, starting a hub if there is none, and ask."""
 
+import math
 import os
 import socket
 import time
@@ -16,9 +17,12 @@ HELLO_TIMEOUT_S = 3.0  # it greets at once unless it is stopped
 _ANSWER_TIMEOUT_S = 60.0  # it may have much to seal
 
 
-def ask(home: Home, message: wire.Message) -> wire.Message:
-    """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses."""
-    with connect(home) as hub:
+def ask(home: Home, message: wire.Message, within_s: float = math.inf) -> wire.Message:
+    """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses.
+
+    `within_s`: it has so long for each step, from its start to its answer, if that is less than it has anyway.
+    """
+    with connect(home, within_s) as hub:
         return hub.ask(message)
 
 
@@ -61,16 +65,16 @@ class HubSocket:
 
 
 @contextmanager
-def connect(home: Home) -> Iterator[HubSocket]:
-    """Connect to the hub, starting one if there is none.
+def connect(home: Home, within_s: float = math.inf) -> Iterator[HubSocket]:
+    """Connect to the hub, starting one if there is none; `ask` explains `within_s`.
 
     Whatever goes wrong, then or later, is a HubError.
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    peer.settimeout(HELLO_TIMEOUT_S)
+    peer.settimeout(min(HELLO_TIMEOUT_S, within_s))
     messages = _receive(peer)
     try:
-        _dial(home, peer)
+        _dial(home, peer, min(START_TIMEOUT_S, within_s))
         peer.sendall(wire.pack_message(wire.Hello(name="vedette")))
         hello = next(messages, None)
         if isinstance(hello, wire.Refused):
@@ -78,7 +82,7 @@ def connect(home: Home) -> Iterator[HubSocket]:
         if not isinstance(hello, wire.Hello):
             raise HubError("what answers at the hub's socket is not a hub")
         wire.check_version(hello)
-        peer.settimeout(_ANSWER_TIMEOUT_S)
+        peer.settimeout(min(_ANSWER_TIMEOUT_S, within_s))
         yield HubSocket(peer, messages, hello.takes)
     except TimeoutError:
         raise HubError(not_answering(home)) from None
@@ -98,8 +102,8 @@ def not_starting(home: Home, error: Exception | None = None) -> str:
     return f"no hub can be started for {home.root}: {error or f'see {home.log}'}"
 
 
-def _dial(home: Home, peer: socket.socket) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
+def _dial(home: Home, peer: socket.socket, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
     log_size = file_size(home.log)
     while True:
         try:

@@ -35,6 +35,8 @@ from vedette.settings import Settings
 from vedette.views.text import duration
 
 if TYPE_CHECKING:
+    from vedette.client.journal import Journal
+    from vedette.deaths.process_ends import ProcessEnd
     from vedette.launch.local import Options
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -122,6 +124,7 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
     from vedette.client.faults import swallow
     from vedette.client.run import DEFAULT_PROJECT, About
     from vedette.deaths.evidence import Evidence
+    from vedette.deaths.process_ends import may_say_more, of_command
     from vedette.deaths.tree import of_try
     from vedette.deaths.verdict import EndKind, verdict
     from vedette.launch.ending import evidence
@@ -193,14 +196,31 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
     )  # fmt: skip
     if found.stacks is not None:
         _guarded(journal.event)("stacks", found.stacks.text, 40)
-    end = verdict(found)
+    end, ended_t = verdict(found), time.time_ns()
+    if may_say_more(end, found) and (joined.any() or (end.kind != EndKind.DONE and journal.home.hub_pid() is not None)):
+        end = of_command(end, _joined_ends(args.settings, journal, recorder.pid), recorder.pid, ended_t)
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
     if not args.quiet and found.signal != signal.SIGPIPE:
         took = duration((time.time_ns() - began_t) / 1e9)
-        look = f"done in {took}: `vedette show {shlex.quote(called)}` shows it"
+        but = f", but {end.cause}" if end.cause else ""
+        look = f"done in {took}{but}: `vedette show {shlex.quote(called)}` shows it"
         say(f"{called} {look if end.kind == EndKind.DONE else f'{end.state}: {end.cause}'}")
     return exit_code(ended.status)
+
+
+def _joined_ends(settings: Settings, journal: "Journal", pid: int) -> "list[ProcessEnd]":
+    """Return how the processes that joined the run have ended; none if that cannot be found out soon."""
+    from vedette.cli.joined_ends import read
+    from vedette.client.faults import swallow
+
+    try:
+        return read(settings, journal.try_id, journal.process, pid)
+    except KeyboardInterrupt:  # the command has ended already: nobody wants to wait for this
+        pass
+    except Exception as error:
+        swallow(error, "what the processes of the command say of their ends")
+    return []
 
 
 def _unmonitored(command: list[str], args: argparse.Namespace, config: dict[str, Any]) -> int:

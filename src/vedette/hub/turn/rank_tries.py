@@ -5,6 +5,7 @@ No rank knows when the others end, so the one hub that keeps the store decides.
 
 from collections.abc import Iterable
 
+from vedette.deaths.process_ends import ProcessEnd, worst
 from vedette.hub.own import Say
 from vedette.ids import enclosing, is_by_pid, prefix_below, run_of
 from vedette.model import HUB, KINDS, PURGED, UNSEEN, Fact, Span
@@ -12,7 +13,6 @@ from vedette.store import Compare, SpanQuery, SpanRow, Store
 
 _EACH_S = 0.5
 _LATE_RANKS_S = 5.0  # how long we wait for ranks that may say more, once all that have said anything have ended
-_WORST = ("failed", "cancelled")  # the worst end first; all others are better
 
 
 class RankTries:
@@ -81,7 +81,9 @@ class RankTries:
 
     def _end(self, attempt: SpanRow, ranks: list[SpanRow]) -> None:
         """Say how a try ended, unless that is known. What replaces another end has a later time: the latest counts."""
-        state, cause = worst(ranks)
+        state, cause = worst(
+            [ProcessEnd(rank.id, rank.state, rank.cause, rank.end_t, str(rank.attrs["rank"])) for rank in ranks]
+        )
         t = max(rank.end_t or 0 for rank in ranks)
         if attempt.end_t is not None and (attempt.state, attempt.cause) == (state, cause) and attempt.end_t >= t:
             return
@@ -94,16 +96,3 @@ def _is_final(wanted: object, ranks: list[SpanRow]) -> bool:
     """Tell whether nothing more is expected: all ranks have spoken, and of each one somebody saw how it ended."""
     is_whole = isinstance(wanted, int) and 0 < wanted <= len({str(rank.attrs["rank"]) for rank in ranks})
     return is_whole and all(rank.state != UNSEEN for rank in ranks)
-
-
-def worst(ranks: list[SpanRow]) -> tuple[str, str]:
-    """Return how a job of ranks ended: as its worst rank did; the cause names the first one that ended so."""
-    states = {rank.state for rank in ranks}
-    state = next((state for state in _WORST if state in states), "")
-    if not state:
-        return ("ended" if "ended" in states else "done"), ""
-    first = min((rank for rank in ranks if rank.state == state), key=lambda rank: (rank.end_t or 0, rank.id))
-    return (
-        state,
-        f"rank {first.attrs['rank']} was the first to fail: {first.cause}" if state == "failed" else first.cause,
-    )
