@@ -34,6 +34,7 @@ _pack_head = wire.pack_head
 _MAX = wire.MAX_PAYLOAD
 _MAX_STEP = 1 << 62
 _MAX_REFUSED_NAMES = 100  # more are counted together as "others"
+_Tags = tuple[tuple[str, str], ...]  # in order
 
 
 class About(NamedTuple):
@@ -81,7 +82,8 @@ class Run:
         self._samples = journal.spool.samples
         self._bars = Bars(journal)
         self._step = 0  # of the next `log` without a step
-        self._handles: dict[tuple[str, tuple[tuple[str, str], ...]], Bound] = {}  # by name and tags
+        self._handles: dict[tuple[str, _Tags], Bound] = {}  # by name and tags
+        self._handles_count = False  # one of them was called without a step: `log` has to advance them
         self._refused: dict[str, int] = {}
         self._begun_t = time_ns()
         if self._tags:
@@ -166,6 +168,8 @@ class Run:
                 raise OverflowError
             if step >= self._step:  # a smaller one does not set the count back
                 self._step = step + 1
+            if self._handles_count:
+                self._advance_handles(values, step)
         except Exception as error:
             let_through(error)
             self._log_carefully(values, step)
@@ -187,9 +191,9 @@ class Run:
     def series(self, name: str, tags: Mapping[str, str] | None = None) -> Handle:
         """Return `handle(value, step=None)`, the fastest way to log one series of floats."""
         words = self._tags | _text_tags(tags)
-        key = text_of(name), tuple(sorted(words.items()))
+        key = text_of(name), _in_order(words)
         if key not in self._handles:  # two handles of one series would each count from the same step
-            self._handles[key] = bind(self._journal, key[0], words, self._log_for_handle, self._step)
+            self._handles[key] = bind(self._journal, key[0], words, self._log_for_handle, self._begin_to_count)
         return self._handles[key].log
 
     @never_raises
@@ -332,9 +336,21 @@ class Run:
         """Log for a series handle, which counts its own steps."""
         self._log_carefully(values, step, tags, next_step)
 
+    def _begin_to_count(self) -> int:
+        """Return the step at which a handle begins to count its own steps; `log` advances it from now on."""
+        self._handles_count = True  # first: another thread may log meanwhile
+        return self._step
+
     def _next_step(self, values: Mapping[str, Any]) -> int:
         """Return the next step of these series: a handle may be ahead of the run's own count."""
-        return max([self._step, *(bound.next_step() for (name, _), bound in self._handles.items() if name in values)])
+        handles = list(self._handles.items())  # another thread may add one
+        return max([self._step, *(bound.next_step() for (name, _), bound in handles if name in values)])
+
+    def _advance_handles(self, values: Mapping[str, Any], step: int, tags: _Tags = ()) -> None:
+        """Let the handles of these series go on after a step that was logged."""
+        for (name, tags_of_handle), bound in list(self._handles.items()):
+            if name in values and tags_of_handle == tags:
+                bound.advance(step)
 
     def _valid_step(self, step: Any, next_step: int) -> int:
         """Return the given step if it is valid; else the next one, and tell the user."""
@@ -372,8 +388,12 @@ class Run:
             step = self._valid_step(step, self._next_step(numbers) if next_step is None else next_step)
             if own and step >= self._step:
                 self._step = step + 1
+            words = self._tags | _text_tags(tags)
+            if self._handles:
+                names = {**values, **numbers}  # both: a handle may have been given a dict
+                self._advance_handles(names, step, _in_order(words))
             if numbers:
-                self._write(numbers, step, self._tags | _text_tags(tags))
+                self._write(numbers, step, words)
         except Exception as error:
             let_through(error)
             faults.swallow(error, "log()")
@@ -424,3 +444,7 @@ def _without_empty(attrs: dict[str, Any]) -> dict[str, Value]:
 
 def _text_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     return {text_of(key): text_of(value) for key, value in (tags or {}).items()}
+
+
+def _in_order(tags: dict[str, str]) -> _Tags:
+    return tuple(sorted(tags.items()))

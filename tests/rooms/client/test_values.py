@@ -378,5 +378,41 @@ print(view.history("b").step.tolist(), view.history("b", tags={"k": "v"}).step.t
 """
     plain, tagged = python(code).stdout.replace("] [", "]|[").split("|")
 
-    assert json.loads(plain) == [0, 1, 1, 2, 3, 4, 8, 9, 10, 11, 11, 11, 12, 13]  # 1 was given once more
+    assert json.loads(plain) == [0, 1, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15]  # 1 was given once more
     assert json.loads(tagged) == [1, 9, 10, 11]
+
+
+TURNS = {  # what is logged in turn, and at which steps
+    "log after a handle": ("h(1), h(2), log(3), log(4), log(5), h(6)", [0, 1, 2, 3, 4, 5]),
+    "metric after a handle": ("h(1), metric(2), h(3), metric(4)", [0, 1, 2, 3]),
+    "a step given to log": ("h(1), log(2, 100), h(3), log(4)", [0, 100, 101, 102]),
+    "a step given to metric": ("h(1), metric(2, 100), h(3)", [0, 100, 101]),
+    "a smaller one": ("log(1, 100), h(2), log(3, 7), h(4)", [100, 101, 7, 102]),
+    "given before the handle counts": ("h(1, 5), log(2, 100), h(3), h(4)", [5, 100, 101, 102]),
+    "of another series": ("h(1), other(100), h(2), log(3, 7), h(4)", [0, 1, 7, 8]),
+    "of no integer type": ("h(1), h(2, 50.0), h(3), log(4, 90.0), h(5)", [0, 50, 51, 90, 91]),
+    "a bad one of a handle": ("log(1, 100), h(2, 'x'), h(3), log(4)", [100, 101, 102, 103]),
+    "given to the handle": ("h(1), h(2, 100), log(3), h(4)", [0, 100, 101, 102]),
+}
+
+
+@pytest.mark.parametrize("tags", [None, {"k": "v"}], ids=["plain", "tagged"])
+def test_a_handle_goes_on_after_what_others_logged(home, hub, tags):
+    """A handle, `log` and `metric` of one series continue each other's steps, given or not; other tags count apart."""
+    code = f"""
+import vedette
+for turns in {[turns for turns, _ in TURNS.values()]}:
+    run = vedette.init()
+    h = run.series("x", {tags})
+    def metric(value, step=None): run.metric("x", value, {tags}, step)
+    def log(value, step=None): metric(value, step) if {tags} else run.log({{"x": value}}, step)
+    def other(step): run.log({{"y": 1}}, step), run.metric("x", 1, {{"k": "w"}}, step)
+    eval(turns)
+    run.finish()
+    points = vedette.get(run.id).history("x", tags={tags or {}})
+    print(points.step[points.value.argsort()].tolist())
+"""
+    done = python(code)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+
+    assert dict(zip(TURNS, found, strict=True)) == {case: steps for case, (_, steps) in TURNS.items()}, done.stderr
