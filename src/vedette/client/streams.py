@@ -66,8 +66,10 @@ class _Text:
     def end(self) -> None:
         """Record the last line, even if it is not complete."""
         with self._lock:
-            last = self._cut("\n" if self._parts or self._lines.pending else "")
-        self._record(last)
+            last = self._lines.feed("".join(self._parts)) + self._lines.flush()
+            self._parts.clear()
+            self._size = 0
+        self._record([line.text for line in last if line.over])
 
     def _cut(self, text: str) -> list[str]:
         """Add text, and return the lines that are complete."""

@@ -56,6 +56,26 @@ def test_printed_lines(capfd, taken):
     assert {event.attrs["pid"] for event in events} == {os.getpid()}
 
 
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        (["a\n", ""], ["a"]),  # as print("a\n", end="") writes
+        (["a", "", "\n", ""], ["a"]),
+        (["a\n", "\n", ""], ["a", ""]),
+        (["a\n", "\r"], ["a"]),
+        (["a", ""], ["a"]),
+        (["a\r"], ["a"]),
+        ([""], []),
+    ],
+)
+def test_a_last_line(taken, pieces, lines):
+    """What follows the last newline is a line if it has any text; an empty write is none."""
+    for piece in pieces:
+        sys.stdout.write(piece)
+
+    assert texts(taken("output")) == lines
+
+
 def test_a_stream_is_still_itself(taken):
     """The streams are the objects that they were, of the same class; what stands in for one is let be."""
     stream = sys.stdout
