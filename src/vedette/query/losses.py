@@ -18,10 +18,7 @@ class Losses(Struct, frozen=True):
 
 def losses(store: Reader) -> Losses:
     """Add up what was lost."""
-    dropped, reasons = 0, []
-    for event in store.events(EventQuery(kinds=("dropped",))):
-        dropped += int(event.attrs.get("count", 0))
-        reasons.append(f"run {event.span}: {event.text}")
+    dropped, reasons = _dropped(store)
     swallowed = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("swallowed",))))
     refused = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
@@ -29,3 +26,23 @@ def losses(store: Reader) -> Losses:
     return Losses(
         dropped, damaged, refused + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals()
     )
+
+
+def _dropped(store: Reader) -> tuple[int, list[str]]:
+    """Return how many records were dropped, and the reasons, the newest last.
+
+    A process at its cap says it with every segment, so that a kill loses no count: these notices are added up here.
+    """
+    dropped = 0
+    sums: dict[tuple[str, str, bool], int] = {}  # by run, reason, and whether the reason begins with the count
+    for event in store.events(EventQuery(kinds=("dropped",))):
+        count = int(event.attrs.get("count", 0))
+        dropped += count
+        number, _, rest = event.text.partition(" ")
+        counted = number == str(count)
+        key = event.span, rest if counted else event.text, counted
+        sums[key] = sums.pop(key, 0) + count
+    return dropped, [
+        f"run {run}: {count} {reason}" if counted else f"run {run}: {reason}"
+        for (run, reason, counted), count in sums.items()
+    ]
