@@ -43,7 +43,6 @@ Modules of the core:
 - `media`: what kind of file bytes are, judged by the bytes
 - `command_line`: what a command runs, in a word; no I/O
 - `masks`: finds secrets by name or form, and masks them
-- `command_line`: what a command runs, in a word; no I/O
 - `guard`: the one check before every HTTP server; no I/O
 - `http_port`: the port of every HTTP server
 - `asgi`: what the apps of HTTP servers share

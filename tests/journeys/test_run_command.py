@@ -133,6 +133,14 @@ def test_what_is_asked_for_is_what_the_program_gets(home, hub):
     assert off.stdout == "0.3 1 off\n"
 
 
+def test_the_script_is_the_file_that_python_runs(home, hub, tmp_path):
+    """The script of a run is the same below `vedette run` as without it: the file, and not `python`."""
+    script = tmp_path / "train.py"
+    script.write_text("print('trained')")
+    assert call("run", "--", PYTHON, "-u", str(script), "--lr", "0.1").stdout == "trained\n"
+    assert ended(home).attrs["script"] == "train.py"
+
+
 def test_arguments_reach_the_command_as_they_are(home, hub):
     """What stands behind -- is the command's own, other dashes and our options too."""
     words = ["-x", "--", "--home", "two words", "", "--resume", "é"]

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vedette import settings
+from vedette import command_line, masks, settings
 from vedette.client import asked, capturing, children, exits, faults, notebook, open_runs, ranks, screen, with_block
 from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, About, Run
 from vedette.client.series import Handle
+from vedette.client.values import text_of
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
@@ -187,7 +188,7 @@ def begin_owned(
     `command`: the program that the run is about, if that is not this process. `rank`: it begins the run with others,
     and the run ends with the last of them.
     """
-    script = notebook.title() if command is None else os.path.basename(command[0])
+    script = notebook.title() if command is None else command_line.label(masks.argv(text_of(word) for word in command))
     home = Home.of(loaded)
     if resume:
         run = Run._resume(home, loaded, resume, about, after=after)
