@@ -48,6 +48,19 @@ if __name__ == "__main__":
     for one in pool._pool: one.join()
     %s
 """
+SLOW_TO_LEAVE = """
+import atexit, multiprocessing
+def work(n):
+    atexit.register(time.sleep, 60)
+    vedette.log({"n": n})
+if __name__ == "__main__":
+    run = init()
+    with multiprocessing.get_context("%s").Pool(2) as pool:
+        pool.map(work, range(4))
+        pool.close()
+        time.sleep(1)  # a worker has left, and Python shuts down in it
+        raise ValueError("x")
+"""
 SERVICE = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("ready", flush=True)
@@ -89,6 +102,8 @@ INIT = {
     ),
     "a worker of a pool, forked": (BROKEN.format(init="init()", way="fork"), "failed", KILLED),
     "a worker of a pool, spawned": (BROKEN.format(init="init()", way="spawn"), "failed", KILLED),
+    "an exception beside a spawned pool": (SLOW_TO_LEAVE % "spawn", "failed", "ValueError: x"),
+    "an exception beside a pool of a forkserver": (SLOW_TO_LEAVE % "forkserver", "failed", "ValueError: x"),
     "a pool that is not needed any more": (WORKERS % "os._exit(0)", "done", ""),
     "an exception beside a pool": (
         WORKERS % "try: 1 / 0\n    except Exception: sys.excepthook(*sys.exc_info()); os._exit(1)",
@@ -191,6 +206,15 @@ def test_the_workers_of_a_pool_raise_no_alarm(home):
     assert [(died["kind"], died["text"].splitlines()[-1]) for died in shown["died"]] == [
         ("exception", "ZeroDivisionError: division by zero")
     ]
+
+
+@pytest.mark.parametrize("name", ["an exception beside a spawned pool", "an exception beside a pool of a forkserver"])
+def test_workers_that_leave_raise_no_alarm(home, name):
+    """A worker that its pool ends while Python shuts down in it has ended well, however it was started."""
+    [run] = [run for run in read_runs(home, fresh=False) if run.name == name]
+    states = [process.state for process in run.processes()]
+    assert (states.count("failed"), states.count("done")) == (1, len(states) - 1), run.processes()
+    assert len(states) > 1
 
 
 def test_ls_shows_what_died_beside_a_good_end(home):

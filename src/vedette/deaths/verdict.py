@@ -114,7 +114,10 @@ def _idle_worker(of: Evidence) -> Verdict | None:
 
 
 def _leaving_worker(of: Evidence) -> Verdict | None:
-    if signal_name(of.signal) != "SIGTERM" or of.stacks is None or not of.stacks.is_leaving_worker:
+    if signal_name(of.signal) != "SIGTERM":
+        return None
+    has_left = of.left and of.said_code == 0  # it writes no stacks any more, and Python may take long to shut down
+    if not has_left and (of.stacks is None or not of.stacks.is_leaving_worker):
         return None
     return Verdict(EndKind.DONE, "done", "it was ended by SIGTERM when its work was done, as it left", Sure.LIKELY)
 
