@@ -100,6 +100,16 @@ def is_stopped(pid: int) -> bool:
     return bool(fields) and fields[proc_stat.STATE] in b"Tt"
 
 
+def ignores(pid: int, number: int, proc: str = "/proc") -> bool:
+    """Tell whether a process ignores a signal; False when that cannot be read."""
+    try:
+        with open(f"{proc}/{pid}/status", "rb") as file:
+            mask = next((line.split()[1] for line in file if line.startswith(b"SigIgn:")), b"0")
+        return bool(int(mask, 16) >> (number - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def command(pid: int, proc: str = "/proc") -> list[str]:
     """Return the command line of a process, cut if it is long; empty if it has none."""
     try:

@@ -154,7 +154,8 @@ class Launch:
             elif self._status is not None:
                 self._skip_drain = True
             elif came.code != kernel.FROM_KERNEL or self._plumbing.own_session:
-                if came.code != kernel.FROM_KERNEL:
+                # What the command ignores has told it nothing.
+                if came.code != kernel.FROM_KERNEL and not kernel.ignores(self._pid, came.number):
                     self._sent[came.number] = sender(came.pid, came.uid)
                 os.kill(self._pid, came.number)
 

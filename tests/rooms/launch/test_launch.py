@@ -81,6 +81,21 @@ def text(taken, name):
     return b"".join(data for stream, data in taken if stream == name)
 
 
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_a_signal_that_the_command_ignores_told_it_nothing(launch, tmp_path, name):
+    """A command that ignores a signal and comes to its end is done; one that handles it was told to stop."""
+    number, ready = signal.Signals[f"SIG{name}"], tmp_path / "ready"
+    script = f"trap '%s' {name}; touch {ready}; sleep 0.3; exit 0"
+    ending, _ = launch("sh", "-c", script % "", signals=[number], ready=ready)
+    assert (ending.status, ending.sent) == (0, {})
+    assert verdict(evidence(ending, [], "", {})).state == "done"
+
+    ready.unlink()
+    ending, _ = launch("sh", "-c", script % "exit 0", signals=[number], ready=ready)
+    assert list(ending.sent) == [number]
+    assert verdict(evidence(ending, [], "", {})).state == "cancelled"
+
+
 def test_output_goes_where_it_always_went_and_is_taken_down(launch, pipes):
     """What a command prints comes out of our own descriptors as it is, and is handed over, stream by stream."""
     (out, ours), (err, errors) = pipes
