@@ -32,6 +32,7 @@ from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
 _LOW_BYTES = 1 << 30
+_MOST_NAMED = 5
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -286,4 +287,22 @@ def _store(home: Home) -> list[tuple[str, str, str]]:
         ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
         for limit, count in lost.limited.items()
     ]
-    return checks
+    return [*checks, *_unbegun(lost.unbegun)]
+
+
+def _unbegun(runs: list[str]) -> list[tuple[str, str, str]]:
+    """Report runs that are in no list, though processes have recorded something of them."""
+    if not runs:
+        return []
+    names = ", ".join(runs[:_MOST_NAMED]) + (", ..." if len(runs) > _MOST_NAMED else "")
+    one = len(runs) == 1
+    found = (
+        f"processes have recorded something of {len(runs)} {'run' if one else 'runs'} whose beginning is not here,"
+        f" so no list shows {'it' if one else 'them'}: {names}; probably VEDETTE_RUN named a run of another home, or"
+        " this home was removed while the run was running"
+    )
+    advice = (
+        "`vedette sync OTHER_HOME` brings the beginning here; if it is nowhere any more,"
+        f" `vedette run --resume {runs[0]} -- true` makes a run of it, which can be shown and removed"
+    )
+    return [("no begin", found, advice)]

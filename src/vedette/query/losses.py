@@ -1,8 +1,8 @@
-"""Which records did not reach the store, and why."""
+"""Which records did not reach the store, or are found by nobody there, and why."""
 
 from msgspec import Struct
 
-from vedette.store import EventQuery, Reader
+from vedette.store import EventQuery, Reader, SpanQuery
 
 
 class Losses(Struct, frozen=True):
@@ -14,6 +14,7 @@ class Losses(Struct, frozen=True):
     swallowed: int  # calls that failed because of a bug of ours
     reasons: list[str] = []
     limited: dict[str, int] = {}  # points that were over a limit, by the name of the setting
+    unbegun: list[str] = []  # runs that processes took part in, and whose beginning is not here: no list shows them
 
 
 def losses(store: Reader) -> Losses:
@@ -23,9 +24,12 @@ def losses(store: Reader) -> Losses:
     refused = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
     damaged = sum(row.damaged for row in origins)
+    runs = {row.origin.span for row in origins} - {""}  # a hub's own origins have none
+    begun = {row.id for row in store.spans(SpanQuery(kind="run", ids=tuple(runs), only=()))}
     return Losses(
-        dropped, damaged, refused + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals()
-    )
+        dropped, damaged, refused + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals(),
+        sorted(runs - begun),
+    )  # fmt: skip
 
 
 def _dropped(store: Reader) -> tuple[int, list[str]]:

@@ -1,9 +1,13 @@
 """`vedette doctor`: what it makes of what a hub reports."""
 
+import json
 import os
+import subprocess
+import sys
 
 import pytest
 
+from tests.rooms.conftest import call
 from tests.rooms.told_hub import ToldHub
 from vedette import wire
 from vedette.cli.doctor import examine
@@ -49,3 +53,21 @@ def test_what_was_set_aside_is_named_by_where_it_lies(tmp_path):
     paths = [text.removeprefix("look at ") for text in advice]
     assert len(paths) == 2
     assert all(map(os.path.isdir, paths)), paths
+
+
+def test_points_of_a_run_that_this_home_does_not_know(home, hub):
+    """Points that no list shows are named, and what is advised makes a run of them."""
+    log = [sys.executable, "-c", "import vedette; vedette.init().log({'loss': 0.5}, step=1)"]
+    subprocess.run(log, check=True)
+    assert [check for check in examine(Settings(home=home.asked)) if check[0] == "no begin"] == []
+
+    stray = "2ppx7qmxcdwpym"
+    subprocess.run(log, check=True, env={**os.environ, "VEDETTE_RUN": stray})
+    assert stray not in call("ls").stdout
+    told = call("doctor")
+    assert told.returncode == 1
+    assert f"something of 1 run whose beginning is not here, so no list shows it: {stray}" in told.stdout
+    [advised] = [line for line in told.stdout.splitlines() if "--resume" in line]
+    call(*advised.split("`")[3].split()[1:])
+    assert [run["id"] for run in json.loads(call("ls", "--json").stdout)][:1] == [stray]
+    assert "no begin" not in call("doctor").stdout
