@@ -36,9 +36,9 @@ def mpiexec(home, hub, tmp_path):
         pytest.skip("mpiexec is not installed: scripts/install dev takes it from the package openmpi")
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def run(*command):
+    def run(*command, below=()):
         subprocess.run(
-            [found, "--oversubscribe", "-n", "3", *command],
+            [*below, found, "--oversubscribe", "-n", "3", *command],
             cwd=tmp_path, env={**os.environ, **QUICK, **allowed}, check=False, capture_output=True, timeout=60,
         )  # fmt: skip
 
@@ -134,6 +134,16 @@ def test_the_first_rank_to_fail_is_named(mpiexec, tmp_path, how, cause):
     run = eventually(lambda: (found := vedette.get(run.id)).end_t and found)
     assert run.state == "failed"
     assert run.cause.startswith(f"rank 1 was the first to fail: {cause}")
+
+
+def test_the_first_rank_to_fail_is_named_below_vedette_run(mpiexec, tmp_path):
+    """The launcher, which sees the exit code of mpiexec only, asks the hub."""
+    (tmp_path / "rank.py").write_text(KILLED)
+    mpiexec(sys.executable, "rank.py", "killed", below=(sys.executable, "-m", "vedette", "run", "--"))
+
+    run = eventually(lambda: (found := vedette.runs()) and found[0].end_t and found[0])
+    assert run.state == "failed"
+    assert run.cause.startswith("rank 1 was the first to fail: killed by SIGKILL")
 
 
 AGAIN = """

@@ -174,6 +174,63 @@ def test_an_exception_below(home, hub):
     assert "boom" in next(event.text for event in run.logs() if event.kind == "exception")
 
 
+BREAKS = """
+import os, signal, sys, vedette
+from concurrent.futures import ProcessPoolExecutor
+
+def work(n):
+    if n == 2:
+        os.kill(os.getpid(), signal.SIGKILL) if sys.argv[1] == "killed" else os._exit(5)
+
+if __name__ == "__main__":
+    vedette.init()
+    with ProcessPoolExecutor(2) as pool:
+        list(pool.map(work, range(4)))
+"""
+THREAD = """
+import threading, vedette
+vedette.init()
+thread = threading.Thread(target=lambda: 1 / 0, name="loader")
+thread.start(), thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "state", "cause"),
+    [
+        (BREAKS, "killed", "failed", r"worker \d+ of the process pool was killed by SIGKILL: .*; BrokenProcessPool followed"),
+        (BREAKS, "exits", "failed", r"worker \d+ of the process pool exited with code 5; BrokenProcessPool followed"),
+        (THREAD, "", "done", r"thread loader died: ZeroDivisionError: division by zero"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shell", [False, True])
+def test_a_process_below_knows_more_than_its_exit_code(home, hub, tmp_path, program, words, state, cause, shell):
+    """Its own cause is that of the run, also below a shell; the last line says it, too."""
+    (tmp_path / "program.py").write_text(program)
+    command = f"{PYTHON} {tmp_path}/program.py {words}"
+    done = call("run", "--", *(["sh", "-c", f"{command} || exit 1"] if shell else command.split()))
+
+    run = ended(home)
+    assert run.state == state
+    assert re.fullmatch(cause, run.cause)
+    assert run.cause in done.stderr.splitlines()[-1]
+
+
+def test_a_hub_that_does_not_answer_holds_nobody_up_for_long(home, hub):
+    """The exit code is the cause if nobody can tell more within two seconds or so."""
+    os.kill(hub, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        done = call("run", "--", PYTHON, "-c", "import vedette; vedette.init().log({'x': 1}); raise SystemExit(3)")
+        assert time.monotonic() - began < 20
+    finally:
+        os.kill(hub, signal.SIGCONT)
+    assert (done.returncode, done.stderr.splitlines()[-1].partition(" ")[2].partition(" ")[2]) == (
+        3, "failed: exit code 3",
+    )  # fmt: skip
+    assert ended(home).cause == "exit code 3"
+
+
 def test_resumed_by_name(home, hub):
     """--resume takes a name or a beginning, and so does the variable; steps that are logged again supersede."""
     step = "import sys, vedette; vedette.log({'x': float(sys.argv[1])}, step=int(sys.argv[2]))"

@@ -39,9 +39,7 @@ def read(settings: Settings, attempt: str, own: str, pid: int) -> list[ProcessEn
 def _read(access: HomeAccess, attempt: str, own: str) -> list[ProcessEnd]:
     store = access.reader()
     try:
-        rows = store.spans(
-            SpanQuery(prefix=prefix_below(attempt), kind="process", only=("rank", "pid", "mishap"))
-        )
+        rows = store.spans(SpanQuery(prefix=prefix_below(attempt), kind="process", only=("rank", "pid", "mishap")))
     finally:
         store.close()
     return [

@@ -37,8 +37,6 @@ def worst(ranks: Sequence[ProcessEnd]) -> tuple[str, str]:
 
 def may_say_more(end: Verdict, of: Evidence) -> bool:
     """Tell whether processes below a command may know more about its end than the verdict on the evidence says."""
-    if of.rank:  # MPI said it, and its rank could not say anything
-        return False
     return end.kind in _SAY_LITTLE or (of.raised is not None and of.raised.is_broken_pool)
 
 
@@ -56,6 +54,12 @@ def of_command(end: Verdict, processes: Sequence[ProcessEnd], pid: int, t: int) 
         ended = [one for one in processes if one.t is not None and one.t <= t]
         own = [one for one in processes if one.pid == pid] or sorted(ended, key=lambda one: (one.t or 0, one.id))
         state, cause = (own[-1].state, own[-1].cause) if own else ("", "")
-    if state != end.state or not cause or end.cause.startswith(cause):
+    if state != end.state or not cause or _says(end.cause, cause):
         return end
     return end._replace(cause=cause)
+
+
+def _says(known: str, cause: str) -> bool:
+    """Tell whether a cause is already part of a known one; of a rank that aborted MPI says more than its exit code."""
+    plain = cause.partition(" was the first to fail: ")[2].startswith("exit code ")
+    return known.startswith(cause) or (plain and " rank " in known)

@@ -234,7 +234,8 @@ def _crash_below(of: Evidence) -> Verdict | None:
 def _mpi(of: Evidence) -> Verdict | None:
     if of.code is None or not of.rank:
         return None
-    why = f": {of.raised.text}" if of.raised is not None else ""
+    # Who is killed raises nothing: what was raised is of another rank, for want of this one.
+    why = f": {of.raised.text}" if of.raised is not None and "killed" not in of.rank else ""
     return Verdict(EndKind.EXIT, "failed", f"exit code {of.code}: {of.rank}{why}", Sure.LIKELY)
 
 
