@@ -198,7 +198,7 @@ thread.start(), thread.join()
 @pytest.mark.parametrize(
     ("program", "words", "state", "cause"),
     [
-        (BREAKS, "killed", "failed", r"worker \d+ of the process pool was killed by SIGKILL: .*; BrokenProcessPool followed"),
+        (BREAKS, "killed", "failed", r"worker \d+ of the process pool was killed by SIGKILL: .*; Broken.* followed"),
         (BREAKS, "exits", "failed", r"worker \d+ of the process pool exited with code 5; BrokenProcessPool followed"),
         (THREAD, "", "done", r"thread loader died: ZeroDivisionError: division by zero"),
     ],

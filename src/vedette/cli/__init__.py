@@ -9,8 +9,9 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `doctor`, `completion`
 
-Four files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
-choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command.
+Five files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
+choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command,
+and `joined_ends` asks how its processes have ended.
 """
 
 import argparse

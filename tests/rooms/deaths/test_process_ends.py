@@ -26,7 +26,7 @@ def process(name, state="failed", cause="", t=5, **more):
         ("exit code 1", [process("a", cause="one", t=11)], "exit code 1"),
         ("exit code 1", [process("a", cause="one", t=11, pid=CHILD), process("b", cause="two")], "one"),
         # What says less, or something else, is not taken.
-        ("exit code 1; its last line: x", [process("a", cause="exit code 1", pid=CHILD)], "exit code 1; its last line: x"),
+        ("exit code 1; its line: x", [process("a", cause="exit code 1", pid=CHILD)], "exit code 1; its line: x"),
         ("exit code 1", [process("a", "cancelled", "killed by SIGTERM", pid=CHILD)], "exit code 1"),
         ("exit code 1", [process("a", "done", "a cause", pid=CHILD)], "exit code 1"),
         # Ranks: the first to fail, whoever is the command.
