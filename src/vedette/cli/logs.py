@@ -16,7 +16,7 @@ from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line, open_home
 from vedette.query.finding import find
-from vedette.query.logs import LEVELS, Wanted, in_order
+from vedette.query.logs import LEVELS, Wanted
 from vedette.query.new_lines import SETTLE_S, NewLines
 from vedette.store import EventRow, Reader, SpanQuery
 from vedette.views.text import clean, moment
@@ -80,7 +80,6 @@ def _ended(store: Reader, span: str) -> bool:
 
 
 def _print(events: list[EventRow], *, as_json: bool, with_run: bool) -> None:
-    events = in_order(events)
     if as_json:
         for event in events:
             shown = {name: getattr(event, name) for name in event.__struct_fields__}

@@ -29,13 +29,16 @@ class Wanted:
     def read(
         self, store: Reader, run: str, *, last: int | None = None, after: int = 0, before: int | None = None
     ) -> list[EventRow]:
-        """Return the wanted events of a run (or of all runs), the oldest first; `last`: only so many, the newest."""
+        """Return the wanted events of a run (or of all runs), in the order of time.
+
+        `last`: only so many, those that came last; `after`, `before`: only those with an id above, or below.
+        """
         if self._search and not self._search.split():
             return []
         most = last if self._pattern is None else None
         found = store.events(EventQuery(run, after, self._kinds, self._level, self._search, most, before))
         found = [event for event in found if self._matches(event)]
-        return found if last is None else found[len(found) - min(last, len(found)) :]
+        return in_order(found if last is None else found[len(found) - min(last, len(found)) :])
 
     def choose(self, store: Reader, run: str, events: list[EventRow]) -> list[EventRow]:
         """Return those of these events, which were read one after the other, that are wanted."""
@@ -62,7 +65,7 @@ def lines(
     last: int | None = None,
     after: int = 0,
 ) -> list[EventRow]:
-    """Return events of a run (or of all runs), the oldest first; `Wanted` explains which."""
+    """Return events of a run (or of all runs), in the order of time; `Wanted` explains which."""
     return Wanted(grep=grep, search=search, level=level, kind=kind).read(store, run, last=last, after=after)
 
 

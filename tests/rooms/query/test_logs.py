@@ -2,9 +2,11 @@
 
 import pytest
 
+from tests.rooms.conftest import BORN
 from vedette.errors import VedetteError, WhereError
 from vedette.model import Event
 from vedette.query.logs import LEVELS, level_number, lines
+from vedette.query.runs import view
 
 
 @pytest.fixture
@@ -23,12 +25,12 @@ def texts(found):
     return [event.text for event in found]
 
 
-def test_all_lines_in_the_order_they_came(three):
+def test_all_lines_in_the_order_of_time(three):
     """Lines come the oldest first, of all runs or of one and what hangs below it."""
     assert texts(lines(three)) == [
-        "epoch 1", "loss is 0.5", "loss is nan", "out of memory", "below, with an old clock",
+        "below, with an old clock", "epoch 1", "loss is 0.5", "loss is nan", "out of memory",
     ]  # fmt: skip
-    assert texts(lines(three, "r1")) == ["epoch 1", "loss is 0.5", "loss is nan", "below, with an old clock"]
+    assert texts(lines(three, "r1")) == ["below, with an old clock", "epoch 1", "loss is 0.5", "loss is nan"]
     assert texts(lines(three, "r10")) == ["out of memory"]
     assert texts(lines(three, "r")) == []
 
@@ -120,15 +122,27 @@ def test_level_names():
 @pytest.mark.parametrize("asked", [{}, {"grep": "."}, {"search": "is"}, {"level": 10}], ids=repr)
 @pytest.mark.parametrize("last", [0, 1, 2, 100])
 def test_last(three, asked, last):
-    """`last` gives the newest so many of the lines that fit, oldest first, whatever else is asked."""
-    everything = lines(three, "r1", **asked)
+    """`last` gives so many of the lines that fit, those that came last, oldest first, whatever else is asked."""
+    came = sorted(lines(three, "r1", **asked), key=lambda event: event.id)
+    wanted = came[len(came) - min(last, len(came)) :]
 
-    assert everything[len(everything) - min(last, len(everything)) :] == lines(three, "r1", last=last, **asked)
+    assert sorted(wanted, key=lambda event: event.t) == lines(three, "r1", last=last, **asked)
 
 
 def test_after(three):
-    """`after` goes on behind a line that was seen, even where clocks disagree."""
-    seen = lines(three, "r1")
+    """`after` goes on behind the highest id that was seen, even where clocks disagree."""
+    came = sorted(lines(three, "r1"), key=lambda event: event.id)
 
-    assert seen[2:] == lines(three, "r1", after=seen[1].id)
-    assert lines(three, "r1", after=seen[-1].id) == []
+    assert texts(came[2:]) == ["loss is nan", "below, with an old clock"]
+    assert sorted(came[2:], key=lambda event: event.t) == lines(three, "r1", after=came[1].id)
+    assert lines(three, "r1", after=came[-1].id) == []
+
+
+def test_lines_of_several_processes(store, make):
+    """A view has the lines of several processes in the order of time; the store has them process by process."""
+    make.run("r")
+    for first in (0, 1):
+        make.facts("r", *(Event("r", BORN + n, "log", 20, str(n)) for n in range(first, 10, 2)))
+
+    assert texts(view(store, "r").logs()) == [str(n) for n in range(10)]
+    assert texts(view(store, "r").logs(last=5, kind="log")) == ["1", "3", "5", "7", "9"]
