@@ -14,6 +14,7 @@ import pytest
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import QUICK, call
 from vedette import kernel
+from vedette.views.text import duration
 
 PYTHON = sys.executable
 TELLING = """
@@ -68,6 +69,7 @@ def test_the_end_of_the_command_is_the_end_of_the_run(home, hub, script, code, s
     assert (done.returncode, done.stdout, took) == (code, "out\n", not code)
     assert told == f"err\nvedette: {run.name} {state}{': ' if cause else ''}{cause}\n"
     assert (run.state, run.cause) == (state, cause)
+    assert code or f"done in {duration(run.duration_s)}:" in done.stderr
     assert run.attrs["script"] == "sh"
     assert [row.name.rpartition(" ")[0] for row in run.processes()] == ["vedette run"]
     assert [row.attrs["main"] for row in run.processes()] == [True]

@@ -188,7 +188,11 @@ def _other_hubs(health: wire.Health) -> list[tuple[str, str, str]]:
 
 def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
     """Report what the hub removes by itself, what it has removed, and what it will remove next."""
-    words = [f"keep.{name} is {value:g}" for name, value in asdict(health.keep).items() if value]
+    words = [
+        f"keep.{name} is {size(value) if name.endswith('_bytes') else f'{value:g}'}"
+        for name, value in asdict(health.keep).items()
+        if value
+    ]
     words = ["; ".join(words) if words else "all runs are kept: no keep.* is set"]
     try:
         access = HomeAccess(home)

@@ -140,7 +140,6 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
         config = held | config
         if not args.quiet:
             say(f"{_spelled(held)} of an earlier try of {resumed.name or resumed.id} still holds")
-    began_t = time.time_ns()
     try:
         begun = begin_owned(
             args.settings, About(args.project or DEFAULT_PROJECT, name=args.name, tags=args.tag),
@@ -202,7 +201,7 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
     if not args.quiet and found.signal != signal.SIGPIPE:
-        took = duration((time.time_ns() - began_t) / 1e9)
+        took = duration((journal.claimed_t - journal.begun_t) / 1e9)  # as it is recorded
         but = f", but {end.cause}" if end.cause else ""
         look = f"done in {took}{but}: `vedette show {shlex.quote(called)}` shows it"
         say(f"{called} {look if end.kind == EndKind.DONE else f'{end.state}: {end.cause}'}")

@@ -11,6 +11,7 @@ m chooses the metric, x stops a run (it asks first), t light or dark, ? help, es
 """
 
 import argparse
+import contextlib
 import sys
 import time
 
@@ -66,11 +67,10 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
     health, fresh = None, []
-    try:
-        fresh = access.newest()
-        health = access.health()
-    except HubError:
-        pass
+    if access.needs_hub():
+        with contextlib.suppress(HubError):
+            fresh = access.newest()
+            health = access.health()
     seen = overview(
         store,
         args.where,

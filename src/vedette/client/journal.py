@@ -44,6 +44,7 @@ class Journal:
         self.log_level: int | None = None  # log records of this level and above are written here; None: none are
         self.takes_output = False  # what the program prints is written here
         self.tap: Callable[[Event], None] | None = None  # the console of this process, which shows events at once
+        self.begun_t = self.claimed_t = 0  # when the first span began, and when the last claim was made
         self.mishap = ""  # a thread or a task that died, while the program itself goes on
         self.upstream = settings.upstream
         self._usage_s = settings.usage.interval_s if settings.usage.enable else 0.0  # how often the hub measures
@@ -92,12 +93,15 @@ class Journal:
     def begin(self, span: str, kind: str, name: str, parent: str, state: str, attrs: dict[str, Value]) -> None:
         """Record that a span begins."""
         with self._lock:
-            self._write(Span(span, self.now(), state=state, kind=kind, name=name, parent=parent, attrs=attrs))
+            t = self.now()
+            self.begun_t = self.begun_t or t
+            self._write(Span(span, t, state=state, kind=kind, name=name, parent=parent, attrs=attrs))
 
     def claim(self, span: str, state: str, cause: str = "") -> None:
         """Record that a span is in a state now."""
         with self._lock:
-            self._write(Span(span, self.now(), state=state, cause=cause[:1000]))
+            self.claimed_t = self.now()
+            self._write(Span(span, self.claimed_t, state=state, cause=cause[:1000]))
 
     def set(self, span: str, attrs: dict[str, Value]) -> None:
         """Set attributes of a span."""

@@ -1,5 +1,7 @@
 """Which run a person means, by its id, a prefix of it, or its name; and which runs are hidden."""
 
+from collections.abc import Collection
+
 from vedette.errors import AmbiguousError, NotFoundError
 from vedette.ids import above
 from vedette.model import PURGED
@@ -38,6 +40,18 @@ def find(store: Reader, text: str) -> SpanRow:
     near = difflib.get_close_matches(text, [run.name for run in known] + [run.id for run in known], 1)
     hint = f"did you mean {near[0]}?" if near else "`vedette ls` shows what there is"
     raise NotFoundError(f"there is no run {text!r}; {hint}")
+
+
+def by_names(store: Reader, names: Collection[str]) -> dict[str, str]:
+    """Return the ids of the newest runs of these names, as `find` has them; names that no run has are left out."""
+    if not names:
+        return {}
+    family = Family(store)
+    found: dict[str, str] = {}
+    for run in store.spans(SpanQuery(kind="run", where=Compare("name", "in", tuple(names)), only=("removed",))):
+        if run.name not in found and not family.hides(run):
+            found[run.name] = run.id
+    return found
 
 
 def several(text: str, found: list[SpanRow]) -> str:

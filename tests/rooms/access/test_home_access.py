@@ -55,6 +55,7 @@ def test_no_hub_where_nothing_waits(left):
     assert "loss=0.25" in call("ls").stdout
     assert "done" in call("show", "alpha").stdout
     assert call("ls", "--where", "name = nobody").stdout == "no run matches\n"
+    assert "alpha" in call("top", "--once", "--all").stdout
     assert left.hub_pid() is None
     assert traces(left) == before
 

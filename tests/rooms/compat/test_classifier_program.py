@@ -103,8 +103,11 @@ def test_switched_off(home, as_program, script, capsys):
 
 def test_what_has_no_effect_is_said(as_program, script, capsys):
     """A setting of the original that means nothing here is named."""
-    as_program("-setting", "monitor.Web", "enable: true", "-setting", "Monitor", "enable: false", script)
-    assert "monitor.Web enable has no effect here" in capsys.readouterr().err
+    as_program("-setting", "monitor.Web", "enable: true", "-setting", "Monitor", "enable: false", "-setting",
+               "monitor.Log", "forward_exception: false", script)  # fmt: skip
+    said = capsys.readouterr().err
+    assert "monitor.Web enable has no effect here" in said
+    assert "monitor.Log forward_exception has no effect here" in said
 
 
 def test_a_server_whose_token_is_unknown(home, as_program, script):

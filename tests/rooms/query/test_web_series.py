@@ -127,6 +127,25 @@ def test_a_run_is_found_by_its_name(site, make):
     assert b"could be" in body
 
 
+def test_many_runs_are_found_by_their_names(site, make):
+    """Any number of runs may be named, of which some have no such series; too many that nobody knows are refused."""
+    for n in range(30):
+        make.run(f"run-{n}", f"otter-{n}")
+        make.points(f"run-{n}", "loss" if n < 25 else "other", [float(n)])
+    named = [{"run": f"otter-{n}", "name": "loss"} for n in range(30)]
+    head, columns = site.draw(of=named)
+    assert {one["run"]: y.tolist() for one, (_, y) in zip(head["series"], columns, strict=True)} == {
+        f"run-{n}": [float(n)] for n in range(25)
+    }
+    by_id = [{"run": f"run-{n}", "name": "other"} for n in range(30)]
+    assert [one["run"] for one in site.draw(of=by_id)[0]["series"]] == [f"run-{n}" for n in range(25, 30)]
+    nobody = [{"run": f"nobody-{n}", "name": "loss"} for n in range(21)]
+    assert len(site.draw(of=named + nobody[1:])[0]["series"]) == 25
+    status, _, body = site.ask("POST", "/api/series", {"of": named + nobody})
+    assert status == 400
+    assert b"21 of these are no id and no name of a run: 20 at most can be looked for" in body
+
+
 _NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)
 
 

@@ -28,7 +28,7 @@ KNOWN: dict[str, dict[str, tuple[Any, str | None]]] = {
         "enable": (True, "logs.enable"),
         "level": (20, "logs.level"),
         "file": ("logs.html", None),
-        "forward_exception": (True, ""),  # exceptions are always shown and recorded
+        "forward_exception": (True, None),  # exceptions are always shown and recorded
         "exit_on_exception": (False, None),
     },
     "monitor.Progress": {"enable": (True, None)},
