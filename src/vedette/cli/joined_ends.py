@@ -8,7 +8,7 @@ import time
 from vedette.access.home_access import HomeAccess
 from vedette.deaths.process_ends import ProcessEnd
 from vedette.errors import VedetteError
-from vedette.ids import prefix_below, run_of
+from vedette.ids import is_by_pid, prefix_below, run_of
 from vedette.settings import Settings
 from vedette.store import SpanQuery
 
@@ -50,5 +50,5 @@ def _read(access: HomeAccess, attempt: str, own: str) -> list[ProcessEnd]:
             str(row.attrs["mishap"] or ""),
         )
         for row in rows
-        if row.id != own
+        if row.id != own and not is_by_pid(row.id)  # what only the meter has found says nothing
     ]  # fmt: skip

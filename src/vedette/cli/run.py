@@ -196,7 +196,7 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
     if found.stacks is not None:
         _guarded(journal.event)("stacks", found.stacks.text, 40)
     end, ended_t = verdict(found), time.time_ns()
-    if may_say_more(end, found) and (joined.any() or journal.home.hub_pid() is not None):
+    if may_say_more(end, found) and (joined.any() or (end.kind != EndKind.DONE and journal.home.hub_pid() is not None)):
         end = of_command(end, _joined_ends(args.settings, journal, recorder.pid), recorder.pid, ended_t)
     console.close(called, end.state, end.cause)
     end_as(begun, end.state, end.cause)
