@@ -1,22 +1,111 @@
 """The secrets and the id of a home: each is made once, and lies in a file of the home that only its owner can read."""
 
 import os
+import re
 import secrets
 from collections.abc import Callable
 
+from msgspec import Struct
+
+from vedette.errors import NotFoundError, SettingError
 from vedette.fileio import write_private
+from vedette.guard import same_token
 from vedette.home import Home
 from vedette.ids import new_id
 
+OWNER = ""  # the holder of the token that a home is born with
+OWNER_NAME = "owner"  # what people call him
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,59}")
+
 
 def hub_token(home: Home) -> str:
-    """Return the token of the home's hub, which other hubs send."""
-    return _made_once(os.path.join(home.root, "hub.token"), lambda: secrets.token_urlsafe(24))
+    """Return the owner's token of the home's hub, which other hubs send."""
+    return _made_once(_path_of(home, OWNER), lambda: secrets.token_urlsafe(24))
+
+
+class Holder(Struct, frozen=True):
+    """Somebody who was given a token of the hub."""
+
+    name: str
+    since_t: int  # when
+
+
+def holders(home: Home) -> list[Holder]:
+    """Return all who were given a token of their own, by name."""
+    try:
+        with os.scandir(_directory(home)) as entries:
+            found = [Holder(entry.name, entry.stat().st_mtime_ns) for entry in entries if _NAME.fullmatch(entry.name)]
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda holder: holder.name)
+
+
+def new_holder(home: Home, name: str) -> str:
+    """Make a token for somebody; return it. Raise SettingError when the name is taken, or is not a name."""
+    if not _NAME.fullmatch(name) or name == OWNER_NAME:
+        raise SettingError(
+            f"{name!r} cannot be the name of a holder: give up to 60 letters, digits, '.', '_', '@' and '-'"
+            + (f"; {OWNER_NAME} is you" if name == OWNER_NAME else "")
+        )
+    os.makedirs(_directory(home), mode=0o700, exist_ok=True)
+    path = os.path.join(_directory(home), name)
+    if os.path.exists(path):
+        raise SettingError(
+            f"{name} has a token already: `vedette token {name}` shows it, `vedette token --revoke {name}` ends it"
+        )
+    return _made_once(path, lambda: secrets.token_urlsafe(24))
+
+
+def token_of(home: Home, name: str) -> str:
+    """Return somebody's token; raise NotFoundError when there is none."""
+    token = _read(_path_of(home, name)) if _NAME.fullmatch(name) else None
+    if token is None:
+        raise NotFoundError(f"nobody called {name!r} has a token: `vedette token` lists all who have")
+    return token
+
+
+def revoke(home: Home, name: str) -> None:
+    """End somebody's token; raise NotFoundError when there is none."""
+    token_of(home, name)
+    os.unlink(_path_of(home, name))
+
+
+def renew(home: Home) -> str:
+    """Replace the owner's tokens, of the hub and of the page; return the hub's. Who uses the old ones is sent away."""
+    token, page = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    write_private(_path_of(home, OWNER), token.encode() + b"\n")
+    write_private(_page_path(home), page.encode() + b"\n")
+    return token
+
+
+def holder_of(home: Home, token: str) -> str | None:
+    """Return who holds a token of the hub; "" is the owner of the home, None if it is nobody's."""
+    names = [OWNER, *(holder.name for holder in holders(home))]
+    found = [name for name in names if is_current(home, name, token)]  # all of them, so that the time tells nothing
+    return found[0] if found else None
+
+
+def is_current(home: Home, holder: str, token: str) -> bool:
+    """Tell whether this is the token of a holder now: it was not revoked or replaced."""
+    known = _read(_path_of(home, holder))
+    return bool(known) and same_token(token, known or "")
+
+
+def _page_path(home: Home) -> str:
+    return os.path.join(home.root, "ui.token")
+
+
+def _path_of(home: Home, holder: str) -> str:
+    return os.path.join(_directory(home), holder) if holder else os.path.join(home.root, "hub.token")
+
+
+def _directory(home: Home) -> str:
+    return os.path.join(home.root, "tokens")
 
 
 def page_token(home: Home) -> str:
     """Return the token of the home's page in the browser. It is not the hub's: that one may write."""
-    return _made_once(os.path.join(home.root, "ui.token"), lambda: secrets.token_urlsafe(24))
+    return _made_once(_page_path(home), lambda: secrets.token_urlsafe(24))
 
 
 def home_id(home: Home) -> str:
@@ -26,12 +115,16 @@ def home_id(home: Home) -> str:
 
 def _made_once(path: str, make: Callable[[], str]) -> str:
     """Return the content of a file; if it does not exist, make it, readable by its owner only."""
-    try:
-        with open(path) as file:
-            if text := file.read().strip():
-                return text
-    except FileNotFoundError:
-        pass
+    if known := _read(path):
+        return known
     made = make()
     write_private(path, made.encode() + b"\n")
     return made
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return None

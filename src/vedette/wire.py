@@ -101,6 +101,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     token: str = ""
     home: str = ""  # of a hub: the lasting id of its home
     takes: list[str] = []  # of a hub: optional kinds of messages that it accepts
+    challenge: bytes = b""  # of a hub: what a relay signs
 
 
 class Seal(Struct, frozen=True, tag="seal"):
@@ -147,6 +148,7 @@ class Health(Struct, frozen=True, tag="health"):
     sweeping: bool = False  # it is deleting purged data
     sweep_trouble: str = ""  # why it cannot delete purged data; empty when it can
     helpers: list[str] = []  # what is wrong with helper processes other than listeners, a sentence each
+    relaying: list[str] = []  # the ids of the relays that are connected
 
 
 class AskLatest(Struct, frozen=True, tag="ask_latest"):
@@ -213,6 +215,13 @@ class Refused(Struct, frozen=True, tag="refused"):
 # Messages between hubs. A relay ships what it has, its upstream keeps it (decisions/008).
 
 
+class Identify(Struct, frozen=True, tag="identify"):
+    """The relay shows who it is: it has signed the challenge of the other hub's Hello. It comes before Introduce."""
+
+    key: Annotated[bytes, Meta(min_length=32, max_length=32)]
+    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+
+
 class Introduce(Struct, frozen=True, tag="introduce"):
     """The relay names the origins that it will ship; the answer is Marks."""
 
@@ -225,6 +234,7 @@ class Marks(Struct, frozen=True, tag="marks"):
     """How far the upstream has each origin: the offsets in lanes f and s up to which nothing need be sent."""
 
     marks: dict[str, tuple[int, int]]
+    refused: dict[str, str] = {}  # origins that the upstream does not accept from this relay, and why
 
 
 class Packed(Struct, frozen=True, array_like=True):
@@ -364,8 +374,8 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 Message = (
     Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
-    | AskLatest | Latest | AskUnsealed | Unsealed | Introduce | Marks | Shipment | Kept | Alive | Clock | Order
-    | Await | Answer | AskBlobs | Piece | HasBlobs
+    | AskLatest | Latest | AskUnsealed | Unsealed | Identify | Introduce | Marks | Shipment | Kept | Alive | Clock
+    | Order | Await | Answer | AskBlobs | Piece | HasBlobs
 )  # fmt: skip
 _decode_message: Callable[[bytes], Message] = msgspec.msgpack.Decoder(Message).decode
 

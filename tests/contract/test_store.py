@@ -12,6 +12,7 @@ import time
 import pytest
 
 from tests.contract.conftest import STORES
+from tests.law.telling import marks_of
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Place, Span
 from vedette.store import (
     Batch,
@@ -56,7 +57,7 @@ def everything(reader):
     series = reader.series()
     points = reader.points([row.id for row in series])
     return (
-        reader.marks(),
+        marks_of(reader.marks()),
         reader.origins(),
         reader.spans(SpanQuery()),
         reader.events(EventQuery()),

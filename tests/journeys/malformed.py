@@ -75,7 +75,7 @@ def fill(kind: Any) -> Any:
         case msgspec.inspect.StrType():
             return "abc".ljust(info.min_length or 0, "0")
         case msgspec.inspect.BytesType() | msgspec.inspect.ByteArrayType():
-            return b"abc"
+            return b"abc".ljust(info.min_length or 0, b"0")
         case msgspec.inspect.NoneType():
             return None
         case msgspec.inspect.LiteralType():

@@ -19,14 +19,15 @@ from tests.journeys.test_relay import JOB, VEDETTE, is_whole
 from vedette import address, certificate, wire
 from vedette.access.hub_socket import ask
 from vedette.home import Home
+from vedette.hub.peers.identity import identify
 
 # The messages that a client may send after its Hello, and those of a hub after Introduce.
 FROM_OTHERS = (
     wire.Hello | wire.Seal | wire.Follow | wire.AskHealth | wire.Health | wire.Done | wire.Change | wire.Refused
     | wire.Marks | wire.Kept | wire.Clock | wire.Order | wire.AskLatest | wire.Latest | wire.Await | wire.Answer
-    | wire.AskUnsealed | wire.Unsealed
+    | wire.AskUnsealed | wire.Unsealed | wire.Identify
 )  # fmt: skip
-FROM_A_HUB = wire.Introduce | wire.Shipment | wire.Alive | wire.Done | wire.AskBlobs | wire.Piece
+FROM_A_HUB = wire.Identify | wire.Introduce | wire.Shipment | wire.Alive | wire.Done | wire.AskBlobs | wire.Piece
 
 _numbers = itertools.count()
 
@@ -66,14 +67,19 @@ class Port:
 
     def greeted(self) -> socket.socket:
         """Connect with the token, and wait for the hub's Hello."""
+        return self._greeted()[0]
+
+    def _greeted(self) -> tuple[socket.socket, wire.Hello]:
         peer = self.stranger()
         peer.sendall(self.hello())
-        assert isinstance(hear(peer), wire.Hello)
-        return peer
+        hello = hear(peer)
+        assert isinstance(hello, wire.Hello)
+        return peer, hello
 
     def introduced(self) -> socket.socket:
         """Connect as a hub that relays, and wait for the marks; raise TimeoutError if they do not come."""
-        peer = self.greeted()
+        peer, hello = self._greeted()
+        peer.sendall(wire.pack_message(identify(self.home, hello.challenge, self._address.token, "")))
         peer.sendall(wire.pack_message(wire.Introduce(f"fuzz-{next(_numbers)}", "hostile", ["x"])))
         assert isinstance(hear(peer), wire.Marks)
         return peer

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -17,6 +18,7 @@ from vedette import wire
 from vedette.access.hub_socket import ask
 from vedette.errors import NotFoundError
 from vedette.home import Home
+from vedette.hub.peers.identity import identify
 from vedette.model import Command
 from vedette.query.questions import waiting
 from vedette.store.sqlite_file import open_reader
@@ -181,6 +183,9 @@ class Eavesdropper:
         self._peer.connect(home.socket)
         self._peer.settimeout(0.5)
         self._peer.sendall(wire.pack_message(wire.Hello(name="it")))
+        hello = next(wire.Unframer().feed(self._peer.recv(1 << 16)))
+        shown = identify(Home(tempfile.mkdtemp()), wire.unpack_message(hello).challenge, "", "")
+        self._peer.sendall(wire.pack_message(shown))
 
     def claim(self, *origins):
         self._peer.sendall(wire.pack_message(wire.Introduce("somebody", "somewhere", list(origins))))

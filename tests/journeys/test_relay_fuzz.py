@@ -144,7 +144,7 @@ def test_tls(port, far, unharmed):
         assert greeted.answers["Refused"] > 10
         with here.over_tls(here.hello())() as peer:  # what is sound is answered
             assert isinstance(hear(peer), wire.Hello)
-            assert isinstance(ask_through(peer, wire.AskHealth()), wire.Health)
+            assert "from this machine only" in ask_through(peer, wire.AskHealth()).why
 
 
 def test_half_a_handshake(port):
@@ -160,6 +160,7 @@ def test_half_a_handshake(port):
 def test_comings_and_goings_leave_nothing(port, unharmed):
     """A relay that comes and goes with nothing to say, and one that knows thousands of nobodies, cost nothing."""
     here = port("--set", "hub.sync_s=0.1")
+    here.introduced().close()  # the first one makes the hub import what checks signatures
     with unharmed(here, 16 << 10):
         for _ in range(200):
             here.introduced().close()

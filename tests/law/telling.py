@@ -2,8 +2,10 @@
 
 from contextlib import closing
 
+import msgspec
+
 from vedette.query.losses import losses
-from vedette.store import EventQuery, SpanQuery
+from vedette.store import AHEAD, EventQuery, Mark, SpanQuery
 from vedette.store.sqlite_file import open_reader
 
 
@@ -32,5 +34,16 @@ def told(path: str, *, heard: bool = True) -> dict:
         }
         if heard:
             found["heard"] = sorted((row.origin.name, row.heard_t) for row in store.origins())
-            found["marks"] = {key: mark for key, mark in store.marks().items() if mark.offset}
+            found["marks"] = marks_of(store.marks())
         return found
+
+
+def marks_of(marks):
+    """Return marks by origin and lane, whether the store got there by itself or by what it has taken in."""
+    joined = {}
+    for (origin, lane), mark in marks.items():
+        if lane != AHEAD and mark.offset:
+            known = joined.get((origin, lane[0]), Mark())
+            pairs = zip(msgspec.structs.astuple(known), msgspec.structs.astuple(mark), strict=True)
+            joined[origin, lane[0]] = Mark(*map(max, pairs))
+    return joined

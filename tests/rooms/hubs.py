@@ -6,6 +6,7 @@ import os
 
 from vedette import wire
 from vedette.hub.log import Log
+from vedette.hub.peers.identity import identify
 from vedette.hub.service import Service
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.sockets.port import endpoint_of
@@ -50,6 +51,15 @@ async def connect(home):
     connection = Connection(*await asyncio.open_unix_connection(home.socket))
     connection.send(wire.Hello(name="test"))
     assert isinstance(await connection.receive(wire.MAX_HELLO), wire.Hello)
+    return connection
+
+
+async def relaying(home, key):
+    """Connect as a relay does, with the key of a home of its own."""
+    connection = Connection(*await asyncio.open_unix_connection(home.socket))
+    connection.send(wire.Hello(name="test"))
+    hello = await connection.receive(wire.MAX_HELLO)
+    connection.send(identify(key, hello.challenge, "", ""))
     return connection
 
 

@@ -7,11 +7,11 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - read: `ls`, `show`, `points`, `plot`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
 - change: `edit`, `stop`, `rm`
 - move: `reproduce`, `export`, `sync`
-- look after: `hub`, `doctor`, `completion`
+- look after: `hub`, `token`, `doctor`, `completion`
 
-Five files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
+Six files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
 choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command,
-and `joined_ends` asks how its processes have ended.
+`joined_ends` asks how its processes have ended, and `hub_status` prints who keeps a home and who relays to it.
 """
 
 import argparse
@@ -57,6 +57,7 @@ COMMANDS = {
     "export": "write runs to one file: an archive that `vedette sync` reads back, or their points as Parquet or CSV",
     "sync": "take in what was logged elsewhere: homes, spools and archives, each as often as you like",
     "hub": "run the hub of a home in the foreground; one starts by itself when it is needed",
+    "token": "list, make, replace and revoke the tokens with which other machines connect to the hub of this home",
     "doctor": "check home, hub (started if needed), disk and versions; say what is wrong and what to do",
     "completion": "print the code that lets your shell complete commands and runs with TAB",
 }

@@ -4,6 +4,7 @@ examples:
   vedette hub --address :7070          for jobs on other machines: prints what to put into VEDETTE_HUB there
   vedette hub --address :7070 --advertise login1.example.org
   vedette hub --listen heflwr=:5000    for heflwr's RemoteMonitor on this machine: each identifier becomes a run
+  vedette hub --status                 is there one, and who relays to it, since when, how much; also --json
   vedette hub --stop
 """
 
@@ -35,6 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heflwr", metavar="ADDRESS", help="the same as --listen heflwr=ADDRESS")
     parser.add_argument("--no-tls", action="store_true", help="no TLS for other machines: only on a trusted network")
     parser.add_argument("--stop", action="store_true", help="stop the hub that runs; nothing is lost")
+    parser.add_argument("--status", action="store_true", help="print who keeps this home, and who relays to it")
+    parser.add_argument("--json", action="store_true", help="with --status: as JSON")
     parser.add_argument("--with-pids", action="store_true", help=argparse.SUPPRESS)  # it was handed that socket
     parser.add_argument("--quiet", action="store_true", help="print nothing unless something is wrong")
 
@@ -44,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     home = Home.of(args.settings)
     if args.stop:
         return _stop(home, quiet=args.quiet)
+    if args.status or args.json:
+        return _print_status(home, json=args.json)
     pids = _handed(1 if args.with_pids else 0) if args.quiet else None
     from vedette.hub import listeners
     from vedette.hub.program import run as serve
@@ -57,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
         settings = _with(settings, listen=[f"{name}={address}" for name, address in both.items()], heflwr="")
     wanted = settings.hub.listeners()
     awaited = not args.quiet or args.address is not None or bool(listen)  # a process that starts a hub gives neither
+    if not args.quiet and not settings.hub.address and not wanted and home.hub_pid():
+        print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")
+        return _print_status(home, json=False)
     try:
         if (settings.hub.address or wanted) and awaited and home.hub_pid():
             home.prepare()
@@ -68,6 +76,13 @@ def run(args: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise HubError(f"no hub can run in {home.root}: {error}") from None
+
+
+def _print_status(home: Home, *, json: bool) -> int:
+    from vedette.cli.hub_status import print_status
+
+    print_status(home, json=json)
+    return 0
 
 
 def _with(settings: Settings, **options: str | list[str] | None) -> Settings:

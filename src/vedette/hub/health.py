@@ -48,4 +48,5 @@ def report(
         sweeping=sweeper.busy or keeper.blob_collector.busy,
         sweep_trouble=sweeper.trouble,
         helpers=keeper.helper_troubles,
+        relaying=sorted({downstream.relay for downstream in server.downstreams.open.values()}),
     )

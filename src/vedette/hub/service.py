@@ -65,9 +65,8 @@ class Service:
         self._born = time.monotonic()
         self._relaying: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = Server(
-            self, settings.limits, endpoint.advertised.token if endpoint is not None else "", self._home_id
-        )
+        fingerprint = endpoint.advertised.fingerprint if endpoint is not None else ""
+        self._server = Server(self, settings.limits, home, fingerprint)
         self.keeper.on_safe = self._acknowledge
         self._listeners = Listeners(home, settings.hub.listeners(), self._read_own_spools, log)
 
@@ -219,16 +218,16 @@ class Service:
         ask = functools.partial(self._asked_by_upstream, upstream)
         sender = BlobSender(self.keeper.blob_queue, self.keeper.blobs, upstream)
         trusted = self._settings.hub.trusted_network
-        relay = Relay(address, self._home_id, kernel.host(), ask, sender, trusted=trusted)
+        relay = Relay(address, self._home, kernel.host(), ask, sender, trusted=trusted)
         self._loop.call_soon_threadsafe(self._run_relay, relay)
         return relay
 
     def _run_relay(self, relay: Relay) -> None:
         self._relaying.add(asyncio.ensure_future(relay.run(self._thread.alarm.set)))
 
-    def _acknowledge(self, safe: dict[str, int]) -> None:
+    def _acknowledge(self, safe: dict[str, int], refused: dict[str, dict[str, str]]) -> None:
         broken = dict(self.keeper.inboxes.broken)
-        self._loop.call_soon_threadsafe(self._server.downstreams.acknowledge, safe, broken)
+        self._loop.call_soon_threadsafe(self._server.downstreams.acknowledge, safe, refused, broken)
 
     def _asked_by_upstream(self, upstream: str, session: Session, message: wire.Message) -> None:
         self._spawn(self._do_for_upstream(upstream, session, message))

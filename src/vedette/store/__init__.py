@@ -8,8 +8,8 @@ A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read`
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
 `sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what
 was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited` which ends are not complete,
-`sqlite_merge` takes in another store. `sqlite_export` and `archive` write and read runs as one file. `points_view`
-shows points as an SQL table.
+`sqlite_merge` takes in another store, `sqlite_copy` a copy of a spool, `sqlite_relays` knows which relay has shipped
+what. `sqlite_export` and `archive` write and read runs as one file. `points_view` shows points as an SQL table.
 numpy is imported only where points are read or written.
 """
 
@@ -19,10 +19,25 @@ from typing import Protocol
 from vedette.model import Origin
 from vedette.store.points import Batch, Block, Columns, Part, Points, by_step, joined
 from vedette.store.queries import Both, Compare, Either, EventQuery, Not, SpanQuery, Where
-from vedette.store.rows import AHEAD, BlobRow, ChunkRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow, Taken
+from vedette.store.rows import (
+    AHEAD,
+    COPIED,
+    UNKNOWN_RELAY,
+    BlobRow,
+    ChunkRow,
+    EventRow,
+    Mark,
+    OriginRow,
+    RelayRow,
+    SeriesRow,
+    SpanRow,
+    Taken,
+)
 
 __all__ = [
     "AHEAD",
+    "COPIED",
+    "UNKNOWN_RELAY",
     "Batch",
     "BlobRow",
     "Block",
@@ -39,6 +54,7 @@ __all__ = [
     "Part",
     "Points",
     "Reader",
+    "RelayRow",
     "SeriesRow",
     "SpanQuery",
     "SpanRow",
@@ -72,6 +88,9 @@ class Reader(Protocol):
 
     def origin(self, name: str) -> Origin | None:
         """Return an origin by its name, as it was first seen; None if it is unknown."""
+
+    def relays(self) -> list[RelayRow]:
+        """Return the hubs that have relayed to this one, those that were heard of last first."""
 
     def refusals(self, span: str = "") -> dict[str, int]:
         """Return how many points each limit has refused, by its name: of a run's processes, or of all."""
@@ -149,6 +168,18 @@ class Store(Reader, Protocol):
         `heard`: when origins were known alive; `skews`: by how many seconds their clocks are ahead of ours.
         """
 
+    def shippers(self, origins: Sequence[str]) -> dict[str, str]:
+        """Return the relay that each of these origins comes from, if it does; UNKNOWN_RELAY if it is not known."""
+
+    def beginner(self, span: str) -> str | None:
+        """Return the relay that has begun a run or a host; None if it was begun here, or not at all."""
+
+    def bind(self, relay: str, origins: Sequence[str], spans: Sequence[str], *, anew: bool = False) -> None:
+        """Note what belongs to a relay: the first one has it for good. `anew`: spans are its own from now on."""
+
+    def note_relay(self, relay: RelayRow) -> None:
+        """Note that a relay was heard of. Its counts are added to those that are here."""
+
     def awaited(self) -> set[str]:
         """Return the origins whose records must still come before some span is shown as ended.
 
@@ -171,11 +202,17 @@ class Store(Reader, Protocol):
         continues.
         """
 
-    def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+    def take(self, batch: Batch) -> Taken:
+        """Take in what a copy of a spool says, and is not here; return how much. Marks stay as they are.
+
+        The spool itself may come later, and more of it than the copy has: records are known by their offsets.
+        """
+
+    def absorb(self, source: Reader, live_here: Container[str] = ()) -> Iterator[Taken]:
         """Take in all that another store has, in steps; each step is one transaction, and yields what came so far.
 
         Records that are here already are skipped. So doing it twice is the same as once, the order of sources does
-        not matter, and after a death it can be repeated. Samples and marks of origins in `live_here` are left out:
-        they come from their own spools. A source that is not `trusted` cannot purge anything.
+        not matter, and after a death it can be repeated. Samples of origins in `live_here` are left out: they come
+        from their own spools. Marks stay as they are, and what is purged there is not purged here, nor taken in.
         Raise FormatError when the source is malformed; what was taken in before stays, and is sound.
         """

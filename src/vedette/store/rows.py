@@ -3,11 +3,17 @@
 from msgspec import Struct
 
 from vedette.labels import label
-from vedette.model import Origin, Value
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Value
 
 # Not a real lane: an archive brought samples beyond the mark of lane `s`, up to the offset of this mark. Between the
 # two marks some may be missing.
 AHEAD = "+"
+
+# Not real lanes either: how far an archive or a copy of a spool has come, as it says itself. They count what it could
+# not read. Nothing is skipped because of them: whoever hands us an archive can write what he likes into it.
+COPIED = {LANE_FACTS: "f<", LANE_SAMPLES: "s<"}
+
+UNKNOWN_RELAY = "?"  # an origin that came from elsewhere, and nobody knows by which relay: the first to introduce it
 
 
 class Mark(Struct, frozen=True):
@@ -106,6 +112,19 @@ class ChunkRow(Struct, frozen=True, gc=False):
     min: float | None
     max: float | None
     series: int = 0  # id alone does not identify a chunk: after a purge ids are used again
+
+
+class RelayRow(Struct, frozen=True):
+    """A hub that relays to this one, and how much it has shipped."""
+
+    id: str  # a digest of its public key
+    holder: str  # whose token it uses; empty: the owner's
+    host: str
+    since_t: int
+    heard_t: int
+    facts: int = 0
+    points: int = 0
+    refused: int = 0  # records of runs and processes that are not its own
 
 
 class Taken(Struct):

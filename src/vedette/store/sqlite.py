@@ -15,7 +15,7 @@ from vedette import wire
 from vedette.errors import StoreError
 from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
 from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
-from vedette.store import AHEAD, Batch, Block, Columns, Reader, Taken
+from vedette.store import AHEAD, UNKNOWN_RELAY, Batch, Block, Columns, Reader, RelayRow, Taken, sqlite_relays
 from vedette.store.sqlite_awaited import Awaiting
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
@@ -123,6 +123,24 @@ class SqliteStore(SqliteReader):
             (origin, lane, offset, damaged, refused),
         )
 
+    def shippers(self, origins: Sequence[str]) -> dict[str, str]:
+        """Return the relay that each of these origins comes from."""
+        return sqlite_relays.shippers(self.connection, origins)
+
+    def beginner(self, span: str) -> str | None:
+        """Return the relay that has begun a run or a host."""
+        return sqlite_relays.beginner(self.connection, span)
+
+    def bind(self, relay: str, origins: Sequence[str], spans: Sequence[str], *, anew: bool = False) -> None:
+        """Note what belongs to a relay."""
+        with self._transaction():
+            sqlite_relays.bind(self.connection, relay, origins, spans, anew=anew)
+
+    def note_relay(self, relay: RelayRow) -> None:
+        """Note that a relay was heard of."""
+        with self._transaction():
+            sqlite_relays.note(self.connection, relay)
+
     def awaited(self) -> set[str]:
         """Return the origins whose records must still come before some span is shown as ended."""
         return self._awaiting.origins()
@@ -167,6 +185,12 @@ class SqliteStore(SqliteReader):
             number = self._origins[origin.name] = int(row[0])
         return number
 
+    def _foreign_origin(self, origin: Origin) -> int:
+        """Return the number of an origin of an archive or a copied spool. A relay may bring the rest of it later."""
+        if origin.name not in self._origins and self.origin(origin.name) is None:
+            sqlite_relays.bind(self.connection, UNKNOWN_RELAY, [origin.name], [])
+        return self._origin(origin)
+
     def _new(self, origin: int, batch: Batch) -> list[Columns | Block]:
         """Return the samples after the mark; those before it are here already."""
         if not batch.columns:
@@ -181,12 +205,18 @@ class SqliteStore(SqliteReader):
             return not_held(self.connection, origin, [part.block() for part in found])
         return found
 
-    def absorb(self, source: Reader, live_here: Container[str] = (), *, trusted: bool = True) -> Iterator[Taken]:
+    def take(self, batch: Batch) -> Taken:
+        """Take in what a copy of a spool says, and is not here."""
+        from vedette.store import sqlite_copy
+
+        return sqlite_copy.take(self, batch)
+
+    def absorb(self, source: Reader, live_here: Container[str] = ()) -> Iterator[Taken]:
         """Import all that another store has, in steps of one transaction each."""
         from vedette.store import sqlite_merge
 
         assert isinstance(source, SqliteReader)
-        return sqlite_merge.absorb(self, source, live_here, trusted=trusted)
+        return sqlite_merge.absorb(self, source, live_here)
 
     def _keep_facts(
         self,

@@ -157,7 +157,8 @@ class _Copy:
             )
             if id_ not in others:
                 marks = ask(
-                    "SELECT lane, place, damaged, refused FROM marks WHERE origin = ? AND lane IN (?, ?) ORDER BY lane",
+                    "SELECT substr(lane, 1, 1), max(place), max(damaged), max(refused) FROM marks"
+                    " WHERE origin = ? AND lane IN (?, ?, 'f<', 's<') GROUP BY 1 ORDER BY 1",
                     (id_, LANE_FACTS, LANE_SAMPLES),
                 )
                 self._target.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?)", ((number, *m) for m in marks))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from vedette.errors import FormatError, NotFoundError, VersionError
 from vedette.store.sqlite_read import SqliteReader
 
-STEPS = ("schema.sql", "awaited.sql")  # each brings a store from one version to the next; add a new one at the end
+# Each brings a store from one version to the next; add a new one at the end.
+STEPS = ("schema.sql", "awaited.sql", "relays.sql")
 VERSION = len(STEPS)
 _APPLICATION = 0x76656474  # "vedt"
 _NOT_YET = "there is no store at {} yet: nothing has been logged to this home"

@@ -21,8 +21,8 @@ from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
 from vedette.ids import above
-from vedette.model import LANE_SAMPLES, PURGED, Id, Int64, Origin, Time
-from vedette.store import AHEAD, Taken, chunks
+from vedette.model import PURGED, Id, Int64, Origin, Time
+from vedette.store import AHEAD, COPIED, Taken, chunks
 from vedette.store.sqlite_held import Held
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_read import SqliteReader
@@ -59,16 +59,15 @@ class _Axis(Struct):
     step: bytes
 
 
-def absorb(
-    store: "SqliteStore", source: SqliteReader, live_here: Container[str] = (), *, trusted: bool = True
-) -> Iterator[Taken]:
+def absorb(store: "SqliteStore", source: SqliteReader, live_here: Container[str] = ()) -> Iterator[Taken]:
     """Take in all that another store has; the Store protocol says what is promised."""
     taken = Taken(touched=set())
     with _snapshot(source.connection):
         try:
             numbers = _origins(source)
-            yield from _spans(store, source, taken, trusted=trusted)
-            purged = _purged(store)
+            purged: set[str] = set()
+            yield from _spans(store, source, purged, taken)
+            purged |= _purged(store)
             yield from _events(store, source, numbers, purged, taken)
             yield from _blobs(store, source, purged, taken)
             for number, origin in numbers.items():
@@ -123,13 +122,17 @@ def _origins(source: SqliteReader) -> dict[int, Origin]:
     return origins
 
 
-def _spans(store: "SqliteStore", source: SqliteReader, taken: Taken, *, trusted: bool) -> Iterator[Taken]:
+def _spans(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: Taken) -> Iterator[Taken]:
+    """Take in spans; `purged` gets those that are purged there, of which nothing is taken in."""
     ids = _read(source.connection, "SELECT id FROM spans ORDER BY id")
     while some := list(itertools.islice(ids, _STEP_ROWS)):
         news: dict[str, list[Any] | Folded] = {}
         with store._transaction():
             for (span,) in some:
-                theirs = _load(source.connection, _checked(span, Id), trusted=trusted)
+                theirs = _load(source.connection, _checked(span, Id))
+                if any(claim.state == PURGED for claim in theirs.claims):
+                    purged.add(span)  # not here: only the owner of a home removes something for good
+                    continue
                 if not store._load(span).knows(theirs) or not _is_here(store, span):
                     news[span] = theirs
             before = store.connection.total_changes
@@ -144,14 +147,12 @@ def _is_here(store: "SqliteStore", span: str) -> bool:
     return store.connection.execute("SELECT 1 FROM spans WHERE id = ?", (span,)).fetchone() is not None
 
 
-def _load(connection: sqlite3.Connection, span: str, *, trusted: bool) -> Folded:
+def _load(connection: sqlite3.Connection, span: str) -> Folded:
     """Read the records of a span from a source that is not trusted; check them."""
     claims = [
         Claim(*_checked(row, _CLAIM))
         for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span)
     ]
-    if not trusted and any(claim.state == PURGED for claim in claims):
-        raise FormatError(f"what is taken in has {span} as purged, but nothing that is taken in may purge a span")
     writes = []
     for row in _read(connection, "SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
         t, origin, n, attrs = _checked(row, _WRITE)
@@ -187,7 +188,7 @@ def _events(
                 added = store.connection.execute(
                     "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (span, t, kind, level, text, to_json(_object(attrs)), store._origin(numbers[number]), n),
+                    (span, t, kind, level, text, to_json(_object(attrs)), store._foreign_origin(numbers[number]), n),
                 ).rowcount
                 if added:
                     taken.events += 1
@@ -238,7 +239,7 @@ class _Samples:
             self._theirs,
         )
         with self._store._transaction():
-            self._number = self._store._origin(self._origin)
+            self._number = self._store._foreign_origin(self._origin)
         self._here = Held(self._store.connection, self._number)
         more = True
         while more:
@@ -315,20 +316,17 @@ class _Samples:
         return number
 
     def _take_marks(self) -> None:
-        """Move the marks forward, now that all records before them are here."""
+        """Note what its marks say, beside those that say what is here (COPIED)."""
         marks = _read(
             self._source,
-            "SELECT lane, place, damaged, refused FROM marks WHERE origin = ? AND lane IN ('f', 's')",
+            "SELECT substr(lane, 1, 1), max(place), max(damaged), max(refused) FROM marks"
+            " WHERE origin = ? AND lane IN ('f', 's', 'f<', 's<') GROUP BY 1",
             self._theirs,
         )
         run = self._store.connection.execute
         for row in marks:
-            self._store.move_mark(self._number, *_checked(row, _MARK))
-        run(
-            "DELETE FROM marks WHERE origin = ?1 AND lane = ?2"
-            " AND place <= (SELECT place FROM marks WHERE origin = ?1 AND lane = ?3)",
-            (self._number, AHEAD, LANE_SAMPLES),
-        )
+            lane, *counts = _checked(row, _MARK)
+            self._store.move_mark(self._number, COPIED[lane], *counts)
         [(heard,)] = _read(self._source, "SELECT heard_t FROM origins WHERE id = ?", self._theirs)
         run("UPDATE origins SET heard_t = max(heard_t, ?) WHERE id = ?", (_checked(heard, Time), self._number))
 

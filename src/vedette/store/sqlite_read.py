@@ -9,8 +9,9 @@ from typing import Any
 from vedette.ids import range_below
 from vedette.labels import label
 from vedette.model import Origin
+from vedette.store import sqlite_relays
 from vedette.store.queries import EventQuery, SpanQuery, Where
-from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, SeriesRow, SpanRow
+from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, RelayRow, SeriesRow, SpanRow
 from vedette.store.sqlite_read_points import PointReader
 from vedette.store.sqlite_where import to_order, to_sql
 
@@ -37,13 +38,19 @@ class SqliteReader(PointReader):
         )
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
+    def relays(self) -> list[RelayRow]:
+        """Return the hubs that have relayed to this one."""
+        return sqlite_relays.relays(self.connection)
+
     def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
         """Return the origins of these runs (None: of all runs) that were known alive at `since` or later."""
         among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"
         rows = self.connection.execute(
             "SELECT name, host, boot, pid, started, span, process, heard_t,"
-            " (SELECT coalesce(sum(damaged), 0) FROM marks WHERE marks.origin = origins.id),"
-            " (SELECT coalesce(sum(refused), 0) FROM marks WHERE marks.origin = origins.id), skew_s"
+            " (SELECT coalesce(sum(most), 0) FROM (SELECT max(damaged) AS most FROM marks"
+            "  WHERE marks.origin = origins.id GROUP BY substr(lane, 1, 1))),"
+            " (SELECT coalesce(sum(most), 0) FROM (SELECT max(refused) AS most FROM marks"
+            "  WHERE marks.origin = origins.id GROUP BY substr(lane, 1, 1))), skew_s"
             f" FROM origins WHERE heard_t >= ?{among} ORDER BY id",
             (since,) if spans is None else (since, json.dumps(list(spans))),
         )

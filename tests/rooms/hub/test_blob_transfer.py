@@ -11,6 +11,7 @@ import pytest
 from vedette import wire
 from vedette.address import Address
 from vedette.blobs import Blobs
+from vedette.home import Home
 from vedette.hub.peers import blob_sender
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.blob_receiver import BlobReceiver
@@ -402,7 +403,7 @@ def test_nothing_of_blobs_goes_before_the_link_is_known(tmp_path):
                     writer.write(wire.pack_message(wire.Marks({})))
 
     async def talk():
-        relay = Relay(Address(path=path), "here", "far", sender=BlobSender(queue, blobs, path))
+        relay = Relay(Address(path=path), Home(str(tmp_path)), "far", sender=BlobSender(queue, blobs, path))
         async with await asyncio.start_unix_server(other_hub, path):
             task = asyncio.ensure_future(relay.run(lambda: None))
             while not relay.news():  # noqa: ASYNC110 - the keeper looks in its own time

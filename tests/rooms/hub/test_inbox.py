@@ -11,18 +11,22 @@ from tests.rooms.conftest import small_disk
 from vedette import wire
 from vedette.hub.peers import inbox as inboxes
 from vedette.hub.peers.inbox import Inbox, InboxReader
+from vedette.hub.peers.trust import Trust
 from vedette.model import LANE_SAMPLES, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings
 from vedette.spool import Spool
 from vedette.store import Batch, Block, Mark, parcels
+from vedette.store.sqlite import SqliteStore
 
 ROOMY = 1 << 30
+RELAY = "a-relay"
 
 
 def reader_of(root, marks=None, **hub):
     offsets = {} if marks is None else marks
-    return InboxReader(str(root), lambda name: (Mark(), Mark(offsets.get(name, 0))), Settings(hub=Hub(**hub)))
+    trust = Trust(SqliteStore(f"{root}.db"), lambda: ())
+    return InboxReader(str(root), lambda name: (Mark(), Mark(offsets.get(name, 0))), Settings(hub=Hub(**hub)), trust)
 
 
 def samples(name, start, offset, values=None, over=False):
@@ -86,7 +90,7 @@ def test_a_segment_without_a_header_holds_nobody_up(tmp_path):
 def test_damage_stays_where_it_is(tmp_path, number):
     """Of a damaged shipment the rest is read, for all origins, and each that has a gap has it counted."""
     reader = reader_of(tmp_path)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("a", 0, 100), samples("b", 0, 10)))
     inbox.append(ship(2, samples("a", 100, 200)))
     inbox.append(ship(3, samples("b", 10, 20), samples("c", 0, 30)))
@@ -108,7 +112,7 @@ def test_damage_stays_where_it_is(tmp_path, number):
 def test_damage_in_one_inbox_stays_out_of_the_next(tmp_path):
     """What fitted on to something damaged in an earlier inbox is taken, its gap counted, and all beside it."""
     reader = reader_of(tmp_path)
-    first, second = reader.open(ROOMY), reader.open(ROOMY)
+    first, second = reader.open(RELAY, ROOMY), reader.open(RELAY, ROOMY)
     first.append(ship(1, samples("a", 0, 100)))
     first.append(ship(2, samples("a", 100, 200)))
     second.append(ship(1, samples("a", 200, 300), samples("b", 0, 10)))
@@ -138,8 +142,8 @@ def test_nothing_is_given_up_on_a_full_disk():
 class Lossy(Inbox):
     """A broken one, that makes room as the spool of a process does."""
 
-    def __init__(self, root, name, cap_bytes):
-        super().__init__(root, name, cap_bytes)
+    def __init__(self, root, name, relay, cap_bytes):
+        super().__init__(root, name, relay, cap_bytes)
         self._spool = Spool(root, lambda: Origin(name), cap_bytes, 1.0)
 
 
@@ -157,8 +161,8 @@ def fill(root, kind):
     root = os.path.join(root, "inbox")
     os.mkdir(root)
     reader = reader_of(root)
-    reader.open(ROOMY).close()
-    inbox = kind(root, "000000000001", ROOMY)
+    reader.open(RELAY, ROOMY).close()
+    inbox = kind(root, "000000000001", RELAY, ROOMY)
     chance = np.random.default_rng(1)
     seq = acknowledged = 0
     with contextlib.suppress(OSError):
@@ -177,7 +181,7 @@ def fill(root, kind):
 def test_nothing_is_acknowledged_before_it_is_flushed(tmp_path, flushes):
     """What was read is acknowledged with a flush, once, and not again after a new start without one."""
     reader = reader_of(tmp_path)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
     reader.read(0.0)
     assert (reader.unsafe_bytes > 0, flushes) == (True, [])
@@ -198,7 +202,7 @@ def test_nothing_is_acknowledged_before_it_is_flushed(tmp_path, flushes):
 def test_what_is_passed_on_is_acknowledged_when_it_has_arrived(tmp_path):
     """A hub in the middle acknowledges what the next one has, and no more, also when it is sent a second time."""
     reader = reader_of(tmp_path, onward="there:1")
-    inbox, other = reader.open(ROOMY), reader.open(ROOMY)
+    inbox, other = reader.open(RELAY, ROOMY), reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
     other.append(ship(1, samples("a", 0, 100)))
     reader.read(0.0)
@@ -211,7 +215,7 @@ def test_a_new_start_reads_what_is_not_kept(tmp_path):
     """After a failed commit what is kept is passed over, and the rest comes again, whole and once."""
     marks = {}
     reader = reader_of(tmp_path, marks)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("a", 0, 100)))
     inbox.append(ship(2, samples("a", 100, 200), samples("b", 0, 5)))
     reader.read(0.0)
@@ -229,7 +233,7 @@ def test_old_inboxes_are_read_in_their_order(tmp_path):
     chance = np.random.default_rng(1)
     offset = 0
     for _ in range(3):
-        inbox = reader.open(ROOMY)
+        inbox = reader.open(RELAY, ROOMY)
         for seq in range(1, 41):  # 6 MB: more than is read at once
             inbox.append(ship(seq, samples("a", offset, offset + 20_000, chance.random(20_000))))
             offset += 20_000
@@ -262,7 +266,7 @@ def test_small_shipments_of_many_numbers_are_read_a_few_at_a_time(tmp_path, monk
     """However well they compress, only so many numbers are held at once; all come in the end, each once."""
     monkeypatch.setattr(inboxes, "_MOST_WAITING", 1 << 20)
     reader = reader_of(tmp_path)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     for payload in bombs(12):
         assert len(payload) < 5_000
         inbox.append(payload)
@@ -279,7 +283,7 @@ def test_small_shipments_of_many_numbers_are_read_a_few_at_a_time(tmp_path, monk
 def test_a_shipment_of_too_many_numbers_is_refused(tmp_path):
     """One shipment that claims more than fits is never unpacked, and its connection is told why."""
     reader = reader_of(tmp_path)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     [parcel] = samples("a", 0, 100)
     huge = msgspec.structs.replace(parcel, blocks=[msgspec.structs.replace(parcel.blocks[0], count=1 << 20)] * 9)
     inbox.append(wire.encode(wire.Shipment(1, [huge])))
@@ -302,7 +306,7 @@ def test_a_shipment_of_too_many_numbers_is_refused(tmp_path):
 def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, payload):
     """Whatever came, the turn goes on: its sender is told, others are read and acknowledged, the next hub starts."""
     reader = reader_of(tmp_path)
-    bad, good = reader.open(ROOMY), reader.open(ROOMY)
+    bad, good = reader.open(RELAY, ROOMY), reader.open(RELAY, ROOMY)
     bad.append(payload)
     bad.append(ship(8, samples("a", 0, 5)))  # what follows is not taken, either
     good.append(ship(1, samples("b", 0, 5)))
@@ -331,7 +335,7 @@ def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
             (directory / f"s.{0:016d}").write_bytes(head + bytes(65528))
     (tmp_path / "7").touch()
     reader = reader_of(tmp_path)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("a", 0, 5)))
     read_all(reader)
     reader.sync()
@@ -345,7 +349,7 @@ def test_those_who_say_no_more_are_let_go_of(tmp_path):
     """An origin is forgotten when it is over, or quiet for a minute, and all of it is kept; not before."""
     marks = {}
     reader = reader_of(tmp_path, marks)
-    inbox = reader.open(ROOMY)
+    inbox = reader.open(RELAY, ROOMY)
     inbox.append(ship(1, samples("over", 0, 5, over=True), samples("quiet", 0, 5), samples("waits", 0, 5)))
     reader.read(0.0)
     assert reader.free(0.0) == []

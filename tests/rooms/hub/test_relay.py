@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from vedette import address, wire
+from vedette.home import Home
 from vedette.hub.peers.relay import Connected, Relay
 
 
@@ -23,7 +24,7 @@ def test_it_ends_although_something_was_sent_just_then(tmp_path, turns):
     async def act():
         path = str(tmp_path / "sock")
         server = await asyncio.start_unix_server(_other_hub, path)
-        relay = Relay(address.parse(path), "here", "host")
+        relay = Relay(address.parse(path), Home(str(tmp_path)), "host")
         task = asyncio.ensure_future(relay.run(lambda: None))
         session = None
         async with asyncio.timeout(60):
@@ -46,7 +47,7 @@ def test_a_hub_that_is_not_there_is_tried_again(tmp_path):
 
     async def act():
         path = str(tmp_path / "sock")
-        relay = Relay(address.parse(path), "here", "host")
+        relay = Relay(address.parse(path), Home(str(tmp_path)), "host")
         task = asyncio.ensure_future(relay.run(lambda: None))
         async with asyncio.timeout(60):
             while relay.trouble == "not connected yet":  # noqa: ASYNC110 - it has no event

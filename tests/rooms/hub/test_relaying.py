@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.conftest import end_hub
-from tests.rooms.hubs import ask, connect, serving, until
+from tests.rooms.hubs import ask, connect, relaying, serving, until
 from vedette import kernel, wire
 from vedette.blobs import Blobs
 from vedette.cli.doctor import examine
@@ -237,7 +237,7 @@ def test_a_malformed_shipment_ends_its_connection(home):
 
     async def act():
         async with serving(home, settings()) as here:
-            connection = await connect(home)
+            connection = await relaying(home, home)
             assert isinstance(await ask(connection, wire.Introduce("relay", "host", ["a"])), wire.Marks)
             connection.send(wire.Shipment(1, []))
             connection.send(wire.Shipment(7, []))

@@ -5,15 +5,21 @@ import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from vedette.errors import VedetteError
+from vedette.home import Home
+from vedette.hub.own import Own
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.takein import TakeIn
+from vedette.model import Span
+from vedette.segment import list_segments, pack_header, read_header, segment_name
 from vedette.settings import Hub, Settings
-from vedette.store import EventQuery, SpanQuery
+from vedette.store import EventQuery, SpanQuery, Taken
 from vedette.store.sqlite import SqliteStore
 
+FAR = 1 << 50  # bytes
 LOG = """
 import os, sys, vedette
 from vedette.home import Home
@@ -171,3 +177,68 @@ def test_one_bad_spool_among_good_ones(keeper, tmp_path):
     [note] = taking.notes
     assert "bad" in note
     assert taking.points == 5000
+
+
+def home_keeper(home, spool):
+    """A new hub of a home, in which a spool lies now."""
+    home.prepare()
+    shutil.copytree(spool, home.spool, dirs_exist_ok=True)
+    return Keeper(home, SqliteStore(home.store), Settings(hub=Hub(seal_s=0.0)))
+
+
+def points_in(store):
+    [series] = [row for row in store.series() if row.name == "x"]
+    return store.points([series.id])[series.id].value.tolist()
+
+
+def beyond(spool):
+    """Make a copy of a spool say that it has come much further than the spool itself."""
+    [origin] = os.listdir(spool)
+    for lane in "fs":
+        for offset in list_segments(os.path.join(spool, origin), lane):
+            path = os.path.join(spool, origin, segment_name(lane, offset))
+            with open(path, "rb") as file:
+                header, begin = read_header(file.fileno())
+                records = file.read()[begin:]
+            os.unlink(path)
+            far = msgspec.structs.replace(header, offset=offset + FAR)
+            far = msgspec.structs.replace(far, size=len(pack_header(far)) + len(records))
+            with open(os.path.join(spool, origin, segment_name(lane, far.offset)), "wb") as file:
+                file.write(pack_header(far) + records)
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+def test_a_copy_that_claims_more_than_there_is(home, tmp_path, monkeypatch, lossy):
+    """A hostile copy of a spool does not make the spool itself pass for read; with the control, which keeps it as the
+    spool itself is kept, it does.
+    """
+    log(tmp_path / "far")
+    shutil.copytree(tmp_path / "far" / "spool", tmp_path / "hostile")
+    beyond(str(tmp_path / "hostile"))
+    home.prepare()
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(seal_s=0.0)))
+    if lossy:
+        monkeypatch.setattr(SqliteStore, "take", lambda store, batch: store.keep([batch]) or Taken())
+    take(keeper, tmp_path / "hostile")
+    assert len(points_in(keeper.store)) == 5000
+    keeper.close()
+    keeper = home_keeper(home, tmp_path / "far" / "spool")
+    for _ in range(20):
+        keeper.turn(seal={""})
+
+    assert len(points_in(keeper.store)) == (5000 if lossy else 10000)
+    keeper.close()
+
+
+def test_a_copy_cannot_remove_a_run(keeper, tmp_path):
+    """What a spool from elsewhere calls purged stays: only the owner of a home removes something for good."""
+    log(tmp_path / "far")
+    take(keeper, tmp_path / "far")
+    [run] = keeper.store.spans(SpanQuery(kind="run"))
+    hostile = Own(Home(str(tmp_path / "hostile")))
+    hostile.say([Span(run.id, 1 << 61, state="purged", by="user")])
+    hostile.close()
+    take(keeper, tmp_path / "hostile")
+
+    assert [row.state for row in keeper.store.spans(SpanQuery(kind="run"))] == ["done"]
+    assert len(points_in(keeper.store)) == 5000

@@ -117,6 +117,23 @@ def test_what_was_purged_here_does_not_come_back(keeper, sent):
     assert keeper.store.series(["theirs"]) == []
 
 
+def test_what_was_purged_elsewhere_is_not_purged_here(keeper, sent):
+    """An archive cannot remove anything: what it calls purged is left out, and what is here stays."""
+    inside("SELECT 1")(sent)
+    take(keeper, sent)
+    before = told(keeper.store, "theirs")
+    inside("UPDATE claims SET state = 'purged', t = t + 1")(sent)
+    take(keeper, sent)
+
+    assert before[1]
+    assert told(keeper.store, "theirs") == before
+
+
+def told(store, span):
+    states = [(row.id, row.state) for row in store.spans(SpanQuery(prefix=span))]
+    return states, [row.text for row in store.events(EventQuery(span=span))], len(store.series([span]))
+
+
 def raw(change):
     """Return a harm that is done to the file itself."""
 
@@ -206,7 +223,6 @@ HARMS = {
     "attributes that are no msgpack": inside("UPDATE writes SET attrs = x'c1'"),
     "tags that are a list": inside("UPDATE series SET tags = '[1]'"),
     "an event of nobody": inside("UPDATE events SET origin = 77"),
-    "a purge": inside("UPDATE claims SET state = 'purged'"),
     "a last value that is text": inside("UPDATE series SET last = 'DROP TABLE runs'"),
 }
 

@@ -1,6 +1,8 @@
 """Other hubs: those that relay to this one (downstreams), and those that this one relays to (upstreams).
 
 - `downstreams`: the connections of hubs that relay to this one
+- `identity`: who a relay is: the key of its home
+- `trust`: what a relay may say, and whose is what
 - `inbox`: what they ship: written by a connection, read by the keeper
 - `remote_origin`: one origin of another host, until it is committed
 - `upstreams`: the hubs that this one relays to, as the keeper sees them

@@ -15,21 +15,20 @@ from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.orders import ANSWER
-from vedette.ids import new_id, origin_of
+from vedette.ids import new_id, origin_of, run_of
 
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
 _PAUSE_S = 0.2
-_MOST_ORIGINS = 100_000  # origins of one downstream that answers can be routed to
 
 
 class Downstream:
     """The connection of one hub that relays to this one."""
 
-    def __init__(self, host: str, relay: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, host: str, relay: str, holder: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
         self.host = host
-        self.relay = relay
-        self.origins: dict[str, None] = {}  # that it relays, the newest last
+        self.relay = relay  # its id
+        self.holder = holder  # whose token it uses
         self.inbox = inbox
         self.writer = writer
         self.skew_s: float | None = None
@@ -58,16 +57,23 @@ class Downstreams:
 
     async def serve(self, introduction: wire.Introduce, connection: Connection) -> None:
         """Write what another hub ships to an inbox, until it disconnects."""
-        inbox = await self._hub.in_keeper(lambda keeper: keeper.inboxes.open(self._inbox_bytes))
-        downstream = self.open[inbox.name] = Downstream(
-            introduction.host[:200], introduction.relay, inbox, connection.writer
-        )
+        host, relay, holder = introduction.host[:200], connection.relay, connection.holder
+        if not relay:
+            raise HubError("this relay does not say who it is: upgrade vedette on its machine")
+
+        def begin(keeper: Keeper) -> Inbox:
+            keeper.trust.connected(relay, holder, host)
+            return keeper.inboxes.open(relay, self._inbox_bytes)
+
+        inbox = await self._hub.in_keeper(begin)
+        downstream = self.open[inbox.name] = Downstream(host, relay, holder, inbox, connection.writer)
         try:
-            self._route(downstream, introduction.origins)
             await self._introduce(introduction, connection)
             while True:
                 async with asyncio.timeout(_SILENCE_S):  # never wait_for: see relay.py
                     payload = await connection.read(wire.MAX_SHIPMENT)
+                if not connection.is_admitted():
+                    raise HubError("its token was revoked: ask for a new one")
                 message = wire.unpack_message(payload)
                 if isinstance(message, wire.Shipment):
                     await self._wait_for_room(inbox)
@@ -75,12 +81,12 @@ class Downstreams:
                 elif isinstance(message, wire.Alive):
                     connection.send(wire.Clock(message.t, time.time_ns()))
                     downstream.skew_s = message.skew_s
-                    downstream.through = {introduction.relay, *message.through}
-                    if self._home_id in downstream.through:
+                    through = {introduction.relay, *message.through}
+                    if self._home_id in through or await self._hub.in_keeper(_leads_back(through)):
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
-                    await self._hub.in_keeper(_noting_alive(message, self._homes()))
+                    downstream.through = through
+                    await self._hub.in_keeper(_noting_alive(message, relay, self._homes()))
                 elif isinstance(message, wire.Introduce):
-                    self._route(downstream, message.origins)
                     await self._introduce(message, connection)
                 elif isinstance(message, wire.AskBlobs | wire.Piece):
                     if downstream.blob_task is not None and not downstream.blob_task.done():
@@ -119,19 +125,14 @@ class Downstreams:
         """Return the homes of all hubs that relay through this one."""
         return {home for downstream in self.open.values() for home in downstream.through}
 
-    def _route(self, downstream: Downstream, origins: list[str]) -> None:
-        """Note that answers to origins go to this downstream, unless another one was first to introduce them."""
-        others = [other.origins for other in self.open.values() if other.relay != downstream.relay]
-        downstream.origins |= dict.fromkeys(name for name in origins if not any(name in theirs for theirs in others))
-        while len(downstream.origins) > _MOST_ORIGINS:
-            del downstream.origins[next(iter(downstream.origins))]
-
     async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
         while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-            marks := await self._hub.in_keeper(lambda keeper: requests.offsets(keeper, message.origins))
+            marks := await self._hub.in_keeper(
+                lambda keeper: requests.introduce(keeper, message.origins, connection.relay)
+            )
         ) is None:
             await asyncio.sleep(_PAUSE_S)
-        connection.send(wire.Marks(marks))
+        connection.send(marks)
         await connection.writer.drain()
 
     async def _wait_for_room(self, inbox: Inbox) -> None:
@@ -139,9 +140,12 @@ class Downstreams:
         while inbox.is_full():  # noqa: ASYNC110 - it is the keeper's thread that makes room
             await asyncio.sleep(_PAUSE_S)
 
-    def acknowledge(self, safe: dict[str, int], broken: dict[str, str]) -> None:
-        """Acknowledge what is safe, and end connections whose inbox is broken; both are by the name of the inbox."""
+    def acknowledge(self, safe: dict[str, int], refused: dict[str, dict[str, str]], broken: dict[str, str]) -> None:
+        """Acknowledge what is safe, tell what is refused, and end connections that are broken; all are by inbox."""
         for name, downstream in list(self.open.items()):
+            if not_accepted := refused.get(name):  # first, so that its relay does not take it for kept
+                self._refused["another's"] += len(not_accepted)
+                downstream.send(wire.Marks({}, not_accepted))
             if (seq := safe.get(name)) is not None:
                 downstream.send(wire.Kept(seq))
             if (why := broken.get(name)) is not None:
@@ -153,10 +157,11 @@ class Downstreams:
         """Have all downstreams ship what they have; return the hosts of those that did not do so in time."""
         if seal.id in self._seals:
             return []  # hubs relay in a circle, and it has come back
+        downstreams = await self._meant(seal.run)
         passed = wire.Seal(seal.run, seal.id or new_id(8))
         self._seals.append(passed.id)
         waiting: list[tuple[Downstream, asyncio.Future[None]]] = []
-        for downstream in self.open.values():
+        for downstream in downstreams:
             future = downstream.sealed[passed.id] = asyncio.get_running_loop().create_future()
             downstream.send(passed)
             waiting.append((downstream, future))
@@ -166,21 +171,35 @@ class Downstreams:
             downstream.sealed.pop(passed.id, None)
         return sorted(downstream.host for downstream, future in waiting if not future.done())
 
-    def pass_on(self, order: wire.Order, left_s: float) -> int:
+    async def _meant(self, span: str) -> list[Downstream]:
+        """Return the downstreams that may have something of a run: those of its holder. Without a run, all."""
+        if not span:
+            return list(self.open.values())
+        holder = await self._hub.in_keeper(lambda keeper: keeper.trust.holder_of(run_of(span)))
+        return [downstream for downstream in self.open.values() if downstream.holder == holder]
+
+    async def pass_on(self, order: wire.Order, left_s: float) -> int:
         """Pass a command down to the hubs that it may be for; return to how many."""
-        downstreams = list(self.open.values())
         if order.command.verb == ANSWER:  # it may be a password: it goes only to the hub of the process that asked
             asks = origin_of(order.command.to)
-            downstreams = [downstream for downstream in downstreams if asks in downstream.origins]
+            relay = await self._hub.in_keeper(lambda keeper: keeper.trust.relay_of(asks))
+            downstreams = [downstream for downstream in self.open.values() if downstream.relay == relay]
+        else:
+            downstreams = await self._meant(order.command.to)
         for downstream in downstreams:
             downstream.send(wire.Order(order.command, left_s))
         return len(downstreams)
 
 
-def _noting_alive(message: wire.Alive, homes: set[str]) -> Callable[[Keeper], None]:
+def _leads_back(homes: set[str]) -> Callable[[Keeper], bool]:
+    """Tell whether the next hub relays through one of these homes. It is not told so, or it would refuse us all."""
+    return lambda keeper: keeper.upstreams.next_home() in homes
+
+
+def _noting_alive(message: wire.Alive, relay: str, homes: set[str]) -> Callable[[Keeper], None]:
     def note(keeper: Keeper) -> None:
         keeper.upstreams.through = homes
-        requests.note_alive(keeper, message)
+        requests.note_alive(keeper, message, relay)
 
     return note
 

@@ -16,12 +16,13 @@ from vedette import wire
 from vedette.errors import FormatError
 from vedette.fileio import file_size, unlink
 from vedette.hub.peers.remote_origin import RemoteOrigin
+from vedette.hub.peers.trust import Trust
 from vedette.hub.turn.quota import Quota
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Origin
-from vedette.segment import list_segments, segment_name
+from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Settings
 from vedette.spool import Spool
-from vedette.store import Mark, parcels
+from vedette.store import UNKNOWN_RELAY, Mark, parcels
 from vedette.tail import SHIPMENT, Tail
 
 _LANE = LANE_SAMPLES
@@ -29,6 +30,7 @@ _LOOK_BYTES = 1 << 20
 _RECENT_S = 600.0
 _MOST_WAITING = 16 << 20  # numbers of 8 bytes that may wait in memory
 _READ_BYTES = 4 << 20  # bytes of an inbox that are read at once
+_MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
 
 
@@ -43,13 +45,13 @@ class _InboxSpool(Spool):
 class Inbox:
     """Where one connection's shipments are written before they are acknowledged."""
 
-    def __init__(self, root: str, name: str, cap_bytes: int) -> None:
-        """Make it; it is full when `cap_bytes` wait in it."""
+    def __init__(self, root: str, name: str, relay: str, cap_bytes: int) -> None:
+        """Make it for a relay; it is full when `cap_bytes` wait in it."""
         self.name = name
         self.appended = 0  # bytes, since it was made
         self._cap_bytes = cap_bytes
         self._checked = 0  # `appended` when it last had room
-        self._spool = _InboxSpool(root, lambda: Origin(name), cap_bytes, 1.0)
+        self._spool = _InboxSpool(root, lambda: Origin(name, host=relay), cap_bytes, 1.0)
         os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
 
     def append(self, payload: bytes) -> None:
@@ -82,11 +84,16 @@ class Inbox:
 class InboxReader:
     """Reads the inboxes, and holds what they bring until it is committed."""
 
-    def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]], settings: Settings) -> None:
+    def __init__(self, root: str, marks: Callable[[str], tuple[Mark, Mark]], settings: Settings, trust: Trust) -> None:
         """Read the inboxes in a directory. Those that are there already are left over: nobody writes to them.
 
-        `marks` returns the marks of an origin's two lanes.
+        `marks` returns the marks of an origin's two lanes; `trust` knows what a relay may say.
         """
+        self._trust = trust
+        trust.trouble = lambda text: setattr(self, "trouble", text)
+        self._relays: dict[str, str] = {}  # by inbox
+        self._refused: dict[str, dict[str, str]] = {}  # by inbox: origins that are not accepted, and why; to be told
+        self._unwelcome: dict[str, str] = {}  # origins that the next hub does not accept, and why
         self.onward = settings.hub.onward  # the next hub, which everything is relayed to; "": it is kept here
         self._limits = settings.limits
         self.origins: dict[str, RemoteOrigin] = {}
@@ -127,11 +134,12 @@ class InboxReader:
         except OSError:
             return []
 
-    def open(self, cap_bytes: int) -> Inbox:
-        """Begin an inbox for a connection."""
+    def open(self, relay: str, cap_bytes: int) -> Inbox:
+        """Begin an inbox for the connection of a relay."""
         self._count += 1
         name = f"{self._count:012d}"
-        inbox = Inbox(self._root, name, cap_bytes)
+        inbox = Inbox(self._root, name, relay, cap_bytes)
+        self._relays[name] = relay
         self._live.add(name)
         return inbox
 
@@ -144,6 +152,27 @@ class InboxReader:
         """Note that a connection has ended: nothing will follow in its inbox."""
         self._live.discard(name)
         self.broken.pop(name, None)
+        self._refused.pop(name, None)
+
+    def refuse(self, origin: str, why: str) -> None:
+        """Accept nothing more of an origin: the next hub does not. Its relay is told."""
+        self._unwelcome[origin] = why
+        self.origins.pop(origin, None)
+        for inbox in self._live:
+            if self._relays.get(inbox) == self._trust.relay_of(origin):
+                self._refused.setdefault(inbox, {})[origin] = why
+
+    def refusals(self) -> dict[str, dict[str, str]]:
+        """Return the origins that are not accepted, and why, by inbox: their relays must be told."""
+        found, self._refused = self._refused, {}
+        return found
+
+    def _relay_of(self, inbox: str) -> str:
+        """Return the relay that has written an inbox; its header tells that to a later hub."""
+        if inbox not in self._relays:
+            origin = origin_of(os.path.join(self._root, inbox))
+            self._relays[inbox] = (origin.host if origin is not None else "") or UNKNOWN_RELAY
+        return self._relays[inbox]
 
     def read(self, now: float) -> bool:
         """Read on in all inboxes; return whether there may be more."""
@@ -224,7 +253,13 @@ class InboxReader:
                 self.broken[inbox] = self.trouble
 
     def _take_parcel(self, parcel: wire.Parcel, inbox: str, at: int, now: float) -> None:
+        relay = self._relay_of(inbox)
+        if parcel.end - parcel.start > _MOST_LEAP:
+            raise FormatError(f"{parcel.origin.name}: a parcel goes from {parcel.start} to {parcel.end}")
         remote = self.origins.get(parcel.origin.name)
+        if why := self._unwelcome.get(parcel.origin.name) or self._trust.why_not(parcel.origin, relay):
+            self._refused.setdefault(inbox, {})[parcel.origin.name] = why
+            return
         if remote is None:
             remote = RemoteOrigin(
                 parcel.origin,
@@ -239,6 +274,7 @@ class InboxReader:
         except FormatError as error:
             self.trouble = f"{remote.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted as damaged, and skipped
+        batch.refused += self._trust.screen(batch, relay)
         damaged = self._tails[inbox].damaged or (self._left_over_damaged and inbox in self._left_over)
         if batch.start > remote.offset[batch.lane] and damaged:
             batch.start = remote.offset[batch.lane]  # what was between is damaged, and nobody sends it again
@@ -305,6 +341,8 @@ class InboxReader:
 
     def _remove(self, name: str) -> None:
         self._tails.pop(name).shut()
+        self._relays.pop(name, None)
+        self._refused.pop(name, None)
         self._at_end.discard(name)
         self._last.pop(name, None)
         self._unsafe.pop(name, None)
@@ -324,6 +362,7 @@ class InboxReader:
         self._last.clear()
         self._unsafe.clear()  # nothing is acknowledged before it is read and flushed again
         self._at_end.clear()
+        self._unwelcome.clear()
 
     def shut(self) -> None:
         """Close the open segments."""

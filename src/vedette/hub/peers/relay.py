@@ -16,10 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from vedette import address as addresses
-from vedette import certificate, wire
+from vedette import certificate, tokens, wire
 from vedette.address import Address
 from vedette.errors import FormatError, HubError, VedetteError
+from vedette.home import Home
 from vedette.hub.peers.blob_sender import BlobSender
+from vedette.hub.peers.identity import identify
 from vedette.store import Batch, parcels
 
 _WINDOW_BYTES = 16 << 20  # bytes that may be sent and not acknowledged
@@ -101,7 +103,7 @@ class Relay:
     def __init__(
         self,
         address: Address,
-        home_id: str,
+        home: Home,
         host: str,
         ask: Callable[[Session, wire.Message], None] = lambda _session, _message: None,
         sender: BlobSender | None = None,
@@ -118,8 +120,9 @@ class Relay:
         self.trouble = "not connected yet"
         self.session: Session | None = None
         self.skew_s: float | None = None
-        self._home_id = home_id
-        self._other_home = ""  # the home of the other hub
+        self._home = home
+        self._home_id = tokens.home_id(home)
+        self.other_home = ""  # the home of the other hub
         self._host = host
         self._trusted = trusted
         self._sender = sender
@@ -216,7 +219,7 @@ class Relay:
                     async with asyncio.timeout(_CONNECT_S):
                         reader, writer, unframer = await self._dial(stack)
                     self.trouble = ""
-                    if self._other_home == self._home_id:
+                    if self.other_home == self._home_id:
                         self._report(IsThisHub(session), wake)
                         return
                     self._report(Connected(session), wake)
@@ -273,8 +276,12 @@ class Relay:
         if not isinstance(hello, wire.Hello):
             raise HubError("it is not a vedette hub: its first message is not a Hello")
         wire.check_version(hello)
-        self._other_home = hello.home
+        self.other_home = hello.home
         self._takes_blobs = wire.BLOBS in hello.takes
+        if hello.challenge:  # an older hub has none
+            token = "" if address.path else address.token
+            shown = await asyncio.to_thread(identify, self._home, hello.challenge, token, address.fingerprint)
+            writer.write(wire.pack_message(shown))
         return reader, writer, unframer
 
     async def _talk(

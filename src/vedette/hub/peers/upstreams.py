@@ -145,6 +145,11 @@ class Upstreams:
         message = news.message
         if isinstance(message, wire.Marks):
             known.update(message.marks)
+            for name, why in message.refused.items():
+                if name in readers:
+                    self.set_aside[name] = f"the hub at {relay.address} does not accept it: {why}"
+                elif name in self._inboxes.origins:
+                    self._inboxes.refuse(name, why)
             for name, (facts, samples) in message.marks.items():
                 if (reader := readers.get(name)) is not None and not reader.ready:
                     reader.rewind(Mark(facts), Mark(samples))
@@ -153,6 +158,8 @@ class Upstreams:
                     remote.resume(facts, samples)
         elif isinstance(message, wire.Kept):
             for name, batch in relay.acknowledged(news.session, message.seq):
+                if name in self.set_aside:
+                    continue
                 origin = readers.get(name) or self._inboxes.origins.get(name)
                 if origin is not None:
                     origin.committed(batch)
@@ -167,6 +174,11 @@ class Upstreams:
             times |= {name: t for name, (t, _) in below.items()}
             skews = {name: skew for name, (_, skew) in below.items() if skew is not None}
             relay.beat(times, skews, self._through(upstream))
+
+    def next_home(self) -> str | None:
+        """Return the id of the home of the hub that everything is relayed to, if there is one and it has told it."""
+        relay = self.relays.get(self._inboxes.onward)
+        return (relay.other_home or None) if relay is not None else None
 
     def _through(self, upstream: str) -> list[str]:
         return sorted(self.through) if upstream == self._inboxes.onward else []

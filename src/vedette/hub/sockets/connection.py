@@ -1,6 +1,7 @@
 """One open connection of the hub's sockets: frames <-> messages."""
 
 import asyncio
+from collections.abc import Callable
 
 from vedette import wire
 
@@ -11,6 +12,9 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.relay = ""  # who is at the other end, if it is a relay that has shown that
+        self.holder = ""  # whose token it has sent; "" is the owner's
+        self.is_admitted: Callable[[], bool] = lambda: True  # it may stay: its token was not revoked
         self._unframer = wire.Unframer()
 
     async def read(self, limit: int) -> bytes:

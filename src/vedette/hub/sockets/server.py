@@ -7,14 +7,17 @@ and must do so soon.
 import asyncio
 import collections
 import contextlib
+import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from vedette import address as addresses
-from vedette import wire
+from vedette import tokens, wire
 from vedette.errors import FormatError, HubError, VedetteError
-from vedette.guard import same_token
+from vedette.home import Home
 from vedette.hub.handle import HubHandle
+from vedette.hub.peers import identity
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.sockets.questions import Questions
@@ -40,12 +43,15 @@ def most_unauthenticated(limits: Limits) -> int:
 class Server:
     """Answers connections."""
 
-    def __init__(self, hub: HubHandle, limits: Limits, token: str, home_id: str) -> None:
+    def __init__(self, hub: HubHandle, limits: Limits, home: Home, fingerprint: str = "") -> None:
+        """Answer for a home. `fingerprint`: of the certificate that it shows over TCP."""
+        self._home = home
+        self._fingerprint = fingerprint
+        home_id = tokens.home_id(home)
         self.refused: collections.Counter[str] = collections.Counter()
         self.downstreams = Downstreams(hub, limits.inbox_bytes, home_id, self.refused)
         self._hub = hub
         self._limits = limits
-        self._token = token
         self._home_id = home_id
         self._open = {True: 0, False: 0}  # connections of this machine (True), and of others
         self._unauthenticated = 0  # connections that have not sent the token yet
@@ -74,22 +80,28 @@ class Server:
                 self.refuse_connection()
                 raise HubError("too many connections are open already (limits.connections)")
             connection = Connection(reader, writer)
+            challenge = os.urandom(identity.CHALLENGE_BYTES)
             if local:
                 addresses.check_peer(writer.get_extra_info("socket"))
-                writer.write(self._greeting())
+                writer.write(self._greeting(challenge))
             async with asyncio.timeout(_HELLO_S):
                 hello = await connection.receive(wire.MAX_HELLO)
             if not isinstance(hello, wire.Hello):
                 raise FormatError("a Hello must come first")
             wire.check_version(hello)
             if not local:
-                if not same_token(hello.token, self._token):
+                if (holder := tokens.holder_of(self._home, hello.token)) is None:
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's: copy the connect string that it printed")
-                writer.write(self._greeting())
+                connection.holder = holder
+                connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
+                writer.write(self._greeting(challenge))
                 self._unauthenticated -= 1
                 unauthenticated = False
-            await self._serve(connection, local=local)
+            fingerprint, token = ("", "") if local else (self._fingerprint, hello.token)
+            await self._serve(
+                connection, lambda shown: identity.identity_of(shown, challenge, token, fingerprint), local=local
+            )
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
             with contextlib.suppress(ConnectionError, RuntimeError):
@@ -104,21 +116,26 @@ class Server:
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 
-    def _greeting(self) -> bytes:
+    def _greeting(self, challenge: bytes) -> bytes:
         takes = [wire.BLOBS, wire.UNSEALED]
-        return wire.pack_message(wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=takes))
+        hello = wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=takes, challenge=challenge)
+        return wire.pack_message(hello)
 
-    async def _serve(self, connection: Connection, *, local: bool) -> None:
+    async def _serve(self, connection: Connection, identified: Callable[[wire.Identify], str], *, local: bool) -> None:
+        """Answer what is asked. `identified` returns the id of a relay; it raises when its signature is wrong."""
         while True:
             message = await connection.receive(wire.MAX_PAYLOAD)
+            if isinstance(message, wire.Identify):
+                connection.relay = await asyncio.to_thread(identified, message)
+                continue
             if isinstance(message, wire.Introduce):
                 await self.downstreams.serve(message, connection)
                 return
+            if not local:  # only relays come over TCP: readers and commands are on this machine
+                raise HubError(f"a {type(message).__name__} is accepted from this machine only")
             if isinstance(message, wire.Follow):
                 await self._follow(message.run, connection)
                 return
-            if not local and isinstance(message, wire.Edit | wire.Order | wire.TakeIn | wire.Await):
-                raise HubError(f"a {type(message).__name__} is accepted from this machine only")
             if isinstance(message, wire.TakeIn):
                 await self._take_in(message.path, connection)
                 continue
@@ -200,7 +217,7 @@ class Server:
             return done
         if done is None or not below:
             return done
-        return done + self.downstreams.pass_on(order, left_s)
+        return done + await self.downstreams.pass_on(order, left_s)
 
     # Followers.
 

@@ -17,6 +17,7 @@ from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.relay import Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
+from vedette.hub.peers.trust import Trust
 from vedette.hub.peers.upstreams import OriginReader, Upstreams, marks_of
 from vedette.hub.processes.metering import Metering
 from vedette.hub.processes.progress import ProgressRecorder
@@ -35,6 +36,9 @@ from vedette.store import Mark, Store
 
 _LAST_TURNS = 4
 _MOST_UNSAFE_BYTES = 4 << 20  # bytes of shipments that may wait for a flush: their senders wait for the acknowledgement
+
+# Called with the shipments to acknowledge, and the origins that are not accepted, by inbox.
+OnSafe = Callable[[dict[str, int], dict[str, dict[str, str]]], None]
 
 
 class Keeper:
@@ -60,8 +64,9 @@ class Keeper:
         self.pace = settings.hub
         self.store = store
         self.readers: dict[str, SpoolReader] = {}
+        self.trust = Trust(store, lambda: (each.origin for each in self.readers.values() if each.origin is not None))
         self.inboxes = InboxReader(
-            home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.inboxes.onward)), settings
+            home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.inboxes.onward)), settings, self.trust
         )
         self.blobs = Blobs(home, settings.limits)
         self.blob_queue = BlobQueue(self.blobs)
@@ -74,7 +79,7 @@ class Keeper:
         self.metering = Metering(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
-        self.on_safe: Callable[[dict[str, int]], None] = lambda _safe: None  # called with shipments to acknowledge
+        self.on_safe: OnSafe = lambda _safe, _refused: None
         self._limits = settings.limits
         self._synced = time.monotonic()
         self.unsynced = False  # something was committed since the last flush
@@ -142,6 +147,8 @@ class Keeper:
 
     def _poll_upstreams(self) -> None:
         known, safe = self.upstreams.poll()
+        for name in self.set_aside.keys() & self.readers.keys():  # a hub does not accept it
+            self.forget(name)
         self._heartbeats.repeat(known)
         self.unsynced = self.unsynced or safe
 
@@ -306,10 +313,12 @@ class Keeper:
             reader.sync()
         self.own.sync()
         safe = self.inboxes.sync()
+        self.trust.save()
         self.store.sync()
         self.unsynced = False
-        if safe or self.inboxes.broken:
-            self.on_safe(safe)
+        refused = self.inboxes.refusals()
+        if safe or refused or self.inboxes.broken:
+            self.on_safe(safe, refused)
         for reader in self.readers.values():
             reader.free()
         for remote in self.inboxes.free(time.monotonic()):

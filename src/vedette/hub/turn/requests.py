@@ -9,6 +9,7 @@ from vedette.model import Command
 from vedette.store.parcels import pack, packed_bytes
 
 _MOST_NEWEST = 50_000
+_NOT_ITS_OWN = "another relay ships it, or it is a process of that machine itself"
 _MOST_UNSEALED_BYTES = 4 << 20  # bytes in one answer; one parcel is sent however large it is
 
 
@@ -52,17 +53,23 @@ def order(keeper: Keeper, command: Command, upstream: str | None = None) -> int 
     return keeper.orders.obey(command, pairs, upstream)
 
 
-def offsets(keeper: Keeper, origins: list[str]) -> dict[str, tuple[int, int]] | None:
-    """Return how far origins are safe here from a power cut, by lane; None while old inboxes are being read."""
+def introduce(keeper: Keeper, origins: list[str], relay: str) -> wire.Marks | None:
+    """Return how far origins of a relay are safe here from a power cut; None while old inboxes are being read."""
     if keeper.inboxes.unsafe_bytes or keeper.unsynced:
         keeper.flush()
-    return keeper.inboxes.offsets(origins)
+    own = [name for name in origins if keeper.trust.may_ship(name, relay)]
+    if (offsets := keeper.inboxes.offsets(own)) is None:
+        return None
+    keeper.trust.introduced(own, relay)
+    return wire.Marks(offsets, dict.fromkeys(set(origins).difference(own), _NOT_ITS_OWN))
 
 
-def note_alive(keeper: Keeper, message: wire.Alive) -> None:
-    """Note the origins that another hub knows alive, and how their clocks differ."""
+def note_alive(keeper: Keeper, message: wire.Alive, relay: str) -> None:
+    """Note the origins that a relay knows alive, and how their clocks differ."""
+    keeper.trust.heard(relay)
     now_t = time.time_ns()
-    heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in message.ages.items()}
+    ages = {name: message.ages[name] for name in keeper.trust.of_relay(message.ages, relay)}
+    heard = {name: now_t - int(max(0.0, min(age, 1e9)) * 1e9) for name, age in ages.items()}
     skews = {}
     if message.skew_s is not None:
         skews = {name: message.skew_s + message.skews.get(name, 0.0) for name in heard}

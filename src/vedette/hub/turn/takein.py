@@ -20,7 +20,7 @@ from vedette.home import Home
 from vedette.hub.processes.progress import progress_of
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.spool_reader import SpoolReader
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import list_segments, origin_of
 from vedette.store import Batch, Mark, Taken, archive
 
@@ -190,7 +190,7 @@ class TakeIn:
     def _take_archive(self) -> Iterator[None]:
         for _ in archive.unpack(self._path, self._scratch, self._keeper.blobs, self.notes):
             yield
-        yield from self._absorb(self._scratch, "mode=rw", trusted=False)
+        yield from self._absorb(self._scratch, "mode=rw")
 
     def _take_store(self, path: str, *, living: bool = False) -> Iterator[None]:
         """Take in a store. If it has a write-ahead log and no hub, copy it first: SQLite would write beside it."""
@@ -211,10 +211,10 @@ class TakeIn:
                 yield from _copy(path + end, self._scratch + end)
         yield from self._absorb(self._scratch, "mode=rw")
 
-    def _absorb(self, path: str, mode: str, *, trusted: bool = True) -> Iterator[None]:
+    def _absorb(self, path: str, mode: str) -> Iterator[None]:
         before = Taken(self.spans, self.events, self.points)
         with closing(archive.open_careful(path, self._path, mode)) as source:
-            for taken in self._keeper.store.absorb(source, self._keeper.origins_here(), trusted=trusted):
+            for taken in self._keeper.store.absorb(source, self._keeper.origins_here()):
                 self.spans, self.events = before.spans + taken.spans, before.events + taken.events
                 self.points = before.points + taken.points
                 self.touched |= taken.touched
@@ -242,9 +242,7 @@ class TakeIn:
         origin = _origin_of(directory)
         if origin.name in self._keeper.origins_here():
             raise FormatError(f"{directory} is already read by this hub, while it is written")
-        here, none = self._keeper.store.marks([origin.name]), Mark()
-        facts, samples = (here.get((origin.name, lane), none) for lane in (LANE_FACTS, LANE_SAMPLES))
-        return SpoolReader(directory, facts, samples)
+        return SpoolReader(directory, Mark(_first(directory, LANE_FACTS)), Mark(_first(directory, LANE_SAMPLES)))
 
     def _read_all(self, readers: list[SpoolReader]) -> Iterator[None]:
         """Read until nothing new has come for longer than `Tail` waits for a torn record."""
@@ -283,17 +281,14 @@ class TakeIn:
     def _keep(self, reader: SpoolReader, batch: Batch | None) -> None:
         if batch is None:
             return
-        self._keeper.store.keep([batch])
+        taken = self._keeper.store.take(batch)
         reader.sent(batch, time.monotonic())
         reader.committed(batch)
         reader.sync()  # closes the segments that are read to their end
-        for _, fact in batch.facts:
-            self.spans += isinstance(fact, Span)
-            self.events += isinstance(fact, Event)
-            self.touched.add(fact.id if isinstance(fact, Span) else fact.span)
-        for columns in batch.columns:
-            self.points += len(columns.n) * len(columns.names)
-            self.touched.add(columns.span)
+        self.spans, self.events, self.points = (
+            self.spans + taken.spans, self.events + taken.events, self.points + taken.points
+        )  # fmt: skip
+        self.touched |= taken.touched
 
 
 def remove_scratch(home: Home) -> None:
@@ -316,6 +311,11 @@ def _spools(directory: str) -> list[str]:
 def _home_of(directory: str) -> str:
     """Return the home of a directory of spools; empty when it is in none."""
     return os.path.dirname(directory) if os.path.basename(directory) == "spool" else ""
+
+
+def _first(directory: str, lane: str) -> int:
+    """Return where a lane begins that another hub may have read and removed in part."""
+    return next(iter(list_segments(directory, lane)), 0)
 
 
 def _is_spool(directory: str) -> bool:

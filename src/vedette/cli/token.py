@@ -1,0 +1,104 @@
+"""list, make, replace and revoke the tokens with which other machines connect to the hub of this home
+examples:
+  vedette token                      who has one
+  vedette token --new alice          makes one, and prints what alice puts into VEDETTE_HUB
+  vedette token alice                prints it again
+  vedette token --revoke alice       her relays are sent away; everybody else stays
+  vedette token --new                replaces your own: that of your relays, and that of the page
+"""
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from vedette import address, tokens
+from vedette.cli.output import print_json, table
+from vedette.errors import SettingError
+from vedette.fileio import write_private
+from vedette.home import Home
+from vedette.settings import load
+from vedette.views.text import moment
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    name = parser.add_argument("NAME", nargs="?", help="print the connect string of this holder again")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--new", metavar="NAME", nargs="?", const="", default=None,
+        help="make a token for somebody; without a name, replace your own: old pages and relays of yours end",
+    )  # fmt: skip
+    gone = one.add_argument("--revoke", metavar="NAME", help="end somebody's token")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    name.completer = gone.completer = _complete_holders  # type: ignore[attr-defined]
+
+
+def run(args: argparse.Namespace) -> int:
+    """List, make, print or revoke tokens."""
+    home = Home.of(args.settings)
+    if args.NAME and (args.new is not None or args.revoke):
+        raise SettingError("give one name: `vedette token NAME`, or --new NAME, or --revoke NAME")
+    if args.revoke:
+        if args.revoke == tokens.OWNER_NAME:
+            raise SettingError("your own token can be replaced: `vedette token --new`")
+        tokens.revoke(home, args.revoke)
+        return _tell(args, {"revoked": args.revoke}, f"the token of {args.revoke} was revoked; relays that use it end")
+    if args.new is not None:
+        home.prepare()
+        token = tokens.new_holder(home, args.new) if args.new else _renewed(home)
+        return _show(args, home, args.new or tokens.OWNER_NAME, token)
+    if args.NAME:
+        own = args.NAME == tokens.OWNER_NAME
+        if own:
+            home.prepare()
+        return _show(args, home, args.NAME, tokens.hub_token(home) if own else tokens.token_of(home, args.NAME))
+    holders = tokens.holders(home)
+    if args.json:
+        print_json([{"name": holder.name, "since_t": holder.since_t} for holder in holders])
+    elif holders:
+        table(["HOLDER", "SINCE"], [[holder.name, moment(holder.since_t)] for holder in holders])
+    else:
+        print("nobody but you has a token: `vedette token --new NAME` makes one")
+    return 0
+
+
+def _renewed(home: Home) -> str:
+    """Replace the owner's tokens, also where the connect string of a running hub is read from."""
+    token = tokens.renew(home)
+    if (known := _known_address(home)) is not None:
+        text = msgspec.structs.replace(known, token=token).connect_string()
+        write_private(home.connect, text.encode() + b"\n")
+    return token
+
+
+def _show(args: argparse.Namespace, home: Home, name: str, token: str) -> int:
+    known = _known_address(home)
+    if known is None:
+        hint = "(no hub of this home listens now; while `vedette hub --address :7070` does, this prints all of it)"
+        return _tell(args, {"name": name, "token": token}, f"{token}\n{hint}")
+    text = msgspec.structs.replace(known, token=token).connect_string()
+    return _tell(args, {"name": name, "token": token, "connect": text}, f"export VEDETTE_HUB={text}")
+
+
+def _known_address(home: Home) -> address.Address | None:
+    """Return where the hub of a home listens for other machines; None if it does not."""
+    try:
+        with open(home.connect) as file:
+            known = address.parse(file.read())
+    except (OSError, SettingError):
+        return None
+    return None if known.path else known
+
+
+def _tell(args: argparse.Namespace, data: dict[str, str], text: str) -> int:
+    if args.json:
+        print_json(data)
+    else:
+        print(text)
+    return 0
+
+
+def _complete_holders(prefix: str, parsed_args: Any, **_: Any) -> list[str]:
+    home = Home.of(load({"home": getattr(parsed_args, "home", None)}))
+    return [holder.name for holder in tokens.holders(home) if holder.name.startswith(prefix)]

@@ -1,0 +1,99 @@
+"""`vedette token` and `vedette hub --status`: who may relay to a home, and who does."""
+
+import json
+
+import pytest
+
+from vedette import address, tokens
+from vedette.cli import main
+from vedette.fileio import write_private
+from vedette.home import Home
+from vedette.store.rows import RelayRow
+from vedette.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def token(home, capsys):
+    """Give the command `vedette token`; return its exit code, and what it printed."""
+
+    def give(*words, command="token"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, *words, "--home", home.root])
+        out, err = capsys.readouterr()
+        return ended.value.code, out + err
+
+    return give
+
+
+def test_a_token_is_made_shown_and_revoked(home, token):
+    """Each holder has a token of his own; it is shown again, and can be revoked alone."""
+    assert "nobody but you" in token()[1]
+    _, made = token("--new", "alice")
+    token("--new", "bob")
+    assert tokens.holder_of(home, made.split()[0]) == "alice"
+    assert token("alice")[1].split()[0] == made.split()[0]
+    assert [row["name"] for row in json.loads(token("--json")[1])] == ["alice", "bob"]
+    assert token("--revoke", "alice")[0] == 0
+    assert tokens.holder_of(home, made.split()[0]) is None
+    assert "alice" not in token()[1]
+    assert "bob" in token()[1]
+
+
+def test_where_a_hub_listens_all_of_the_connect_string_is_printed(home, token):
+    """It is what is put into VEDETTE_HUB, with the token of its holder; one's own is replaced there, too."""
+    home.prepare()
+    there = address.Address("", "login1", 7070, tokens.hub_token(home), "ab" * 32)
+    write_private(home.connect, there.connect_string().encode())
+    page, old = tokens.page_token(home), tokens.hub_token(home)
+    for words, holder in ((["--new", "alice"], "alice"), (["owner"], ""), (["--new"], "")):
+        printed = token(*words)[1].strip().removeprefix("export VEDETTE_HUB=")
+        told = address.parse(printed)
+        assert (told.host, told.port, told.fingerprint) == ("login1", 7070, "ab" * 32)
+        assert tokens.holder_of(home, told.token) == holder
+    assert tokens.holder_of(home, old) is None
+    assert tokens.page_token(home) != page
+    with open(home.connect) as file:
+        assert address.parse(file.read()).token == tokens.hub_token(home)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--new", "../x"], "cannot be the name of a holder"),
+        (["--new", "owner"], "owner is you"),
+        (["--new", "a" * 61], "cannot be the name of a holder"),
+        (["--new", "taken"], "has a token already"),
+        (["--revoke", "nobody"], "nobody called 'nobody' has a token"),
+        (["--revoke", "../hub.token"], "nobody called"),
+        (["--revoke", "owner"], "`vedette token --new`"),
+        (["nobody"], "nobody called 'nobody' has a token"),
+        (["taken", "--new", "x"], "give one name"),
+    ],
+)
+def test_mistakes_are_said_in_a_sentence(home, token, words, says):
+    """And change nothing."""
+    home.prepare()
+    tokens.new_holder(home, "taken")
+    own = tokens.hub_token(home)
+    code, text = token(*words)
+    assert (code, text.count("\n")) == (2, 1)
+    assert says in text
+    assert (tokens.hub_token(home), [one.name for one in tokens.holders(home)]) == (own, ["taken"])
+
+
+def test_who_relays_is_listed(home, token):
+    """Since when, how much, and what was refused; also where no hub runs, and it starts none."""
+    assert "no other hub has ever relayed" in token("--status", command="hub")[1]
+    home.prepare()
+    store = SqliteStore(home.store)
+    store.note_relay(RelayRow("ab" * 16, "alice", "node7", 10**18, 10**18, 5, 1234, 3))
+    store.note_relay(RelayRow("cd" * 16, "", "node8", 10**18, 2 * 10**18))
+    store.close()
+    _, text = token("--status", command="hub")
+    assert [word in text for word in ("abababab", "alice", "node7", "1234", "owner", "node8")] == [True] * 6
+    told = json.loads(token("--status", "--json", command="hub")[1])
+    assert told["pid"] is None
+    assert [(row["holder"], row["points"], row["refused"]) for row in told["relays"]] == [
+        ("owner", 0, 0), ("alice", 1234, 3),
+    ]  # fmt: skip
+    assert Home(home.root).hub_pid() is None
