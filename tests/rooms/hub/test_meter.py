@@ -1,6 +1,7 @@
 """Who is measured, under which name, and until when: a meter in front of a made-up /proc."""
 
 import os
+import time
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.rooms.proc_tree import ProcTree
 from vedette import wire
 from vedette.hub.processes import meter as meters
 from vedette.hub.processes.meter import Meter
-from vedette.hub.processes.wishes import Leave, Measure
+from vedette.hub.processes.wishes import Leave, Measure, Spoke
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Span
 from vedette.segment import origin_of
 from vedette.sources.gpu import Gpu
@@ -89,8 +90,6 @@ def test_the_first_look_is_at_once_and_rates_come_with_the_second(home, tree, me
 
 def test_the_first_look_at_a_newborn_tells_what_it_did_since_its_birth(home, tree, meter):
     """A short life that is seen once has a CPU share all the same."""
-    import time
-
     born = time.clock_gettime(time.CLOCK_BOOTTIME) - 30
     tree.add(10, started=int(born * os.sysconf("SC_CLK_TCK")), cpu_s=15)
     meter.hear(wish(started=int(born * os.sysconf("SC_CLK_TCK")), interval_s=20.0))
@@ -284,3 +283,57 @@ def test_what_is_left_behind_is_measured(home, tree, meter):
     tree.remove(20)
     meter.hear(Leave("o"))
     assert [state for span, state, _ in lives(home) if "pid-20-" in span] == ["running", "ended"]
+
+
+def newborn(tree, pid, parent=10):
+    """Add a process that was started just now; return its start time."""
+    started = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    tree.add(pid, parent, started=started)
+    return started
+
+
+@pytest.mark.parametrize("how", ["measured", "gone", "gone, and told of late"])
+def test_of_one_that_is_about_to_speak_nothing_is_said_by_its_pid(home, tree, meter, how):
+    """A fork child is seen before its spool is read, and may be gone by then: it is one process, and not two."""
+    tree.add(10)
+    started = newborn(tree, 20)
+    meter.hear(wish("a", 10))
+    assert lives(home) == []
+    if how != "measured":
+        tree.remove(20)
+    if how == "gone, and told of late":
+        meter.measure(["a"])
+    if how == "measured":
+        meter.hear(wish("b", 20, started=started))
+    else:
+        meter.hear(Spoke(20, started, "run/1/b", ""))
+    meter.close()
+    assert lives(home) == []
+    assert counted(home).count("run/1/b") == (2 if how == "measured" else 1)
+
+
+def test_a_short_life_without_a_word_is_on_record(home, tree, meter, monkeypatch):
+    """Who does not speak by itself is told of, with what it used, when it has had the time to."""
+    tree.add(10)
+    started = newborn(tree, 20)
+    meter.hear(wish("a", 10))
+    tree.remove(20)
+    meter.measure(["a"])
+    assert lives(home) == []
+    monkeypatch.setattr(meters, "_HOLD_S", 0.0)
+    meter.measure(["a"])
+    span = f"run/1/pid-20-{started}"
+    assert lives(home) == [(span, "running", "job"), (span, "ended", "")]
+    assert counted(home).count(span) == 1
+
+
+def test_who_does_not_speak_for_a_while_gets_a_span(home, tree, meter, monkeypatch):
+    """What was measured before that is not lost."""
+    tree.add(10)
+    started = newborn(tree, 20)
+    meter.hear(wish("a", 10))
+    monkeypatch.setattr(meters, "_HOLD_S", 0.0)
+    meter.measure(["a"])
+    span = f"run/1/pid-20-{started}"
+    assert lives(home) == [(span, "running", "job")]
+    assert counted(home).count(span) == 2

@@ -19,7 +19,7 @@ from vedette.hub.helper_process import Inlet
 from vedette.hub.own import Own
 from vedette.hub.processes.machine import Machine
 from vedette.hub.processes.orphans import Orphans
-from vedette.hub.processes.wishes import Leave, Measure, Wish
+from vedette.hub.processes.wishes import Leave, Measure, Spoke, Wish
 from vedette.kernel import command, host, host_span
 from vedette.model import HUB, UNSEEN, Fact, Sample, Span
 from vedette.sensing.schedule import Schedule
@@ -29,6 +29,8 @@ from vedette.sources.process import Process, look, rates
 _LINGER_S = 1.0  # it waits this long for another process before it ends
 _HOST_EVERY_S = 1.0  # the host is measured this often at most
 _LEAST_S = 0.05  # CPU times are in ticks of 10 ms: over a shorter time a rate means nothing
+_HOLD_S = 2.0  # of a process that is younger nothing is said: it may be about to speak by itself
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MOST_WORDS, _MOST_CHARS = 32, 200  # of a command line
 
 _decode_wish = msgspec.json.Decoder(Wish).decode
@@ -44,6 +46,11 @@ class _Known:
         self.name = ""
         self.last: Process | None = None
         self.at_s = 0.0
+        self.since_s: float | None = None  # when it was met, while nothing is said of it: it may be about to speak
+        self.unsaid: list[Span] = []
+        self.held: list[Sample] = []
+        self.gone_t = 0
+        self.upstream = ""  # once it is gone
 
 
 class Meter:
@@ -59,16 +66,21 @@ class Meter:
         self._targets: dict[str, Measure] = {}
         self._by_pid: dict[int, str] = {}  # a process may have several origins: the newest
         self._known: dict[_Key, _Known] = {}
+        self._parted: dict[_Key, _Known] = {}  # those that are gone, and of which nothing was said yet
         self._orphans = Orphans(proc)
         self._unsaid: list[tuple[Fact, str]] = []
         self._machine = Machine(proc)
         self._machine_s = float("-inf")
         self._t = 0
+        self._now_s = 0.0
 
     def hear(self, wish: Wish) -> None:
         """Carry out a wish; a new process is measured at once."""
         if isinstance(wish, Leave):
             self._leave(wish.name)
+            return
+        if isinstance(wish, Spoke):
+            self._take_over((wish.pid, wish.started), wish.process, wish.upstream)
             return
         self._targets[wish.name] = wish
         self._rank()
@@ -84,8 +96,9 @@ class Meter:
         """Take over a known process that now has a spool, and the spans that an earlier meter has opened."""
         key = target.pid, target.started
         known = self._known.get(key)
-        if known is not None and known.span != target.process:
-            if ids.is_by_pid(known.span):
+        was_held = self._take_over(key, target.process, target.upstream)
+        if known is not None:
+            if not was_held and known.span != target.process and ids.is_by_pid(known.span):
                 self._end(known)
             known.owner, known.span = target.name, target.process
         for span in target.open:
@@ -96,6 +109,16 @@ class Meter:
                 self._end(_Known(target.name, span), target.upstream)
             elif opened not in self._known:
                 self._known[opened] = _Known(target.name, span)
+
+    def _take_over(self, key: _Key, process: str, upstream: str) -> bool:
+        """If nothing was said of a process yet, give what was measured to the one that speaks: it is the same."""
+        known = self._known.get(key) or self._parted.pop(key, None)
+        if known is None or known.since_s is None:
+            return False
+        held = [msgspec.structs.replace(sample, span=process) for sample in known.held]
+        known.since_s, known.unsaid, known.held = None, [], []
+        self._keep({upstream: held})
+        return True
 
     def _leave(self, name: str) -> None:
         target = self._targets.pop(name, None)
@@ -111,6 +134,9 @@ class Meter:
             lives = pid in alive and alive[pid].started == started
             if heir is not None and lives:
                 known.owner = heir.name
+                continue
+            if known.since_s is not None and not lives:
+                self._hold((pid, started), self.own.now(), target.upstream)
                 continue
             self._end(known, target.upstream, "it outlived its run" if lives else "")
             del self._known[pid, started]
@@ -128,6 +154,7 @@ class Meter:
         roots += [pid for (pid, _), known in self._known.items() if known.owner in wanted]
         roots += [self._targets[name].pid for name in wanted]
         snapshot = look(roots, self._apart | self._by_pid.keys(), self._proc)
+        self._now_s = snapshot.at_s
         owners: dict[int, str] = {}
         samples: dict[str, list[Sample]] = {}
         spans: dict[int, tuple[str, str]] = {}  # upstream and span, by pid
@@ -141,7 +168,12 @@ class Meter:
             if known is None:
                 continue
             values = self._values(process, known, snapshot.at_s, target.interval_s)
-            samples.setdefault(target.upstream, []).append(Sample(t, t // 10**6, values, known.span))
+            sample = Sample(t, t // 10**6, values, known.span)
+            if known.since_s is not None and snapshot.at_s - known.since_s < _HOLD_S:
+                known.held.append(sample)
+                continue
+            self._tell(known)
+            samples.setdefault(target.upstream, []).append(sample)
             spans[pid] = target.upstream, known.span
         self._find_gone(wanted, snapshot.processes)
         self._look_at_machine(snapshot.at_s, samples, spans)
@@ -179,6 +211,8 @@ class Meter:
                 return None
             known = self._known[key] = _Known(target.name, span)
             known.last, known.at_s = last, at_s
+            if ids.is_by_pid(span) and last is None and _age_s(process) < _HOLD_S:
+                known.since_s = self._now_s
         known.owner = target.name
         if ids.is_by_pid(known.span) and process.name != known.name:
             words = command(process.pid, self._proc) or [process.name]
@@ -191,15 +225,29 @@ class Meter:
             state = "" if known.name else "running"
             opened = Span(known.span, self._t, state, "", HUB, "process", process.name, _try(target), attrs)
             known.name = process.name
-            self._say(opened, target.upstream)
+            if known.since_s is None:
+                self._say(opened, target.upstream)
+            else:
+                known.unsaid.append(opened)
         return known
+
+    def _tell(self, known: _Known) -> None:
+        """Say what was held back of a process: it did not begin to speak by itself."""
+        if known.since_s is None:
+            return
+        upstream = self._targets[known.owner].upstream
+        facts, held = known.unsaid, known.held
+        known.since_s, known.unsaid, known.held = None, [], []
+        for fact in facts:
+            self._say(fact, upstream)
+        self._keep({upstream: held})
 
     def _values(self, process: Process, known: _Known, at_s: float, interval_s: float) -> dict[str, float | int | bool]:
         values: dict[str, float | int | bool] = {"memory_bytes": process.memory_bytes, "threads": process.threads}
         before, since_s = known.last, at_s - known.at_s
         if before is None:
             # If it has just started, count from its start: a short-lived process is seen only once.
-            since_s = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+            since_s = _age_s(process)
             if since_s <= 2 * interval_s:
                 moved = (None if process.read_bytes is None else 0, None if process.written_bytes is None else 0)
                 before = process._replace(cpu_s=0.0, read_bytes=moved[0], written_bytes=moved[1])
@@ -217,12 +265,32 @@ class Meter:
             if known.owner in wanted and (key[0] not in found or found[key[0]].started != key[1])
         ]
         for key in gone:
-            known = self._known.pop(key)
+            known = self._known[key]
+            if known.since_s is not None:
+                self._hold(key, self._t, self._targets[known.owner].upstream)
+                continue
+            del self._known[key]
             if ids.is_by_pid(known.span):
                 self._end(known)
+        self._part(self._now_s - _HOLD_S)
+
+    def _hold(self, key: _Key, gone_t: int, upstream: str) -> None:
+        """Wait before it is said that a process was there and is gone: the hub may be about to read its spool."""
+        known = self._parted[key] = self._known.pop(key)
+        known.gone_t, known.at_s, known.upstream = gone_t, self._now_s, upstream
+
+    def _part(self, before_s: float) -> None:
+        """Say of processes that were gone before a time, and have not spoken, that they were there."""
+        for key in [key for key, known in self._parted.items() if known.at_s <= before_s]:
+            known = self._parted.pop(key)
+            for fact in (*known.unsaid, Span(known.span, known.gone_t, UNSEEN, "", HUB)):
+                self._say(fact, known.upstream)
+            self._keep({known.upstream: known.held})
 
     def _end(self, known: _Known, upstream: str | None = None, cause: str = "") -> None:
         """Write that a process is gone; only its parent knows how it ended."""
+        if known.owner in self._targets:
+            self._tell(known)
         self._t = self.own.now()
         if upstream is None:
             upstream = self._targets[known.owner].upstream
@@ -255,6 +323,7 @@ class Meter:
 
     def close(self) -> None:
         """Close everything."""
+        self._part(float("inf"))
         self.own.close()
         self._machine.close()
 
@@ -273,6 +342,11 @@ class Meter:
                 self.own.sample(heard, upstream)
         except OSError:
             return
+
+
+def _age_s(process: Process) -> float:
+    """Return how long ago a process was started."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / _TICKS_PER_S
 
 
 def _try(target: Measure) -> str:

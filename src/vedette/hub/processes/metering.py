@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from vedette import ids
+from vedette import ids, kernel
 from vedette.deaths.process_watch import Watch
 from vedette.home import Home
 from vedette.hub.helper_process import Helper
-from vedette.hub.processes.wishes import Leave, Measure
+from vedette.hub.processes.wishes import Leave, Measure, Spoke
 from vedette.hub.turn.about_process import wished_s
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import KINDS, Origin
@@ -28,6 +28,7 @@ class Metering:
         self._meter = Helper("meter", _MODULE, (home.asked, gpu), self._all_wishes)
         self._here: dict[str, SpoolReader] = {}
         self._told: dict[str, Measure] = {}
+        self._met: set[str] = set()
 
     @property
     def trouble(self) -> str:
@@ -37,6 +38,7 @@ class Metering:
     def tend(self, readers: Mapping[str, SpoolReader], watches: Mapping[str, Watch]) -> None:
         """Tell the meter which processes are new, and which have ended."""
         self._here = {name: reader for name, reader in readers.items() if self._is_here(reader, watches)}
+        self._tell_of_brief_ones(readers)
         for name in self._told.keys() - self._here.keys():
             self._meter.tell(Leave(name))
             del self._told[name]
@@ -47,6 +49,17 @@ class Metering:
                 self._meter.tell(wish)
         # Processes that asked not to be measured need no meter.
         self._meter.tend(wanted=any(wish.interval_s > 0 for wish in self._told.values()))
+
+    def _tell_of_brief_ones(self, readers: Mapping[str, SpoolReader]) -> None:
+        """Tell a meter that runs of processes that had ended when they were met: it may have seen them, too."""
+        self._met &= readers.keys()
+        for name in readers.keys() - self._met:
+            origin = readers[name].origin
+            if origin is None:
+                continue
+            self._met.add(name)
+            if self._told and name not in self._here and origin.process and origin.boot == kernel.boot():
+                self._meter.tell(Spoke(origin.pid, origin.started, origin.process, origin.upstream))
 
     def _all_wishes(self) -> list[Measure]:
         """Return the wishes of all processes, made again: the last meter may have opened spans since."""
@@ -60,7 +73,8 @@ class Metering:
         if reader.gone or origin is None or not origin.process or reader.about.state in _ENDS:
             return False
         watch = watches.get(reader.name)
-        return watch is not None and not watch.unknown
+        # In another pid namespace it has another pid.
+        return watch is not None and not watch.unknown and watch.pid == origin.pid
 
     def _wish(self, reader: SpoolReader) -> Measure | None:
         """Return the wish of a process; None while it has not written it."""

@@ -21,4 +21,13 @@ class Leave(Struct, frozen=True, tag="leave"):
     name: str
 
 
-Wish = Measure | Leave
+class Spoke(Struct, frozen=True, tag="spoke"):
+    """A process has a spool, but need not be measured: it has ended already."""
+
+    pid: int
+    started: int
+    process: str
+    upstream: str
+
+
+Wish = Measure | Leave | Spoke
