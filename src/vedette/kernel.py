@@ -1,5 +1,6 @@
 """Facts about processes and file systems from Linux. On other systems each answer is empty or None, never an error."""
 
+import contextlib
 import math
 import os
 import re
@@ -29,6 +30,8 @@ _IN_CREATE = 0x100
 _MOST_ENVIRON = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _SIOCGIFADDR = 0x8915
+_M_MMAP_THRESHOLD = -3
+_PID_LINE = re.compile(r"^Pid:\s*(-?\d+)", re.MULTILINE)
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo escapes spaces
 
 
@@ -94,6 +97,12 @@ def parent(pid: int) -> int | None:
     return int(fields[proc_stat.PARENT]) if fields else None
 
 
+def is_zombie(pid: int) -> bool:
+    """Tell whether a process has ended, and its parent has not asked how."""
+    fields = _stat(pid)
+    return bool(fields) and proc_stat.has_ended(fields)
+
+
 def is_stopped(pid: int) -> bool:
     """Tell whether a process is stopped, by SIGSTOP or a debugger."""
     fields = _stat(pid)
@@ -150,13 +159,14 @@ def open_self() -> int | None:
         return None
 
 
-def is_pidfd(fd: int) -> bool:
-    """Tell whether a descriptor is a pidfd."""
+def pid_of(fd: int) -> int | None:
+    """Return the pid of a pidfd in our pid namespace, 0 if its process has none there; None if it is no pidfd."""
     try:
         with open(f"/proc/self/fdinfo/{fd}") as file:
-            return "\nPid:" in file.read(4096)
+            found = _PID_LINE.search(file.read(4096))
     except OSError:
-        return False
+        return None
+    return max(0, int(found[1])) if found else None
 
 
 def tells_exit_status() -> bool:
@@ -195,6 +205,17 @@ def note_exit_code(path: str) -> None:
     on_exit(put, file)
 
 
+def give_memory_back() -> None:
+    """Have the C library return large blocks to the system when they are freed, also after it has seen larger ones.
+
+    By itself it keeps whatever is smaller than the largest block that was ever freed. For programs that live long.
+    """
+    import ctypes  # noqa: PLC0415 - not in the user's process
+
+    with contextlib.suppress(OSError, AttributeError):  # only the GNU library has it
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 256 << 10)
+
+
 def _stat(pid: int) -> list[bytes]:
     try:
         return proc_stat.fields_of(proc_stat.read(pid))
@@ -203,9 +224,9 @@ def _stat(pid: int) -> list[bytes]:
         return []
 
 
-def wait_status(pid: int, pidfd: int) -> int | None:
+def wait_status(pid: int, pidfd: int | None) -> int | None:
     """Return the wait status of a dead process, which need not be our child; None if the kernel does not have it."""
-    status = _told_status(pidfd)
+    status = None if pidfd is None else _told_status(pidfd)
     if status is not None:
         return status
     fields = _stat(pid)

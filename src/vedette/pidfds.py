@@ -8,7 +8,7 @@ nobody has to wait for a hub. The user's process uses `_socket`, because `socket
 import array
 import contextlib
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from vedette import kernel
 from vedette.interrupts import let_through
@@ -68,23 +68,32 @@ def listen(path: str) -> int | None:
         return None
 
 
-def receive(listening: int) -> list[tuple[str, int]]:
-    """Return the pidfds that have come, each with the origin that it is of. Never wait."""
+class Received(NamedTuple):
+    """A pidfd that a process has sent: the origin that it is of, and its pid in our pid namespace, 0 if it has none."""
+
+    origin: str
+    fd: int
+    pid: int
+
+
+def receive(listening: int, most: int) -> list[Received]:
+    """Return pidfds that have come, so many at most. Never wait."""
     import socket  # noqa: PLC0415 - only the hub needs it
 
-    found: list[tuple[str, int]] = []
+    found: list[Received] = []
     with socket.socket(fileno=os.dup(listening)) as server:
         server.setblocking(False)
-        while True:
+        for _ in range(most):
             try:
                 connection, _ = server.accept()
             except OSError:  # nobody waits, or descriptors have run out
-                return found
+                break
             with connection:
                 found += _read(connection)
+    return found
 
 
-def _read(connection: Any) -> list[tuple[str, int]]:
+def _read(connection: Any) -> list[Received]:
     import socket  # noqa: PLC0415 - only the hub needs it
 
     connection.setblocking(False)
@@ -92,8 +101,8 @@ def _read(connection: Any) -> list[tuple[str, int]]:
         name, fds, _, _ = socket.recv_fds(connection, _MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return []
-    if len(fds) == 1 and name and kernel.is_pidfd(fds[0]):
-        return [(name.decode(errors="replace"), fds[0])]
+    if len(fds) == 1 and name and (pid := kernel.pid_of(fds[0])) is not None:
+        return [Received(name.decode(errors="replace"), fds[0], pid)]
     for fd in fds:
         os.close(fd)
     return []

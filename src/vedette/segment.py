@@ -19,6 +19,11 @@ from vedette.errors import FormatError, VersionError
 from vedette.interrupts import let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 MAGIC = b"vedette"
 EXIT_CODE = "exit_code"  # a file beside the segments: the exit code of the process, as one byte
 STACKS = "stacks"  # a file beside the segments: the Python stacks, if it got SIGTERM or crashed
@@ -33,6 +38,7 @@ class Header(Struct, frozen=True):
     offset: int = field(name="place")  # at which it starts
     size: int
     origin: Origin
+    locked: bool = False  # its writer holds a lock on it until it goes on to the next one, or dies
 
 
 _decode_header = msgspec.msgpack.Decoder(Header).decode
@@ -103,8 +109,47 @@ def origin_of(directory: str) -> Origin | None:
     return None
 
 
+def is_held(path: str) -> bool | None:
+    """Tell whether the writer of a segment holds its lock, so that it lives; None if that cannot be told.
+
+    The kernel releases the lock with the last mapping or descriptor, however the process ends, and whatever its pid
+    namespace is.
+    """
+    if fcntl is None:
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if not read_header(fd)[0].locked:
+            return None
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (FormatError, OSError):
+        return None
+    finally:
+        os.close(fd)
+    return False
+
+
+def _lock(fd: int) -> bool:
+    """Take the writer's lock on a segment; tell whether the file system has locks. It never waits."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        let_through(error)
+        return False
+    return True
+
+
 class Segment(Protocol):
     """A file of fixed capacity, to which records are appended until it is finished."""
+
+    locked: bool  # we hold a lock on it
 
     def write(self, data: bytes, /) -> object:
         """Append all of it; raise ValueError when it does not fit."""
@@ -114,7 +159,12 @@ class Segment(Protocol):
 
 
 class Mapped(mmap.mmap):
-    """A segment that is mapped into memory: the kernel keeps what is written even if this process is killed."""
+    """A segment that is mapped into memory: the kernel keeps what is written even if this process is killed.
+
+    A mapping keeps its file open, so the lock is held as long as it is there, without a descriptor.
+    """
+
+    locked = False
 
     @classmethod
     def make(cls, path: str, size: int) -> "Mapped":
@@ -122,7 +172,9 @@ class Mapped(mmap.mmap):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(fd, 0, size)  # a full disk is an error here, never a SIGBUS later
-            return cls(fd, size)
+            segment = cls(fd, size)
+            segment.locked = _lock(fd)
+            return segment
         finally:
             os.close(fd)
 
@@ -133,6 +185,7 @@ class Mapped(mmap.mmap):
         try:
             header, begin = read_header(fd)
             segment = cls(fd, header.size)
+            segment.locked = _lock(fd)
         except FormatError as error:
             raise OSError(str(error)) from None
         finally:
@@ -160,6 +213,7 @@ class Unmapped:
         self._lock = threading.RLock()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if adopted else os.O_TRUNC)
         self._fd = os.open(path, flags, 0o600)
+        self.locked = _lock(self._fd)
 
     def write(self, data: bytes) -> None:
         """Append all of it; raise ValueError when it does not fit."""

@@ -91,6 +91,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     said_code: int | None = None  # the exit code that the process itself reported
     left: bool = False  # it said that it leaves, so it was not killed before that
     rebooted: bool = False  # its machine has been started again since
+    elsewhere: bool = False  # it was in another pid namespace, and only its locks told that it is gone
     exit_text: str = ""  # what it gave to sys.exit, or raised SystemExit with, in place of a code
     last_error: str = ""  # its last line on stderr
     last_line: str = ""  # its last line, if stdout and stderr go to the same place

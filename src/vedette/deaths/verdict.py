@@ -303,6 +303,13 @@ def _left(of: Evidence) -> Verdict | None:
     return Verdict(EndKind.UNKNOWN, UNSEEN, "its exit code was not seen", Sure.UNKNOWN) if of.left else None
 
 
+def _elsewhere(of: Evidence) -> Verdict | None:
+    if not of.elsewhere:
+        return None
+    cause = "it ended without a word in another pid namespace, such as a container's, where nobody saw how"
+    return Verdict(EndKind.UNKNOWN, UNSEEN, cause, Sure.UNKNOWN)
+
+
 _UNKNOWN = Verdict(EndKind.UNKNOWN, UNSEEN, "it ended without a word, and nobody saw how", Sure.UNKNOWN)
 RULES: tuple[Rule, ...] = (
     _never_started, _time_limit, _ended_well_when_told, _idle_worker, _leaving_worker, _success, _own_time_limit,
@@ -310,7 +317,7 @@ RULES: tuple[Rule, ...] = (
     _signal,
     # The rules below are for an end without a signal.
     _exit_after_signal, _crash_below, _mpi, _broken_pool, _exception, _disk_full, _exit,
-    _reboot, _left,
+    _reboot, _left, _elsewhere,
 )  # fmt: skip
 
 

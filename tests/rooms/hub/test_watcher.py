@@ -12,8 +12,9 @@ from itertools import count
 import pytest
 
 from tests.journeys.conftest import eventually
-from vedette import kernel, pidfds, wire
-from vedette.deaths import memory, tree
+from vedette import kernel, pidfds, segment, wire
+from vedette.deaths import memory, process_watch, tree
+from vedette.hub.processes import watcher
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import HUB, Event, Origin, Sample, Span
@@ -42,9 +43,10 @@ class Stage:
             raise OSError(28, "No space left on device")
         self.said.append((facts, upstream))
 
-    def start(self, code=WAIT, **environ):
+    def start(self, code=WAIT, *words, **environ):
         process = subprocess.Popen(
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ},
+            [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={**os.environ, **environ},
             start_new_session=True,  # the tests may run in a user's terminal
         )  # fmt: skip
         self._processes.append(process)
@@ -375,7 +377,7 @@ def test_what_is_sent_in_place_of_a_pidfd_is_closed(stage):
     for connection in connections:
         connection.close()
     assert pidfds.send(f"{stage.root}/pids", "")
-    assert pidfds.receive(stage.pids) == []
+    assert pidfds.receive(stage.pids, 100) == []
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -387,8 +389,9 @@ def test_a_machine_that_was_started_again(stage):
 
 
 @pytest.mark.parametrize("told", [{"host": "elsewhere", "boot": "another/pid:[1]"}, {"boot": ""}, {"boot": "other ns"}])
-def test_a_stranger_is_gone_when_it_says_so(stage, told):
-    """Who lives where nobody here can look is believed alive until it closes its spool; nothing is said of its end."""
+def test_a_stranger_is_gone_when_it_says_so(stage, told, monkeypatch):
+    """Who lives where nobody here can look, and has no locks, is believed alive until it closes its spool."""
+    monkeypatch.setattr(segment, "_lock", lambda _fd: False)  # a file system of the network, or an older vedette
     if told["boot"] == "other ns":
         told = {"boot": kernel.boot().partition("/")[0] + "/pid:[1]"}
     spool, reader = stage.spool(os.getpid(), Span("r/1/o0", 77, state="running"), **told)
@@ -400,6 +403,77 @@ def test_a_stranger_is_gone_when_it_says_so(stage, told):
     reader.read_facts()
     assert stage.watcher.look(stage.readers)
     assert (reader.gone, reader.end_recorded, stage.said) == (True, True, [])
+
+
+HOLD = """
+import sys
+from vedette import kernel, wire
+from vedette.model import Origin, Sample, Span
+from vedette.spool import Spool
+spool = Spool(sys.argv[1], lambda: Origin("o0", sys.argv[2], sys.argv[3], 7, 1, "r", "r/1/o0"), 1 << 30, 0.5)
+spool.facts.append(wire.frame(wire.encode(Span("r/1/o0", 77, state="running"))))
+for number in range(int(sys.argv[4])):
+    spool.samples.append(wire.frame(wire.encode(Sample(77, number, {"x": 0.5 * number}))))
+print(flush=True)
+"""
+
+
+@pytest.mark.parametrize(("count", "fork"), [(0, False), (20_000, False), (5, True)])
+def test_one_in_another_namespace_lives_as_long_as_it_holds_its_locks(stage, monkeypatch, count, fork):
+    """The kernel releases them however it ends, also if a child that it has forked lives on; that is said as such."""
+    monkeypatch.setattr(watcher, "_LOCK_S", 0.0)
+    boot = kernel.boot_alone(kernel.boot()) + "/pid:[1]"
+    code = HOLD + ("import os\nif os.fork() == 0: spool.renew()\n" if fork else "") + WAIT
+    process = stage.start(code, stage.root, "a-container", boot, str(count))
+    process.stdout.readline()
+    reader = stage.readers["o0"] = SpoolReader(os.path.join(stage.root, "o0"), Mark(), Mark())
+    for _ in range(3):
+        assert not stage.watcher.look(stage.readers)
+    assert not stage.watcher.is_unwatchable("o0")
+    assert stage.watcher.heard_t(reader) > 77
+    stage.end(process, signal.SIGKILL)
+    stage.look_until(reader)
+    [(_, state, cause)] = stage.ends()
+    assert (state, "in another pid namespace" in cause) == ("ended", True)
+
+
+def test_runs_of_one_process_share_its_pidfd(stage):
+    """However many runs a process begins, the hub holds one descriptor of it, and knows how each of them ended."""
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    before = count_pidfds()
+    readers = [stage.spool(process.pid)[1] for _ in range(5)]
+    for _ in range(5):
+        assert pidfds.send(f"{stage.root}/pids", "nobody")  # and whoever sends one again is not held twice
+    stage.watcher.look(stage.readers)
+    assert count_pidfds() == before + 2  # that of nobody waits for a spool
+    stage.watcher.remove("o0")
+    del stage.readers["o0"]
+    stage.end(process)
+    stage.look_until(*readers[1:])
+    assert stage.ends() == [(f"r/1/o{number}", "failed", "exit code 3") for number in range(1, 5)]
+    for number in range(5):
+        stage.watcher.remove(f"o{number}")
+    assert count_pidfds() == before + 1
+
+
+def count_pidfds():
+    fds = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    return sum("pidfd" in os.readlink(path) for path in fds if os.path.lexists(path))
+
+
+def test_without_pidfds_processes_are_looked_for(stage, monkeypatch):
+    """Beyond the number of descriptors that there are, an end is seen by the pid and its start time, and told."""
+    monkeypatch.setattr(process_watch, "_POLL_S", 0.0)
+    stage.watcher._most_pidfds = 0
+    process = stage.start(f"{WAIT}; sys.exit(3)")
+    _, reader = stage.spool(process.pid)
+    assert not stage.watcher.look(stage.readers)
+    assert stage.watcher.watches["o0"].fileno() is None
+    assert stage.watcher.watches["o0"].send(0)
+    stage.end(process)
+    stage.look_until(reader)
+    assert stage.ends() == [("r/1/o0", "failed", "exit code 3")]
+    assert not stage.watcher.watches["o0"].send(0)
 
 
 def test_one_that_cannot_be_watched_now_is_tried_again(stage):

@@ -3,7 +3,8 @@
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
 from vedette import kernel, pidfds
 from vedette.deaths import last_words, limits, memory, tree
@@ -20,28 +21,52 @@ from vedette.model import HUB, KINDS, Event, Fact, Origin, Place, Span
 
 _NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead process
 _LEAVES_NS = 2 * 10**9  # it takes Python so long at most to shut down
+_LOCK_S = 1.0  # between two looks at the locks of a process that cannot be watched
+_RECEIVED_AT_ONCE = 64  # pidfds
 _NO_SPOOL_S = 10.0  # a pidfd whose origin has no spool for so long is of no use
+
+
+class _Limits(NamedTuple):
+    """Which limits a process had when it was first seen, and how near to them it was."""
+
+    levels: memory.Baseline | None = None  # of memory
+    environ: Mapping[str, str] = {}  # what it says of batch jobs
+    cpu: limits.CpuUse | None = None
+
+
+class _Handed(NamedTuple):
+    """A pidfd that a process has sent, for an origin whose spool is not known yet."""
+
+    fd: int
+    pid: int
+    at: float  # when it came
 
 
 class Watcher:
     """Watches the processes of spools by pidfds, and writes how they ended."""
 
-    def __init__(self, say: Say, pids: int | None, stopped: dict[str, str]) -> None:
+    def __init__(self, say: Say, pids: int | None, stopped: dict[str, str], most_pidfds: int = 1 << 20) -> None:
         """`say` writes facts as the hub's.
 
         `pids`: the socket that processes send their pidfds to. `stopped`: origins that were told to stop, and by whom.
+        `most_pidfds`: how many may be held; processes beyond these are looked for in /proc.
         """
         self._stopped = stopped
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, Watch] = {}  # by origin; several may be of one process
         self.clock = DeathClock()
         self.trouble = ""
         self._say = say
         self._pids = pids
-        self._handed: dict[str, tuple[int, float]] = {}  # by origin: the pidfd that it sent, and when it came
+        self._most_pidfds = most_pidfds
+        self._handed: dict[str, _Handed] = {}  # by origin
+        self._processes: dict[Hashable, Watch] = {}  # until the last spool of the process is removed
+        self._origins: dict[Hashable, set[str]] = {}  # by process
+        self._of: dict[str, Hashable] = {}  # the process of an origin
+        self._locks: dict[
+            str, tuple[float, bool | None]
+        ] = {}  # of origins that cannot be watched: is it held, when asked
         self._deaths: dict[str, Death] = {}  # of processes whose spools are still here
-        self._memory: dict[str, memory.Baseline] = {}
-        self._environs: dict[str, dict[str, str]] = {}  # what they say of batch jobs
-        self._cpu: dict[str, limits.CpuUse] = {}
+        self._limits: dict[Hashable, _Limits] = {}  # by process, when it was first seen
 
     def look(self, readers: Mapping[str, SpoolReader]) -> bool:
         """Set `gone` of readers whose processes have died, and write how they ended; tell whether one has died now."""
@@ -54,24 +79,44 @@ class Watcher:
             reader = readers[name]
             if not reader.gone and self._is_gone(reader, watch):
                 reader.gone = found = True
+        tries: ends.Tries | None = None
         for reader in readers.values():
             if reader.gone and not reader.end_recorded and reader.origin is not None:
+                tries = tries or ends.Tries(readers)
                 try:
-                    self._record_end(reader, reader.origin, readers)
+                    self._record_end(reader, reader.origin, tries)
                 except OSError as error:  # the disk is full, for example: it is tried again, and the spool stays
                     self.trouble = str(error)
         return found
 
     def _receive(self, pids: int, readers: Mapping[str, SpoolReader]) -> None:
-        """Take the pidfds that have come. Who lives long sends one each minute, and the first is enough."""
+        """Take the pidfds that have come, before spools are looked at that they may be of.
+
+        Who lives long sends one each minute, and each run of a process sends one: the first is enough.
+        """
         now = time.monotonic()
-        for name, fd in pidfds.receive(pids):
-            if name in self._handed or name in self.watches:
-                os.close(fd)
-            else:
-                self._handed[name] = fd, now
-        for name in [name for name, (_, t) in self._handed.items() if name not in readers and now - t > _NO_SPOOL_S]:
-            os.close(self._handed.pop(name)[0])
+        known: set[int] = set()
+        while len(self._handed) + len(self._processes) < self._most_pidfds:
+            received = pidfds.receive(pids, _RECEIVED_AT_ONCE)
+            if received and not known:
+                self.clock.note()
+                known |= {watch.pid for watch in self._processes.values() if self._is_living(watch)}
+                known |= {handed.pid for handed in self._handed.values()}
+            for name, fd, pid in received:
+                if name in self._handed or name in self.watches or (pid and pid in known):
+                    os.close(fd)
+                else:
+                    self._handed[name] = _Handed(fd, pid, now)
+                    known.add(pid)
+            if len(received) < _RECEIVED_AT_ONCE:
+                break
+        for name in [name for name, handed in self._handed.items() if now - handed.at > _NO_SPOOL_S]:
+            if name not in readers:
+                os.close(self._handed.pop(name).fd)
+
+    def _is_living(self, watch: Watch) -> bool:
+        fd = watch.fileno()
+        return bool(watch.pid) and fd is not None and self.clock.died_t(fd) is None
 
     def _begin(self, readers: Mapping[str, SpoolReader]) -> None:
         """Begin to watch the processes of new readers."""
@@ -81,33 +126,56 @@ class Watcher:
             elif name not in self.watches:
                 reader.gone = False  # its watch will tell
                 try:
-                    self.watches[name] = self._watch(name, reader.origin)
+                    watch = self.watches[name] = self._watch(name, reader.origin)
                 except (OSError, OverflowError) as error:  # too many open files, for example: try again next time
                     self.trouble = str(error)
                     continue
-                if self.watches[name].fileno() is not None and _is_in_our_proc(reader.origin):
-                    self._look_at_limits(name, reader.origin.pid)
+                if watch.death is None and not watch.unknown and _is_in_our_proc(reader.origin):
+                    self._look_at_limits(reader.origin)
 
     def _watch(self, name: str, origin: Origin) -> Watch:
-        handed = self._handed.get(name)
-        watch = Watch(origin, handed[0] if handed else None)
-        try:
-            if (fd := watch.fileno()) is not None:
-                self.clock.watch(fd)
-        except OSError:
-            watch.shut()
-            raise
+        """Return the watch of an origin's process, which may be watched already."""
+        process = _process_of(origin)
+        known = self._processes.get(process)
+        handed = self._take_handed(name, origin)
+        if known is not None and (handed is None or known.fileno() is not None or known.death is not None):
+            if handed is not None:
+                os.close(handed)
+            watch = known
+        else:  # if another one is known, it was begun without a pidfd
+            watch = Watch(origin, handed, by_pidfd=len(self._processes) + len(self._handed) < self._most_pidfds)
+            try:
+                if (fd := watch.fileno()) is not None:
+                    self.clock.watch(fd)
+            except OSError:
+                watch.shut()
+                raise
+            self._processes[process] = watch
+            for other in self._origins.get(process, ()):
+                if other in self.watches:
+                    self.watches[other] = watch
+        self._origins.setdefault(process, set()).add(name)
+        self._of[name] = process
         return watch
 
-    def _look_at_limits(self, name: str, pid: int) -> None:
-        self._memory[name] = memory.begin(pid)
-        self._environs[name] = limits.environ_of(pid)
-        if (cpu := limits.cpu_use(pid)) is not None:
-            self._cpu[name] = cpu
+    def _take_handed(self, name: str, origin: Origin) -> int | None:
+        """Return the pidfd that an origin has sent, or another origin of its process."""
+        if origin.boot == kernel.boot() and name not in self._handed:
+            same = [other for other, handed in self._handed.items() if handed.pid == origin.pid]
+            name = same[0] if same and origin.started == kernel.start_ticks(origin.pid) else name
+        return self._handed.pop(name).fd if name in self._handed else None
+
+    def _look_at_limits(self, origin: Origin) -> None:
+        if (process := _process_of(origin)) not in self._limits:
+            pid = origin.pid
+            self._limits[process] = _Limits(memory.begin(pid), limits.environ_of(pid), limits.cpu_use(pid))
 
     def _is_gone(self, reader: SpoolReader, watch: Watch) -> bool:
-        if watch.unknown and reader.closed:
-            return True
+        if watch.unknown:
+            if self._lock_is_held(reader) is False:
+                self._deaths.setdefault(reader.name, Death(None, None, unseen=True))
+                return True
+            return reader.closed
         fd = watch.fileno()
         try:
             death = watch.look(self.clock.died_t(fd) if fd is not None else None)
@@ -120,7 +188,16 @@ class Watcher:
         self._deaths.setdefault(reader.name, death)
         return True
 
-    def _record_end(self, reader: SpoolReader, origin: Origin, readers: Mapping[str, SpoolReader]) -> None:
+    def _lock_is_held(self, reader: SpoolReader) -> bool | None:
+        """Tell whether the process of a spool, which cannot be watched, holds its locks; None if that tells nothing."""
+        now = time.monotonic()
+        asked, held = self._locks.get(reader.name, (float("-inf"), None))
+        if now - asked >= _LOCK_S:
+            held = reader.is_held()
+            self._locks[reader.name] = now, held
+        return held
+
+    def _record_end(self, reader: SpoolReader, origin: Origin, tries: ends.Tries) -> None:
         """Write how a process ended that did not do so itself. Do it at once: its lane may be read much later."""
         death = self._deaths.get(reader.name)
         if death is not None and origin.process:
@@ -129,23 +206,16 @@ class Watcher:
                 if reader.about.state != "leaving":  # it was killed
                     erase_below(reader.about.terminal)
                 evidence = self._evidence(reader, origin, death)
-                after = ends.of_try(reader, readers) if origin.main else ends.of_process(reader)
+                after = ends.of_try(reader, tries) if origin.main else ends.of_process(reader)
                 self._say(_last_facts(origin, _end_t(reader, death), evidence, after), origin.upstream)
                 if reader.about.launches and evidence.signal == signal.SIGKILL:  # nobody else ends what it launched
                     run, attempt = run_and_try(origin.process)
                     tree.end(lambda: tree.of_try(run, attempt))
         reader.end_recorded = True
 
-    def _cpu_use(self, name: str, origin: Origin) -> limits.CpuUse | None:
-        """Return the limit of CPU time that a dead process had, and how much it used, if nobody has reaped it yet."""
-        before = self._cpu.get(name)
-        if before is None:
-            return None
-        return limits.cpu_use(origin.pid, origin.started) or before._replace(used_s=None)
-
     def _evidence(self, reader: SpoolReader, origin: Origin, death: Death) -> Evidence:
         """Gather all that is known here of the end of a process."""
-        before = self._memory.get(reader.name)
+        before = self._limits.get(_process_of(origin), _Limits())
         return Evidence(
             status=death.status,
             said_code=reader.about.exit_code(),
@@ -154,44 +224,65 @@ class Watcher:
             told=reader.about.told,
             mishap=reader.about.mishap,
             sender_unseen=origin.main,
-            batch_job=limits.batch_job(self._environs.get(reader.name, {})),
-            cpu=self._cpu_use(reader.name, origin),
+            batch_job=limits.batch_job(before.environ),
+            cpu=_cpu_use(before, origin),
             rebooted=death.rebooted,
+            elsewhere=death.unseen,
             stacks=last_words.stacks(reader.about.stacks()),
             stopped_by=self._stopped.get(reader.name),
-            memory_watched=before is not None and bool(before.levels),
-            shortage=memory.look_back(before, death.status),
+            memory_watched=before.levels is not None and bool(before.levels.levels),
+            shortage=memory.look_back(before.levels, death.status),
         )
 
     def heard_t(self, reader: SpoolReader) -> int:
-        """Return when a process was last known alive: now, or the time of its last record if it cannot be watched."""
-        watch = self.watches.get(reader.name)
-        return reader.heard_t if watch is None or watch.unknown else time.time_ns()
+        """Return when a process was last known alive: now, or the time of its last record if nothing else tells."""
+        return reader.heard_t if self._is_unseen(reader.name) else time.time_ns()
 
     def is_unwatchable(self, name: str) -> bool:
-        """Tell whether the process of an origin cannot be watched: it runs on another host or in another namespace."""
-        return name in self.watches and self.watches[name].unknown
+        """Tell whether nothing tells if the process of an origin lives: it may run on another host."""
+        return name in self.watches and self._is_unseen(name)
+
+    def _is_unseen(self, name: str) -> bool:
+        watch = self.watches.get(name)
+        return watch is None or (watch.unknown and not self._locks.get(name, (0.0, None))[1])
 
     def forget(self, name: str) -> None:
-        """Stop watching an origin; how it died is remembered until its spool is removed."""
-        if (watch := self.watches.pop(name, None)) is not None:
-            self._shut(watch)
+        """Forget an origin for now; its process is watched, and how it died remembered, until its spool is removed."""
+        self.watches.pop(name, None)
+        self._locks.pop(name, None)
 
     def remove(self, name: str) -> None:
         """Forget an origin for good."""
         self.forget(name)
+        process = self._of.pop(name, name)
+        others = self._origins.get(process, set())
+        others.discard(name)
+        if not others:
+            self._origins.pop(process, None)
+            self._limits.pop(process, None)
+            if (watch := self._processes.pop(process, None)) is not None:
+                self._shut(watch)
         self._deaths.pop(name, None)
         self._stopped.pop(name, None)
-        self._memory.pop(name, None)
-        self._environs.pop(name, None)
-        self._cpu.pop(name, None)
         if name in self._handed:
-            os.close(self._handed.pop(name)[0])
+            os.close(self._handed.pop(name).fd)
 
     def _shut(self, watch: Watch) -> None:
         if (fd := watch.fileno()) is not None:
             self.clock.forget(fd)
         watch.shut()
+
+
+def _cpu_use(before: _Limits, origin: Origin) -> limits.CpuUse | None:
+    """Return the limit of CPU time that a dead process had, and how much it used, if nobody has reaped it yet."""
+    if before.cpu is None:
+        return None
+    return limits.cpu_use(origin.pid, origin.started) or before.cpu._replace(used_s=None)
+
+
+def _process_of(origin: Origin) -> Hashable:
+    """Return what tells the process of an origin from all others; the origin itself where its start is not known."""
+    return (origin.boot, origin.pid, origin.started) if origin.boot and origin.started else origin.name
 
 
 def _is_in_our_proc(origin: Origin) -> bool:

@@ -72,7 +72,7 @@ class Orders:
         kill_at = time.monotonic() + max(0.0, float(grace_s) if isinstance(grace_s, int | float) else tree.GRACE_S)
         family: set[tuple[int, int]] = set()
         if not any(command.to == origin.process for origin, _ in meant):
-            family = tree.born(tree.below(*(origin.pid for origin, watch in meant if watch.send(0))))
+            family = tree.born(tree.below(*(watch.pid for _, watch in meant if watch.pid and watch.send(0))))
         sent = [watch.send(signal.SIGTERM) for _, watch in meant]  # to all of them, before anything can go wrong
         by = command.args.get("by")
         who = by[:100] if isinstance(by, str) else ""
@@ -83,7 +83,7 @@ class Orders:
             self._answer(command, origin, "SIGTERM sent to" if ok else "cannot send SIGTERM to", who)
         if upstream is not None and not meant:  # it commands what is meant for it only, and orphans do not tell
             return 0
-        others = {origin.pid for origin, _ in meant} | {pid for pid, _ in family}
+        others = {watch.pid for _, watch in meant} | {pid for pid, _ in family}
         where = meant[0][0].upstream if meant else ""
         return len(meant) + self._stop_orphans(command, others, where, kill_at)
 
@@ -116,7 +116,8 @@ class Orders:
                 continue
             watch = watches.get(origin.name)
             lives = watch is not None and watch.death is None and watch.send(signal.SIGSTOP)
-            tree.end(functools.partial(_family, command.to, origin, family, lives=lives))
+            pid = watch.pid if watch is not None and lives else 0
+            tree.end(functools.partial(_family, command.to, origin, family, pid))
             if watch is not None and lives and watch.send(signal.SIGKILL):
                 self._answer(command, origin, "it did not stop in time: SIGKILL sent to")
 
@@ -131,12 +132,12 @@ def _is_for(to: str, origin: Origin) -> bool:
     return to == origin.span or is_within(origin.process, to)
 
 
-def _family(to: str, origin: Origin, family: AbstractSet[tuple[int, int]], *, lives: bool) -> set[int]:
+def _family(to: str, origin: Origin, family: AbstractSet[tuple[int, int]], pid: int) -> set[int]:
     """Return what a process has started; if the command is for its whole try, also what the try has left behind.
 
     `family`: what it had started when it was told to stop; some programs overwrite the environment that would tell.
-    `lives`: its pid is still its own.
+    `pid`: its pid in our namespace while it lives, else 0.
     """
-    left = {pid for pid, _ in family & tree.born([pid for pid, _ in family])}
-    found = left | tree.below(*left, *([origin.pid] if lives else []))
+    left = {one for one, _ in family & tree.born([one for one, _ in family])}
+    found = left | tree.below(*left, *([pid] if pid else []))
     return found if to == origin.process else found | tree.of_try(*run_and_try(origin.process))
