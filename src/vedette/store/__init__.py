@@ -6,7 +6,8 @@ The store keeps records and hands them back. What they mean is worked out in `qu
 
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
-`sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back. `sqlite_purge` deletes what
+`sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back, `sqlite_few` those of short
+groups. `sqlite_purge` deletes what
 was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited` which ends are not complete,
 `sqlite_merge` takes in another store, `sqlite_copy` a copy of a spool, `sqlite_relays` knows which relay has shipped
 what. `sqlite_export` and `archive` write and read runs as one file. `points_view` shows points as an SQL table.
@@ -88,6 +89,9 @@ class Reader(Protocol):
 
     def origin(self, name: str) -> Origin | None:
         """Return an origin by its name, as it was first seen; None if it is unknown."""
+
+    def count_samples(self, origin: str, after: int, until: int) -> int:
+        """Return how many samples of an origin are here, of those that lie behind one offset and up to another."""
 
     def relays(self) -> list[RelayRow]:
         """Return the hubs that have relayed to this one, those that were heard of last first."""
@@ -194,6 +198,9 @@ class Store(Reader, Protocol):
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""
+
+    def tidying(self, origin: str) -> Iterator[int]:
+        """Do the same in steps, each one short transaction, where it is worth it; yield how many were merged."""
 
     def reclaim(self, budget: int = 1000) -> bool:
         """Delete some of what was purged, or free disk space; return whether there is more to do.

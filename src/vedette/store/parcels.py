@@ -14,6 +14,7 @@ from vedette.settings import Limits
 from vedette.store import Batch, Block
 
 MOST_NUMBERS = 8 << 20  # numbers in one shipment: 64 MiB
+_PARCEL_BYTES = 2 << 20  # of samples in one parcel, if nothing can be compressed and there are several of them
 _FACT_HEAD = 16  # bytes of a fact beside its payload, about
 
 
@@ -52,7 +53,7 @@ def _pack_samples(batch: Batch) -> list[wire.Parcel]:
 
     blocks = [columns.block() for columns in batch.columns]
     offsets = np.unique(np.concatenate([block.n for block in blocks]))
-    if sum(map(_most_bytes, blocks)) > wire.MAX_SHIPMENT // 2 and len(offsets) > 1:
+    if sum(map(_most_bytes, blocks)) > _PARCEL_BYTES and len(offsets) > 1:
         cut = int(offsets[len(offsets) // 2 - 1])
         first = [b if b.n[-1] <= cut else b.until(cut) for b in blocks if b.n[0] <= cut]
         second = [b if b.n[0] > cut else b.after(cut) for b in blocks if b.n[-1] > cut]

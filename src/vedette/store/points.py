@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FULL = 4096  # points in a chunk when it is sealed
 MERGED = 16384  # points in a chunk of a finished or long run, at least
+MOST_GROUPS = 4000  # groups of samples that are sealed in one transaction, about: it takes some tenths of a second
 
 
 class Columns(Struct):
@@ -95,6 +96,18 @@ class Batch(Struct):
     columns: list[Columns | Block] = []
     start: int = 0
     refusals: dict[str, int] = {}  # how many points each limit has refused
+
+
+def cut_of(groups: "Sequence[tuple[int, int]]", most: int) -> int | None:
+    """Return an offset up to which about `most` groups of samples can be sealed at first; None: seal all at once.
+
+    A group is given by its first and last offset. All that lies before the offset is sealed, so groups that go beyond
+    it are broken. Where most would be, because all series are logged in turns, they are better sealed together.
+    """
+    if len(groups) <= most:
+        return None
+    cut = sorted(last for _, last in groups)[most - 1]
+    return cut if sum(first <= cut for first, _ in groups) <= 2 * most else None
 
 
 class Points(Struct, frozen=True, eq=False):

@@ -49,6 +49,7 @@ class SqliteStore(SqliteReader):
         self._migrate(path, steps)
         os.chmod(path, 0o600)
         self._wal = path + "-wal"
+        self._wal_fd: int | None = None
         self._origins: dict[str, int] = {}
         self._most_series = most_series
         self._awaiting = Awaiting(connection)
@@ -95,9 +96,8 @@ class SqliteStore(SqliteReader):
                 number = self._origin(batch.origin)
                 refusals = collections.Counter(batch.refusals)
                 self._keep_facts(batch.origin.name, number, batch.facts, spans, gone)
-                for columns in self._new(number, batch):
-                    if not gone(columns.span):
-                        self.writer.keep(number, columns.block(), refusals)
+                if groups := [columns for columns in self._new(number, batch) if not gone(columns.span)]:
+                    self.writer.keep(number, groups, refusals)
                 self.move_mark(number, batch.lane, batch.end, batch.damaged, batch.refused)
                 self.connection.executemany(
                     "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
@@ -152,15 +152,23 @@ class SqliteStore(SqliteReader):
                 self._settle_again(self._awaiting.give_up(name))
 
     def sync(self) -> None:
-        """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself."""
-        try:
-            fd = os.open(self._wal, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fdatasync(fd)
-        finally:
-            os.close(fd)
+        """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself.
+
+        Its descriptor is kept, so that this works when there are no more; SQLite keeps the file until the store closes.
+        """
+        if self._wal_fd is None:
+            try:
+                self._wal_fd = os.open(self._wal, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return
+        os.fdatasync(self._wal_fd)
+
+    def close(self) -> None:
+        """Close the store."""
+        super().close()
+        if self._wal_fd is not None:
+            os.close(self._wal_fd)
+            self._wal_fd = None
 
     def _origin(self, origin: Origin) -> int:
         number = self._origins.get(origin.name)
@@ -336,7 +344,11 @@ class SqliteStore(SqliteReader):
 
     def tidy(self, origin: str) -> int:
         """Merge an origin's short chunks into long ones; return how many were merged."""
-        return self.writer.tidy(origin)
+        return sum(self.writer.tidying(origin, all_of_them=True))
+
+    def tidying(self, origin: str) -> Iterator[int]:
+        """Do the same in steps, where it is worth it."""
+        return self.writer.tidying(origin, all_of_them=False)
 
     def _settle(self, span: str, own: SpanState) -> bool:
         """Write the state of a span: its own, or that of its highest try; tell whether it has changed."""

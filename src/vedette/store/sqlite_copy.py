@@ -66,7 +66,7 @@ def _take_samples(store: "SqliteStore", number: int, batch: Batch, taken: Taken)
         if is_gone(store.connection, columns.span):
             continue
         block = columns.block()
-        store.writer.keep(number, block, refusals)
+        store.writer.keep(number, [block], refusals)
         store.move_mark(number, AHEAD, int(block.n[-1]))
         taken.points += len(block.n) * len(block.names)
         taken.touched.add(block.span)

@@ -1,20 +1,25 @@
 """Points in a SQLite store: series, their axes (times and steps), and their values as compressed chunks."""
 
+import itertools
 import json
 import math
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from vedette.store import Block, chunks
+from vedette.store import Block, Columns, chunks
 from vedette.store.points import FULL, MERGED
+from vedette.store.sqlite_few import FewRows
 from vedette.store.sqlite_json import to_json
 
 _MOST_CACHED = 100_000
+_MANY_NAMES = 50  # in one record
+_MERGES_AT_ONCE = 20  # groups of chunks that are merged in one transaction
+_WORTH_POINTS, _WORTH_CHUNKS = 512, 8  # fewer points in fewer chunks than these are not worth a merge
 
 
 class PointWriter:
@@ -38,16 +43,25 @@ class PointWriter:
         self._series.clear()
         self._series_of.clear()
 
-    def keep(self, origin: int, block: Block, refusals: Counter[str]) -> None:
+    def keep(self, origin: int, groups: Iterable[Columns | Block], refusals: Counter[str]) -> None:
         """Keep samples as chunks; refuse and count those of series beyond the limit."""
-        tags = to_json(block.tags)
-        found = [self.series_number(block.span, name, tags) for name in block.names]
-        if None in found:
-            refusals["limits.series_per_run"] += len(block.n) * found.count(None)
+        few = FewRows(self._connection)
+        for group in groups:
+            tags = to_json(group.tags)
+            if len(group.names) > _MANY_NAMES:
+                self._make_series(group.span, group.names, tags)
+            found = [self.series_number(group.span, name, tags) for name in group.names]
+            if None in found:
+                refusals["limits.series_per_run"] += len(group.n) * found.count(None)
+            if isinstance(group, Columns) and few.fit(group):
+                few.add(origin, group, found)
+            elif any(number is not None for number in found):
+                self._keep_block(origin, group.block(), found)
+        self.count(few.write())
+
+    def _keep_block(self, origin: int, block: Block, found: list[int | None]) -> None:
         numbers = [number for number in found if number is not None]
         columns = [value for number, value in zip(found, block.values, strict=True) if number is not None]
-        if not numbers:
-            return
         t, step = block.t // 1000, block.step
         for at in range(0, len(t), FULL):
             part = slice(at, at + FULL)
@@ -109,39 +123,70 @@ class PointWriter:
         self._series[key] = int(row[0])
         return self._series[key]
 
-    def tidy(self, origin: str) -> int:
-        """Merge an origin's short chunks into long ones; return how many were merged."""
+    def _make_series(self, span: str, names: Sequence[str], tags: str) -> None:
+        """Create the series of a wide record, as many as there may be, and put them into the cache."""
+        unknown = [name for name in names if (span, name, tags) not in self._series]
+        if not unknown or len(self._series) + len(unknown) > _MOST_CACHED:
+            return
+        among = "SELECT name, id FROM series WHERE span = ? AND tags = ? AND name IN (SELECT value FROM json_each(?))"
+        run = self._connection.execute
+        known = dict(run(among, (span, tags, json.dumps(unknown))).fetchall())
+        room = self._most_series - run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
+        new = [name for name in dict.fromkeys(unknown) if name not in known][: max(0, room)]
+        self._connection.executemany(
+            "INSERT INTO series (span, name, tags) VALUES (?, ?, ?)", [(span, name, tags) for name in new]
+        )
+        known |= run(among, (span, tags, json.dumps(new))).fetchall()
+        self._series_of.pop(span, None)
+        self._series |= {(span, name, tags): int(number) for name, number in known.items()}
+
+    def tidying(self, origin: str, *, all_of_them: bool) -> Iterator[int]:
+        """Merge an origin's short chunks into long ones, some in each transaction; yield how many were merged.
+
+        `all_of_them`: also where it brings little.
+        """
         row = self._connection.execute("SELECT id FROM origins WHERE name = ?", (origin,)).fetchone()
         if row is None:
-            return 0
+            return
+        merges = self._merges(int(row[0]), all_of_them=all_of_them)
+        while some := list(itertools.islice(merges, _MERGES_AT_ONCE)):
+            with self._transaction():
+                merged = sum(self._merge(int(row[0]), series, axes) for series, axes in some)
+            yield merged
+
+    def _merges(self, origin: int, *, all_of_them: bool) -> Iterator[tuple[list[int], list[int]]]:
+        """Yield the axes that should become one, with the series that they have."""
         short = self._connection.execute(
             "SELECT id, count, (SELECT group_concat(series) FROM (SELECT series FROM chunks WHERE axis = axes.id"
             " ORDER BY series)) FROM axes WHERE origin = ? AND count < ? ORDER BY first_n",
-            (row[0], MERGED // 2),
+            (origin, MERGED // 2),
         ).fetchall()
         groups: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
-        held: dict[str, int] = defaultdict(int)
+        points: dict[str, list[int]] = defaultdict(lambda: [0])
         for axis, count, series in short:
-            groups[series][-1].append(axis)
-            held[series] += count
-            if held[series] >= MERGED:
+            if points[series][-1] >= MERGED:
                 groups[series].append([])
-                held[series] = 0
-        merged = 0
+                points[series].append(0)
+            groups[series][-1].append(axis)
+            points[series][-1] += count
         for series, parts in groups.items():
-            for axes in parts:
-                if len(axes) > 1:
-                    with self._transaction():
-                        self._merge(int(row[0]), [int(number) for number in (series or "").split(",") if number], axes)
-                    merged += len(axes)
-        return merged
+            numbers = [int(number) for number in (series or "").split(",") if number]
+            for axes, count in zip(parts, points[series], strict=True):
+                worth = all_of_them or count >= _WORTH_POINTS or len(axes) >= _WORTH_CHUNKS
+                if worth and len(axes) > 1:
+                    yield numbers, axes
 
-    def _merge(self, origin: int, series: list[int], axes: list[int]) -> None:
-        """Merge several axes of the same series into one; one series at a time, to save memory."""
+    def _merge(self, origin: int, series: list[int], axes: list[int]) -> int:
+        """Merge several axes of the same series into one, one series at a time, to save memory; return how many.
+
+        If some were removed meanwhile, nothing is merged.
+        """
         wanted = (json.dumps(axes),)
         among = "IN (SELECT value FROM json_each(?))"
         run = self._connection.execute
         rows = run(f"SELECT t, step, n, count FROM axes WHERE id {among} ORDER BY first_n", wanted).fetchall()
+        if len(rows) < len(axes):
+            return 0
         t, step = (np.concatenate([chunks.unpack(row[part]) for row in rows]) for part in (0, 1))
         n = np.concatenate([chunks.unpack_offsets(row[2], row[3]) for row in rows])
         order = np.argsort(n, kind="stable")
@@ -156,6 +201,7 @@ class PointWriter:
             self._keep_values(axis, [(number, value[order])], tight=True)
         run(f"DELETE FROM chunks WHERE axis {among}", wanted)
         run(f"DELETE FROM axes WHERE id {among}", wanted)
+        return len(axes)
 
 
 _UPDATE_SERIES = """

@@ -38,6 +38,22 @@ class SqliteReader(PointReader):
         )
         return {(row[0], row[1]): Mark(*row[2:]) for row in rows}
 
+    def count_samples(self, origin: str, after: int, until: int) -> int:
+        """Return how many samples of an origin are here between two offsets."""
+        from vedette.store import chunks
+
+        rows = self.connection.execute(
+            "SELECT first_n, last_n, count, n FROM axes WHERE origin = (SELECT id FROM origins WHERE name = ?)"
+            " AND first_n <= ? AND last_n > ?",
+            (origin, until, after),
+        )
+        found = 0
+        for first, last, count, packed in rows:
+            whole = after < first and last <= until
+            n = None if whole else chunks.unpack_offsets(packed, count)
+            found += count if n is None else int(((n > after) & (n <= until)).sum())
+        return found
+
     def relays(self) -> list[RelayRow]:
         """Return the hubs that have relayed to this one."""
         return sqlite_relays.relays(self.connection)
