@@ -19,7 +19,7 @@ from vedette.settings import Keep
 
 VERSION = 1
 MAX_PAYLOAD = 1 << 20
-MAX_SHIPMENT = 16 << 20
+MAX_SHIPMENT = 8 << 20
 MAX_HELLO = 4 << 10  # what may be sent before Hello is accepted
 END = 0xFFFFFFFF  # instead of a length: go on in the next segment
 CLOSED = 0xFFFFFFFE  # instead of a length: nothing will follow
@@ -109,6 +109,7 @@ class Seal(Struct, frozen=True, tag="seal"):
 
     run: str = ""
     id: str = ""  # between hubs: a hub that has seen it does not pass it on again
+    within_s: float = 45.0  # it is answered by then, though not all of it is there
 
 
 class Follow(Struct, frozen=True, tag="follow"):
@@ -178,7 +179,7 @@ class Done(Struct, frozen=True, tag="done"):
 
     count: int = 0
     id: str = ""  # of the Seal that is answered, between hubs
-    behind: list[str] = []  # hosts of downstreams that did not answer in time: their data may be old
+    behind: list[str] = []  # hosts of hubs that were not done in time: their data may be old
 
 
 class TakeIn(Struct, frozen=True, tag="take_in"):

@@ -175,9 +175,11 @@ def keeping(home: Home, *, measure: bool = False) -> Iterator[Keeper]:
     lock = home.take_lock()
     assert lock is not None
     keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)), measure=measure)
-    yield keeper
-    keeper.close()
-    os.close(lock)
+    try:
+        yield keeper
+        keeper.close()
+    finally:
+        os.close(lock)
 
 
 @pytest.fixture

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from vedette.store import Batch
     from vedette.store.sqlite_read import SqliteReader
 
+PATIENCE_S = 120.0  # how long somebody waits for the hub to read all that was logged
+GLANCE_S = 2.0  # the same for somebody who only wants an overview
+_ANSWER_LATE_S = 15.0  # the answer may come so much later than it should
 _COMMAND_EXPIRES_S = 60
 _MOST_ANSWERS = 16  # answers of the hub in one round; the rest comes in the next
 _MOST_READ = 64 << 20  # bytes of one blob
@@ -76,16 +79,19 @@ class HomeAccess:
 
         return open_reader(self.home.store)
 
-    def open(self) -> tuple["SqliteReader", str]:
-        """Open the store with all that was logged until now; also return, when it may be behind, why."""
+    def open(self, patience_s: float = PATIENCE_S) -> tuple["SqliteReader", str]:
+        """Open the store with all that was logged until now; also return, when it may be behind, why.
+
+        `patience_s`: what the hub has not read by then is not waited for.
+        """
         if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
             raise NotFoundError(nothing_yet(self.root))
         warning = ""
         if not self.needs_hub():
             return self.reader(), warning
         try:
-            if behind := self.seal():
-                warning = f"{', '.join(behind)} did not answer in time; what you see of it may be behind"
+            if behind := self._sealed(patience_s):
+                warning = f"{', '.join(behind)} has more than could be read in time; what you see of it may be behind"
         except HubError as error:
             warning = f"{error}; what you see may be behind"
         return self.reader(), warning
@@ -148,6 +154,12 @@ class HomeAccess:
         Raise HubError also if the hub does not answer in time.
         """
         answer = hub_socket.ask(self.home, wire.Seal(run), within_s)
+        return answer.behind if isinstance(answer, wire.Done) else []
+
+    def _sealed(self, patience_s: float) -> list[str]:
+        """Have the hub store what every run has logged, as far as it can in time; return the hosts that are behind."""
+        message = wire.Seal(within_s=patience_s)
+        answer = hub_socket.ask(self.home, message, answer_s=patience_s + _ANSWER_LATE_S)
         return answer.behind if isinstance(answer, wire.Done) else []
 
     def newest(self, prefix: str = "") -> list[wire.Newest]:

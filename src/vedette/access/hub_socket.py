@@ -14,15 +14,18 @@ from vedette.home import Home
 
 START_TIMEOUT_S = 10.0
 HELLO_TIMEOUT_S = 3.0  # it greets at once unless it is stopped
-_ANSWER_TIMEOUT_S = 60.0  # it may have much to seal
+_ANSWER_TIMEOUT_S = 60.0
 
 
-def ask(home: Home, message: wire.Message, within_s: float = math.inf) -> wire.Message:
+def ask(
+    home: Home, message: wire.Message, within_s: float = math.inf, answer_s: float = _ANSWER_TIMEOUT_S
+) -> wire.Message:
     """Ask the hub, starting one if there is none; raise HubError when it cannot be reached or refuses.
 
     `within_s`: it has so long for each step, from its start to its answer, if that is less than it has anyway.
+    `answer_s`: how long it has for its answer anyway.
     """
-    with connect(home, within_s) as hub:
+    with connect(home, within_s, answer_s) as hub:
         return hub.ask(message)
 
 
@@ -65,7 +68,7 @@ class HubSocket:
 
 
 @contextmanager
-def connect(home: Home, within_s: float = math.inf) -> Iterator[HubSocket]:
+def connect(home: Home, within_s: float = math.inf, answer_s: float = _ANSWER_TIMEOUT_S) -> Iterator[HubSocket]:
     """Connect to the hub, starting one if there is none; `ask` explains `within_s`.
 
     Whatever goes wrong, then or later, is a HubError.
@@ -82,7 +85,7 @@ def connect(home: Home, within_s: float = math.inf) -> Iterator[HubSocket]:
         if not isinstance(hello, wire.Hello):
             raise HubError("what answers at the hub's socket is not a hub")
         wire.check_version(hello)
-        peer.settimeout(min(_ANSWER_TIMEOUT_S, within_s))
+        peer.settimeout(min(answer_s, within_s))
         yield HubSocket(peer, messages, hello.takes)
     except TimeoutError:
         raise HubError(not_answering(home)) from None

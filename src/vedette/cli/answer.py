@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer a question; exit with 1 when the process has not confirmed it in time."""
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     found = find(store, args.RUN)
     questions = waiting(store, found.id)
     if args.list:

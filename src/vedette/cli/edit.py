@@ -39,14 +39,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Send the edit to the hub, and print the runs as they are now."""
     attrs = _attrs(args)
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     runs = {
         found.id: found
         for found in (find_view(store, text, lost_after_s=args.settings.lost_after_s) for text in args.RUN)
     }
     store.close()
     HomeAccess.of(args.settings).edit(list(runs), attrs)
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     edited = [find_view(store, id_, lost_after_s=args.settings.lost_after_s) for id_ in runs]
     if args.json:
         print_json([_as_dict(one) for one in edited])

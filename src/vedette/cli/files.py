@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List files, or write one out."""
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     home = HomeAccess.of(args.settings)
     span = find(store, args.RUN).id
     found = [file(store, span, args.NAME)] if args.NAME else files(store, span)

@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List runs."""
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     limit = None if args.state or ranking.is_asked(args) else args.limit or None
     lost_after_s = args.settings.lost_after_s
     found = select(store, args.where, args.project, limit, removed=args.removed, lost_after_s=lost_after_s)

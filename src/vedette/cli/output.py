@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any
 
-from vedette.access.home_access import HomeAccess
+from vedette.access.home_access import GLANCE_S, HomeAccess
 from vedette.settings import Settings
 from vedette.store.sqlite_read import SqliteReader
 from vedette.views.text import clean, counted, for_json
@@ -28,9 +28,18 @@ _NO_LEAST: Mapping[str, int] = {}
 _NO_CUT: Mapping[str, Callable[[int, int], str]] = {}
 
 
-def open_home(settings: Settings) -> SqliteReader:
-    """Open the home's store, up to date if a hub answers; a warning goes to stderr."""
-    store, warning = HomeAccess.of(settings).open()
+def open_home(settings: Settings, *, glance: bool = False) -> SqliteReader:
+    """Open the home's store, up to date if a hub answers; a warning goes to stderr.
+
+    `glance`: an overview will do, and is not worth waiting for a hub that has much to read.
+    """
+    access = HomeAccess.of(settings)
+    store, warning = access.open(GLANCE_S)
+    if warning and not glance and access.has_hub():
+        if sys.stderr.isatty():
+            sys.stderr.write("vedette: the hub is reading what was logged; waiting for it ...\n")
+        store.close()
+        store, warning = access.open()
     if warning:
         sys.stderr.write(f"vedette: {warning}\n")
     return store

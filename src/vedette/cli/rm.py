@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise VedetteError("say which runs: `vedette rm RUN`, or --where")
     if args.undo and args.now:
         raise VedetteError("--undo brings back, and --now removes for good: give one of them")
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     goals = _goals(args, store)
     verb = "bring back" if args.undo else "remove for good" if args.now else "remove"
     if goals and not args.dry_run and not _agreed(args, verb, goals):

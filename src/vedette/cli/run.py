@@ -283,7 +283,7 @@ def _find(settings: Settings, text: str) -> Resumed:
     from vedette.query.tries import of_runs, order
 
     try:
-        store = open_home(settings)
+        store = open_home(settings, glance=True)
         found = find(store, text)
     except NotFoundError:
         if looks_like_run(text):  # a whole id: it may be kept by another hub

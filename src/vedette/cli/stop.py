@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.grace <= 86400:
         raise VedetteError("--grace takes seconds, from 0 to 86400")
     access = HomeAccess.of(args.settings)
-    store = open_home(args.settings)
+    store = open_home(args.settings, glance=True)
     found = find(store, args.RUN)
     if found.state not in KINDS["run"].climbing:
         left = ""

@@ -15,7 +15,7 @@ import contextlib
 import sys
 import time
 
-from vedette.access.home_access import HomeAccess, nothing_yet
+from vedette.access.home_access import GLANCE_S, HomeAccess, nothing_yet
 from vedette.cli.output import print_json, table
 from vedette.errors import HubError, NotFoundError, VedetteError
 from vedette.query.overview import MOST_ENDED, RECENT_S, Overview, condition, overview
@@ -57,7 +57,7 @@ def _once(args: argparse.Namespace, access: HomeAccess) -> int:
     from vedette.views.top.columns import cells, ordered  # without a screen, no textual
 
     try:
-        store, warning = access.open()
+        store, warning = access.open(GLANCE_S)
     except NotFoundError:
         if args.json:
             print_json({"runs": [], "hosts": [], "alive": 0, "ended": 0})

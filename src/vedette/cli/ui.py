@@ -122,14 +122,14 @@ def _path(args: argparse.Namespace) -> str:
         return "/"
     from vedette.query.finding import find
 
-    return f"/run/{quote(find(open_home(args.settings), args.RUN).id, safe='')}"
+    return f"/run/{quote(find(open_home(args.settings, glance=True), args.RUN).id, safe='')}"
 
 
 def _check_project(args: argparse.Namespace) -> None:
     """Raise NotFoundError when there are runs, and none has the project that is asked for."""
     if not args.project or not os.path.exists(Home.of(args.settings).store):
         return
-    known = open_home(args.settings).projects()
+    known = open_home(args.settings, glance=True).projects()
     if known and args.project not in known:
         import difflib
 

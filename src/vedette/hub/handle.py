@@ -1,5 +1,6 @@
 """The hub as its sockets see it: what `Server` and `Downstreams` may ask of it."""
 
+import math
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -15,8 +16,11 @@ class HubHandle(Protocol):
 
     keeper: Keeper
 
-    async def seal(self, run: str) -> str:
-        """Have all that a run has logged put into the store; return what went wrong, if anything."""
+    async def seal(self, run: str, within_s: float = math.inf) -> bool:
+        """Have all that a run has logged put into the store; tell whether that was done in time.
+
+        Raise HubError if it failed. For NO_RUN all spools are looked at, and what the hub itself has said is committed.
+        """
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""

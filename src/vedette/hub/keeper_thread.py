@@ -5,6 +5,7 @@ The event loop asks by a queue, and is answered by futures that are completed in
 
 import asyncio
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -18,6 +19,7 @@ from vedette.hub.alarm import Alarm
 from vedette.hub.log import Log
 from vedette.hub.turn import takein
 from vedette.hub.turn.keeper import Keeper
+from vedette.hub.turn.seal_wish import SealWish
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Hub
 
@@ -28,8 +30,9 @@ T = TypeVar("T")
 
 
 class _Seal(NamedTuple):
-    run: str
-    answer: "asyncio.Future[str]"
+    wish: SealWish
+    until: float  # it is answered by then
+    answer: "asyncio.Future[bool]"
 
 
 class _Act(NamedTuple):
@@ -52,6 +55,7 @@ class KeeperThread:
         self._pace = pace
         self._log = log
         self._requests: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
+        self._seals: list[_Seal] = []  # that are not answered yet
         self._taking_in = takein.Queue(keeper)
         self._stopping = threading.Event()
         self._left = False
@@ -77,10 +81,13 @@ class KeeperThread:
         """Wait until it has ended."""
         self._thread.join()
 
-    async def seal(self, run: str) -> str:
-        """Have all that a run has logged put into the store; return what went wrong, if anything."""
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._request(_Seal(run, answer))
+    async def seal(self, run: str, within_s: float = math.inf) -> bool:
+        """Have all that a run has logged put into the store; tell whether that was done in time.
+
+        Raise HubError if it failed.
+        """
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._request(_Seal(SealWish(run), time.monotonic() + within_s, answer))
         return await answer
 
     async def act(self, do: Callable[[Keeper], T]) -> T:
@@ -152,29 +159,38 @@ class KeeperThread:
         return not self._keeper.idle or self._sweeper.busy or self._keeper.blob_collector.busy
 
     def _turn(self, requests: list[_Seal | _Act]) -> bool:
-        """Answer requests and take a turn; return whether there is more to read at once."""
-        seals = [request for request in requests if isinstance(request, _Seal)]
-        more, failure = False, ""
+        """Answer requests and do one pass; return whether there is more to do at once."""
+        self._seals += [request for request in requests if isinstance(request, _Seal)]
+        more = False
         try:
             for request in requests:
                 if isinstance(request, _Act):
                     self._do(request)
             self._keeper.trouble = self._keeper.watcher.trouble = ""
-            change, more = self._keeper.turn(seal={request.run for request in seals} or None)
+            change, more = self._keeper.step([seal.wish for seal in self._seals])
             if change.spans or change.events or change.points:
                 self._tell(change)
             for trouble in self._keeper.helper_troubles:
                 self._log.complain(trouble)
         except Exception as error:  # whatever it is: the spools are safe, and it may help to start over
             self._keeper.start_over(error)
-            failure = self._keeper.trouble
-            self._log.complain(f"{failure}; trying again")
+            self._log.complain(f"{self._keeper.trouble}; trying again")
+            for seal in self._seals:
+                self._loop.call_soon_threadsafe(_fail, seal.answer, HubError(self._keeper.trouble))
+            self._seals.clear()
             self._stopping.wait(_RETRY_S)
-        for request in seals:
-            self._loop.call_soon_threadsafe(_answer, request.answer, failure)
-        if not failure:
-            self._sweep(more=more)  # after everybody has an answer
-        return more
+            return more
+        self._answer_seals()
+        self._sweep(more=more)  # after everybody has an answer
+        return more or bool(self._seals)
+
+    def _answer_seals(self) -> None:
+        """Answer those who wait for a seal that is done, or for whom the time is over."""
+        now = time.monotonic()
+        for seal in self._seals:
+            if seal.wish.is_done or now >= seal.until:
+                self._loop.call_soon_threadsafe(_answer, seal.answer, seal.wish.is_done)
+        self._seals = [seal for seal in self._seals if not seal.wish.is_done and now < seal.until]
 
     def _tell(self, change: wire.Change) -> None:
         self._loop.call_soon_threadsafe(self._publish, change)
@@ -209,11 +225,8 @@ class KeeperThread:
         return requests
 
     def _refuse_requests(self) -> None:
-        for request in self._take_requests():
-            if isinstance(request, _Seal):
-                self._loop.call_soon_threadsafe(_answer, request.answer, _LEAVING)
-            else:
-                self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
+        for request in (*self._take_requests(), *self._seals):
+            self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
 
 
 def _answer(answer: "asyncio.Future[Any]", result: Any) -> None:

@@ -6,7 +6,7 @@ from vedette import wire
 from vedette.hub.turn.quota import Quota
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Columns, Mark
-from vedette.store.points import FULL
+from vedette.store.points import FULL, MOST_GROUPS, cut_of
 
 _HOLD_NUMBERS = 2 << 20  # numbers of 8 bytes that may wait to be sealed
 _QUIET_S = 60.0
@@ -38,6 +38,7 @@ class RemoteOrigin:
         self._counts = {LANE_FACTS: (facts.damaged, facts.refused), LANE_SAMPLES: (samples.damaged, samples.refused)}
         self._found = {LANE_FACTS: (0, 0), LANE_SAMPLES: (0, 0)}  # damaged and refused records that were found here
         self._oldest: float | None = None
+        self.is_cut = False  # there were too many groups to seal at once: the rest follows
         self.needs: dict[tuple[str, str], int] = {}  # by (inbox, lane): the inbox is still needed from this offset on
 
     def take(self, batch: Batch, now: float, inbox: str, at: int, found: tuple[int, int] = (0, 0)) -> bool:
@@ -66,7 +67,7 @@ class RemoteOrigin:
             self._quota.refuse(limit, points)
         for columns in batch.columns:
             block = self._quota.of_block(columns.block().after(here))
-            if block is not None:
+            if block is not None and len(block.n):
                 key = (block.span, tuple(block.tags.items()), block.names)
                 self._blocks.setdefault(key, []).append(block)
                 self._rows[key] = self._rows.get(key, 0) + len(block.n)
@@ -124,13 +125,25 @@ class RemoteOrigin:
         full = self.numbers >= _HOLD_NUMBERS or any(rows >= FULL for rows in self._rows.values())
         return self.over or full or now - self._oldest >= seal_s
 
-    def sealing(self, _now: float, _seal_s: float, *, all_of_it: bool) -> Batch | None:  # noqa: ARG002 - as SpoolReader has it
-        """Return all samples that wait to be sealed, as a batch; None when there are none."""
+    def sealing(
+        self,
+        _now: float,
+        _seal_s: float,
+        *,
+        all_of_it: bool,  # noqa: ARG002 - as SpoolReader has it
+        most: int = MOST_GROUPS,
+    ) -> Batch | None:
+        """Return the samples to seal, as a batch of about `most` groups, `is_cut` if there are more; None if none."""
+        self.is_cut = False
         if self._oldest is None:
             return None
-        blocks = [_join(parts) for parts in self._blocks.values()]
+        end = self.offset[LANE_SAMPLES]
+        groups = [(int(parts[0].n[0]), int(parts[-1].n[-1])) for parts in self._blocks.values()]
+        if (cut := cut_of(groups, most)) is not None:
+            self.is_cut, end = True, cut
+        blocks = [block for parts in self._blocks.values() if len((block := _join(parts).until(end)).n)]
         return Batch(
-            self.origin, LANE_SAMPLES, self.offset[LANE_SAMPLES], *self._counts[LANE_SAMPLES], columns=list(blocks),
+            self.origin, LANE_SAMPLES, end, *self._counts[LANE_SAMPLES], columns=list(blocks),
             start=self._sent[LANE_SAMPLES], refusals=self._quota.take_refusals(),
         )  # fmt: skip
 
@@ -150,10 +163,14 @@ class RemoteOrigin:
     def sent(self, batch: Batch, _now: float) -> None:
         """Note that a batch was sent to the store or to the next hub."""
         self._sent[batch.lane] = batch.end
-        if batch.lane == LANE_SAMPLES:
-            self._blocks.clear()
-            self._rows.clear()
-            self.numbers, self._oldest = 0, None
+        if batch.lane == LANE_FACTS:
+            return
+        rest = {key: _join(parts).after(batch.end) for key, parts in self._blocks.items()} if self.is_cut else {}
+        self._blocks = {key: [block] for key, block in rest.items() if len(block.n)}
+        self._rows = {key: len(block.n) for key, [block] in self._blocks.items()}
+        self.numbers = sum(len(block.n) * (3 + len(block.names)) for [block] in self._blocks.values())
+        if not self._blocks:
+            self._oldest = None
 
     def committed(self, batch: Batch) -> None:
         """Note that a batch is committed: by the store, or by the next hub."""

@@ -1,5 +1,7 @@
 """How batches are committed: in the store here, all in one transaction, or by the hub that they are meant for."""
 
+from collections.abc import Callable
+
 from vedette import wire
 from vedette.errors import StoreError
 from vedette.hub.peers.inbox import InboxReader
@@ -25,12 +27,15 @@ class Commits:
         inboxes: InboxReader,
         blob_collector: BlobCollector,
         rank_tries: RankTries,
+        tidy: Callable[[str], None],
     ) -> None:
+        """`tidy` has the short chunks of an origin merged."""
         self._store = store
         self._upstreams = upstreams
         self._inboxes = inboxes
         self._blob_collector = blob_collector
         self._rank_tries = rank_tries
+        self._tidy = tidy
         self._seals: dict[str, int] = {}
 
     def commit(self, batches: Batches, now: float, change: wire.Change) -> dict[str, str]:
@@ -55,7 +60,7 @@ class Commits:
             if batch.lane == LANE_SAMPLES:
                 self._seals[reader.name] = self._seals.get(reader.name, 0) + 1
                 if self._seals[reader.name] % _SHORT_CHUNKS == 0:
-                    self._store.tidy(reader.name)
+                    self._tidy(reader.name)
         return refused
 
     def _keep(self, batches: Batches) -> tuple[Batches, dict[str, str]]:

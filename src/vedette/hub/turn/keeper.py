@@ -4,9 +4,10 @@
 """
 
 import os
+import resource
 import time
 from collections import ChainMap
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
 from vedette import kernel, wire
 from vedette.blobs import Blobs
@@ -24,17 +25,28 @@ from vedette.hub.processes.progress import ProgressRecorder
 from vedette.hub.processes.watcher import Watcher
 from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.commits import Batches, Commits
-from vedette.hub.turn.ends import with_places
+from vedette.hub.turn.ends import Tries, with_places
 from vedette.hub.turn.heartbeats import Heartbeats
 from vedette.hub.turn.orders import Orders
 from vedette.hub.turn.rank_tries import RankTries
+from vedette.hub.turn.seal_wish import SealWish
 from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.hub.turn.tidying import Tidying
 from vedette.ids import above
 from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.settings import Settings
 from vedette.store import Mark, Store
+from vedette.store.points import MOST_GROUPS
+from vedette.tail import OpenFiles
 
 _LAST_TURNS = 4
+_LEAVE_S = 1.0  # how long a hub that was told to end goes on sealing
+_READ_S = 0.2  # how long a pass reads
+_MOST_REMOVED, _REMOVE_S = 200, 0.2  # spools that one pass removes, and how long that may take
+_MOST_NEW = 200  # spools that one pass begins to read
+_MANY = 200  # spools beyond which quiet ones are not looked at in every pass
+_MOST_FILES = 48  # segments that are open at once
+_LEAST_PIDFDS, _OTHER_FILES = 16, 160  # pidfds may take what sockets, segments, the store and helpers leave
 _MOST_UNSAFE_BYTES = 4 << 20  # bytes of shipments that may wait for a flush: their senders wait for the acknowledgement
 
 # Called with the shipments to acknowledge, and the origins that are not accepted, by inbox.
@@ -53,17 +65,21 @@ class Keeper:
         dial: Callable[[str], Relay] | None = None,
         *,
         measure: bool = False,
+        holds: Callable[[], bool] = lambda: True,
     ) -> None:
         """Keep this store.
 
         `pids`: the socket that processes send their pidfds to. `dial` begins a relay to an address; without it,
-        records that are meant for other hubs wait. `measure`: start the meter.
+        records that are meant for other hubs wait. `measure`: start the meter. `holds` tells whether the home is still
+        the one that this hub keeps: it may have been removed, and made anew.
         """
+        self._holds = holds
         kernel.boot()  # read it now, while files can still be opened
         self.home = home
         self.pace = settings.hub
         self.store = store
         self.readers: dict[str, SpoolReader] = {}
+        self._files = OpenFiles(_MOST_FILES)
         self.trust = Trust(store, lambda: (each.origin for each in self.readers.values() if each.origin is not None))
         self.inboxes = InboxReader(
             home.inbox, lambda name: marks_of(store, name, elsewhere=bool(self.inboxes.onward)), settings, self.trust
@@ -75,7 +91,8 @@ class Keeper:
         self.own = Own(home)
         self.orders = Orders(self.own.say)
         self.progress = ProgressRecorder(self.own.say)
-        self.watcher = Watcher(self.own.say, pids, self.orders.stopped)
+        most_pidfds = max(_LEAST_PIDFDS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
+        self.watcher = Watcher(self.own.say, pids, self.orders.stopped, most_pidfds)
         self.metering = Metering(home, store, settings) if measure else None
         self.set_aside = self.upstreams.set_aside
         self.trouble = ""
@@ -84,35 +101,52 @@ class Keeper:
         self._synced = time.monotonic()
         self.unsynced = False  # something was committed since the last flush
         self.rank_tries = RankTries(store, self.own.say)
-        self._commits = Commits(store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries)
+        self.tidying = Tidying(store)
+        self._commits = Commits(
+            store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.tidying.ask
+        )
+        self._last_read = ""  # the last spool for which there was time
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
-        """Do one pass; return what was committed, and whether there is more to read at once.
+        """Do passes until some runs are sealed, or only one; return what was committed, and whether there is more.
 
         `seal`: the runs whose samples must be in the store when this returns; "" is all of them.
         """
+        wishes = [SealWish(run) for run in seal or ()]
+        change, more = self.step(wishes)
+        while not all(wish.is_done for wish in wishes):
+            also, more = self.step(wishes)
+            for field in ("spans", "events", "points"):
+                getattr(change, field).extend(getattr(also, field))
+        return change, more
+
+    def step(self, wishes: Sequence[SealWish] = ()) -> tuple[wire.Change, bool]:
+        """Do one pass over everything; return what was committed, and whether there is more to do at once.
+
+        It ends in some tenths of a second, however much there is to do. `wishes` that came true are done.
+        """
         now = time.monotonic()
         change = wire.Change([], [], [])
+        new = [wish for wish in wishes if not wish.has_begun]
         self._poll_upstreams()
-        self._discover()
-        more = self.watcher.look(self.readers)
-        if seal:  # the first facts of a spool tell whose it is, and whether it has bars
+        undiscovered = self._discover()
+        more = self.watcher.look(self.readers) or undiscovered
+        if new:  # the first facts of a spool tell whose it is, and whether it has bars
             more = self._read(now, change) or more
-        self.progress.look(self.readers, now, everything=bool(seal))
+        self.progress.look(self.readers, now, everything=bool(new))
         if self.own.names - self.readers.keys():  # the hub's own spool is new: read it in this turn
             self._discover()
-        ends = {name: reader.allocated_until() for name, reader in self.readers.items()} if seal else {}
-        more = self._read(now, change) or more
+        for wish in new if not undiscovered else ():
+            wish.begin(self.readers)
+        more = self._read(now, change, all_of_them=bool(wishes)) or more
         if len(self.watcher.watches) < len(self.readers):  # the first read of a spool tells its process
             more = self.watcher.look(self.readers) or more
-        while more and any(
-            name in ends and self._may_read(s) and not s.has_reached(ends[name]) for name, s in self.readers.items()
-        ):
-            self._seal(now, change, set())
-            more = self._read(now, change)
-        self._seal(now, change, seal or set())
-        self._remove_finished()
+        reached = [wish for wish in wishes if wish.is_reached(self.readers, self._may_read)]
+        wanted_waits, others_wait = self._seal(now, change, {wish.run for wish in reached})
+        for wish in reached:
+            wish.is_done = not wanted_waits
+        more = self._remove_finished() or more
         self.orders.tend(self.watcher.watches)
         self.rank_tries.tend(now)
         if self.metering is not None:
@@ -121,7 +155,8 @@ class Keeper:
         if self.flush_in_s <= 0 or self.inboxes.unsafe_bytes > _MOST_UNSAFE_BYTES:
             self._synced = now
             self.flush()
-        return change, more
+        self.tidying.step()
+        return change, more or wanted_waits or others_wait
 
     @property
     def flush_in_s(self) -> float:
@@ -159,7 +194,7 @@ class Keeper:
             (reader.of_hub or self.watcher.is_unwatchable(name)) and reader.ready and not reader.waiting_bytes
             for name, reader in self.readers.items()
         )
-        all_kept = not self.unsynced and self.inboxes.idle and self.blob_queue.idle
+        all_kept = not self.unsynced and self.inboxes.idle and self.blob_queue.idle and not self.tidying.busy
         return all_done and all_kept and not self.orders.busy and not self.rank_tries.waits
 
     @property
@@ -184,30 +219,55 @@ class Keeper:
             and self.upstreams.may_read(self.inboxes.onward)
         )
 
-    def _discover(self) -> None:
+    def _discover(self) -> bool:
+        """Begin to read new spools, some at a time; tell whether there are more."""
+        if not self._holds():  # what is there now is for another hub
+            return False
         try:
             with os.scandir(self.home.spool) as entries:
                 names = [e.name for e in entries if e.name.isascii() and e.is_dir(follow_symlinks=False)]
         except OSError:
-            return
-        new = [name for name in names if name not in self.readers and name not in self.set_aside]
+            return False
+        found = [name for name in names if name not in self.readers and name not in self.set_aside]
+        new = sorted(found)[:_MOST_NEW]
         if not new:
-            return
+            return False
         marks, none = self.store.marks(new), Mark()
         for name in new:
             known = marks.get((name, LANE_FACTS), none), marks.get((name, LANE_SAMPLES), none)
-            reader = self.readers[name] = SpoolReader(os.path.join(self.home.spool, name), *known, self._limits)
+            reader = self.readers[name] = SpoolReader(
+                os.path.join(self.home.spool, name), *known, self._limits, self._files
+            )
             if reader.origin is None and known != (none, none):  # no header is left, but the store knows the origin
                 reader.origin = self.store.origin(name)
             if reader.upstream:
                 self._register(reader)
+        return len(found) > len(new)
 
-    def _read(self, now: float, change: wire.Change) -> bool:
+    def _in_order(self) -> list[SpoolReader]:
+        """Return all readers, beginning behind the one that was the last for which there was time."""
+        readers = list(self.readers.values())
+        at = next((number for number, one in enumerate(readers) if one.name == self._last_read), -1) + 1
+        return readers[at:] + readers[:at]
+
+    def _read(self, now: float, change: wire.Change, *, all_of_them: bool = True) -> bool:
+        """Read on in spools and inboxes for a while, and commit facts; tell whether there is more.
+
+        Where spools are many, those that have been quiet are looked at once a second, unless `all_of_them` are.
+        """
         batches: Batches = []
         more = False
-        for name, reader in list(self.readers.items()):
-            if not self._may_read(reader):
+        begun = time.monotonic()
+        sparing = not all_of_them and len(self.readers) > _MANY
+        tries = Tries(self.readers)
+        for reader in self._in_order():
+            name = reader.name
+            if reader.is_finished or not self._may_read(reader) or (sparing and reader.is_quiet(now)):
                 continue
+            if time.monotonic() - begun > _READ_S:
+                more = True
+                break
+            self._last_read = name
             known = reader.origin is not None
             try:
                 batch = reader.read_facts()
@@ -224,7 +284,7 @@ class Keeper:
             if not known and reader.upstream:  # the first read tells that it is meant for another hub
                 self._register(reader)
             elif batch is not None:
-                batch.facts = [(n, with_places(fact, reader, self.readers)) for n, fact in batch.facts]
+                batch.facts = [(n, with_places(fact, reader, tries)) for n, fact in batch.facts]
                 batches.append((reader, batch))
         if self.upstreams.may_read(self.inboxes.onward):
             more = self.inboxes.read(now) or more
@@ -243,24 +303,44 @@ class Keeper:
     def _may_read(self, reader: SpoolReader) -> bool:
         return reader.ready and self.upstreams.may_read(reader.upstream)
 
-    def _seal(self, now: float, change: wire.Change, asked: set[str]) -> None:
-        batches: Batches = []
+    def _seal(self, now: float, change: wire.Change, asked: set[str]) -> tuple[bool, bool]:
+        """Seal what is asked for, and what is due, up to a number of groups; tell of both whether some had to wait."""
         awaited = self.store.awaited()
         if not awaited.isdisjoint(self.set_aside):
             self.store.stop_awaiting(self.set_aside)
+        wanted: list[OriginReader] = []
+        others: list[OriginReader] = []
         for reader in self.origin_readers():
             if not reader.ready:
                 continue
-            pace_s = self.pace.ship_s if reader.upstream else self.pace.seal_s
-            wanted = reader.name in awaited or (
-                bool(asked) and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
-            )
-            if wanted or reader.due(now, pace_s) or (self.inboxes.backlogged and isinstance(reader, RemoteOrigin)):
-                batch = reader.sealing(now, pace_s, all_of_it=wanted or bool(reader.upstream))
+            if reader.name in awaited or (
+                asked and ("" in asked or any(asked.intersection(above(span)) for span in reader.spans))
+            ):
+                wanted.append(reader)
+            elif reader.due(now, self._pace_s(reader)) or (
+                self.inboxes.backlogged and isinstance(reader, RemoteOrigin)
+            ):
+                others.append(reader)
+        batches: Batches = []
+        room = MOST_GROUPS
+        waits = [False, False]
+        for number, readers in enumerate((wanted, others)):
+            for reader in readers:
+                if room <= 0:
+                    waits[number] = True
+                    break
+                everything = readers is wanted or bool(reader.upstream)
+                batch = reader.sealing(now, self._pace_s(reader), all_of_it=everything, most=room)
                 if batch is not None:
                     batches.append((reader, batch))
+                    room -= len(batch.columns)
+                    waits[number] = waits[number] or reader.is_cut
         if batches:
             self._commit(batches, now, change)
+        return waits[0], waits[1]
+
+    def _pace_s(self, reader: OriginReader) -> float:
+        return self.pace.ship_s if reader.upstream else self.pace.seal_s
 
     def _commit(self, batches: Batches, now: float, change: wire.Change) -> None:
         if not all(reader.upstream for reader, _ in batches):
@@ -269,34 +349,45 @@ class Keeper:
             self.set_aside[name] = why
             self.forget(name)
 
-    def _remove_finished(self) -> None:
-        """Remove the spools of processes that are dead or have said their end, if all their records are committed."""
-        finished = [
+    def _remove_finished(self) -> bool:
+        """Remove spools of processes that are dead or have said their end, if all their records are committed.
+
+        Some at a time: a slow disk takes milliseconds for each. Tell whether there are more.
+        """
+        found = [
             s
             for s in self.readers.values()
             if (s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded)))
             or (s.progress_recorded and s.rests)
         ]
+        finished = found[:_MOST_REMOVED]
         if not finished:
-            return
+            return False
+        for reader in found:
+            reader.is_finished = True
         for reader in finished:
             if reader.origin is None:
                 if not reader.remove_empty():
                     self.set_aside[reader.name] = "no segment of it has a readable header"
-                continue
-            if not reader.upstream:
-                self.store.tidy(reader.name)
-            else:
+            elif reader.upstream:
                 self.upstreams.ship(reader.upstream, [(reader, reader.last())], over=True)
+            else:
+                self.tidying.ask(reader.name)
         self.flush()  # their records must be on disk before the spools are removed
-        for reader in finished:
+        if not self._holds():
+            return False
+        begun = time.monotonic()
+        for number, reader in enumerate(finished):
             if reader.origin is not None:
+                if number and time.monotonic() - begun > _REMOVE_S:
+                    return True
                 try:
                     reader.remove() if reader.gone else reader.remove_read()
                 except OSError as error:  # there is a file in it that is not ours, for example
                     self.set_aside[reader.name] = f"all of it is in the store, but it cannot be removed: {error}"
             self.forget(reader.name)
             self.watcher.remove(reader.name)
+        return len(found) > len(finished)
 
     def forget(self, name: str) -> None:
         """Forget an origin; if its spool is still there, the next turn finds it again."""
@@ -319,18 +410,21 @@ class Keeper:
         refused = self.inboxes.refusals()
         if safe or refused or self.inboxes.broken:
             self.on_safe(safe, refused)
+        if not self._holds():  # the store is gone, and what is in these places now is for another hub
+            return
         for reader in self.readers.values():
             reader.free()
         for remote in self.inboxes.free(time.monotonic()):
             self._commits.forget(remote.name)
             if not remote.upstream:
-                self.store.tidy(remote.name)
+                self.tidying.ask(remote.name)
             elif remote.ready:
                 self.upstreams.ship(remote.upstream, [(remote, remote.last())], over=True)
 
     def start_over(self, error: Exception) -> None:
         """After a failed turn: forget everything and read again from the marks, as a new hub would."""
         self.trouble = f"{type(error).__name__}: {error}"
+        self.tidying.forget()
         for name in list(self.readers):
             self.forget(name)
         self.inboxes.start_over()
@@ -344,12 +438,19 @@ class Keeper:
         self.inboxes.shut()
         self.store.close()
 
+    def _seal_for_a_while(self) -> None:
+        """Seal what there is, if that is soon done. The rest stays in the spools, where the next hub finds it."""
+        until = time.monotonic() + _LEAVE_S
+        wish = SealWish("")
+        while not wish.is_done and time.monotonic() < until:
+            self.step([wish])
+
     def close(self) -> None:
-        """Seal everything, and close."""
+        """Seal what can be sealed soon, and close."""
         try:
             if self.metering is not None:
                 self.metering.close()
-            self.turn(seal={""})
+            self._seal_for_a_while()
             for name in self.own.close() & self.readers.keys():
                 self.readers[name].gone = True  # only these: a helper that still lives goes on writing
             for _ in range(_LAST_TURNS):  # one reads the rest, one finds that nothing follows, one removes the spool

@@ -1,25 +1,28 @@
 """Reads one spool of this host: both lanes of an origin, and the samples that wait to be sealed."""
 
 import contextlib
+import functools
 import itertools
 import os
 from collections.abc import Iterator
 
-from vedette import wire
+from vedette import kernel, wire
 from vedette.fileio import unlink
 from vedette.gauges import FILE
 from vedette.hub.turn.about_process import AboutProcess
 from vedette.hub.turn.quota import Quota
 from vedette.model import HUB, KINDS, LANE_FACTS, LANE_SAMPLES, OWNER, Fact, Span
-from vedette.segment import EXIT_CODE, STACKS, list_segments, origin_of, segment_name
+from vedette.segment import EXIT_CODE, STACKS, is_held, list_segments, origin_of, segment_name
 from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.parcels import read_fact
-from vedette.store.points import FULL
-from vedette.tail import Tail
+from vedette.store.points import FULL, MOST_GROUPS, cut_of
+from vedette.tail import OpenFiles, Tail
 
 _HOLD_BYTES = 16 << 20
 _READ_BYTES = 4 << 20  # bytes of a lane that are read at once
+_ALL = 1 << 62  # an offset behind everything
+_QUIET_S, _QUIET_EVERY_S = 2.0, 1.0  # one that was quiet for so long is read so often, where spools are many
 _NO_LIMITS = Limits(name_chars=1 << 20)
 
 
@@ -30,13 +33,21 @@ class SpoolReader:
     removed from the spool.
     """
 
-    def __init__(self, directory: str, facts: Mark, samples: Mark, limits: Limits = _NO_LIMITS) -> None:
-        """Read on from the marks of the two lanes."""
+    def __init__(
+        self, directory: str, facts: Mark, samples: Mark, limits: Limits = _NO_LIMITS, files: OpenFiles | None = None
+    ) -> None:
+        """Read on from the marks of the two lanes; `files`: with whom it shares the number of open files."""
         self._limits = limits
+        self._files = files
         self.name = os.path.basename(directory)
         self.directory = directory
         self.gone = False  # its process is dead: nothing more will come
         self.was_read = False
+        self.reads = 0  # how often both lanes were read
+        self._read_at = self._moved_at = 0.0  # when they were read last, and when that brought something
+        self._offsets = (-1, -1)
+        self.is_finished = False  # all of it is committed, and it is about to be removed
+        self.is_cut = False  # there were too many groups to seal at once: the rest follows
         self.has_more = False  # the last read did not reach the end: it writes faster than it is read
         self.ready = True  # it may be read: the marks are known, here or at the upstream
         self.origin = origin_of(directory)
@@ -46,8 +57,6 @@ class SpoolReader:
         self.end_recorded = False  # how its process ended is on record, or need not be
         self.has_gauges = os.path.exists(os.path.join(directory, FILE))
         self.progress_recorded = False  # its process is dead, and the last values of its progress bars are on record
-        self._facts = Tail(directory, LANE_FACTS)
-        self._samples = Tail(directory, LANE_SAMPLES)
         self._begin(facts, samples)
 
     def rewind(self, facts: Mark, samples: Mark) -> None:
@@ -70,8 +79,8 @@ class SpoolReader:
         self.resumed = facts.offset > 0  # some of its records may be removed already
         if facts.offset:
             self._read_about_process(facts.offset)
-        self._facts = Tail(self.directory, LANE_FACTS, facts.offset)
-        self._samples = Tail(self.directory, LANE_SAMPLES, samples.offset)
+        self._facts = Tail(self.directory, LANE_FACTS, facts.offset, files=self._files)
+        self._samples = Tail(self.directory, LANE_SAMPLES, samples.offset, files=self._files)
         self._facts.damaged, self._samples.damaged = facts.damaged, samples.damaged
         self._refused_facts, self._refused = facts.refused, samples.refused
         self._sent = {LANE_FACTS: facts.offset, LANE_SAMPLES: samples.offset}
@@ -88,12 +97,12 @@ class SpoolReader:
 
     def read_last_state(self) -> None:
         """Read ahead what its process, which is dead, said of itself up to its end, and when it spoke last."""
-        self._read_about_process(1 << 62)
+        self._read_about_process(_ALL)
         for offset in list_segments(self.directory, LANE_SAMPLES)[:-3:-1]:  # the newest may be empty
             tail = Tail(self.directory, LANE_SAMPLES, offset)
             try:
-                while records := tail.read(gone=True):
-                    with contextlib.suppress(*wire.UNREADABLE):
+                for records in tail.read_until(_ALL, gone=True):
+                    with contextlib.suppress(*wire.UNREADABLE, IndexError):
                         self.heard_t = max(self.heard_t, wire.decode_sample(records[-1][1]).t)
             finally:
                 tail.shut()
@@ -102,7 +111,7 @@ class SpoolReader:
         """Read again what its process said of itself up to an offset, as far as these records are still here."""
         tail = Tail(self.directory, LANE_FACTS)
         try:
-            while tail.offset < offset and (records := tail.read(gone=True)):
+            for records in tail.read_until(offset, gone=True):
                 self.origin = self.origin or (tail.header.origin if tail.header else None)
                 for _, payload in records:
                     fact = read_fact(payload, self.origin) if self.origin else None
@@ -148,8 +157,12 @@ class SpoolReader:
         )  # fmt: skip
 
     def read_samples(self, now: float) -> int:
-        """Read on in lane s; return how many records were read. They wait to be sealed."""
+        """Read on in lane s, after lane f; return how many records were read. They wait to be sealed."""
         records = self._read(self._samples, LANE_SAMPLES)
+        self.reads += 1
+        self._read_at = now
+        if (offsets := (self._facts.offset, self._samples.offset)) != self._offsets:
+            self._moved_at, self._offsets = now, offsets
         if not records:
             return 0
         assert self.origin is not None
@@ -205,6 +218,10 @@ class SpoolReader:
             self._quota = Quota(self._limits, by_hub=self.of_hub)
         return records
 
+    def is_quiet(self, now: float) -> bool:
+        """Tell whether it need not be read now: nothing has come for a while, and it was read a moment ago."""
+        return not self.gone and now - self._moved_at > _QUIET_S and now - self._read_at < _QUIET_EVERY_S
+
     def allocated_until(self) -> tuple[int, int]:
         """Return offsets of both lanes that all that is written by now lies before: where their segments end."""
         return self._facts.end(), self._samples.end()
@@ -217,19 +234,19 @@ class SpoolReader:
         found = []
         for lane, at in ((LANE_FACTS, self._facts.offset), (LANE_SAMPLES, self._samples.offset)):
             ahead = Tail(self.directory, lane, max(at, *list_segments(self.directory, lane)[-1:], 0))
-            until = ahead.end()
             try:
-                while ahead.offset < until and ahead.read(gone=self.gone, limit=_READ_BYTES):
+                for _ in ahead.read_until(ahead.end(), gone=self.gone, limit=_READ_BYTES):
                     pass
                 found.append(ahead.offset)
             finally:
                 ahead.shut()
         return found[0], found[1]
 
-    def has_reached(self, ends: tuple[int, int]) -> bool:
-        """Tell whether both lanes were read up to these offsets, or to their end since."""
-        facts = self._caught_up[LANE_FACTS] or self._facts.offset >= ends[0]
-        return facts and (self._caught_up[LANE_SAMPLES] or self._samples.offset >= ends[1])
+    def has_reached(self, ends: tuple[int, int], reads: int) -> bool:
+        """Tell whether both lanes were read up to these offsets, or to their end since `reads`."""
+        since = self.reads > reads
+        facts = (since and self._caught_up[LANE_FACTS]) or self._facts.offset >= ends[0]
+        return facts and ((since and self._caught_up[LANE_SAMPLES]) or self._samples.offset >= ends[1])
 
     def due(self, now: float, seal_s: float) -> bool:
         """Tell whether samples must be sealed: a group is full, they are old, or they are many bytes."""
@@ -242,19 +259,25 @@ class SpoolReader:
     def _gathered_bytes(self) -> int:
         return self._samples.offset - self._sent[LANE_SAMPLES]
 
-    def sealing(self, now: float, seal_s: float, *, all_of_it: bool) -> Batch | None:
-        """Return the samples to seal, as a batch; None when there are none.
+    def sealing(self, now: float, seal_s: float, *, all_of_it: bool, most: int = MOST_GROUPS) -> Batch | None:
+        """Return the samples to seal, as a batch of about `most` groups, `is_cut` if there are more; None if none.
 
         When only full chunks are wanted, every group is cut at the offset of the last full chunk of the fullest
         group. So one offset is the mark of all groups, and a restart reads on from exactly there.
         """
+        self.is_cut = False
         if self.origin is None:
             return None
         if self._samples.offset == self._sent[LANE_SAMPLES]:
             return None
         aged = self._oldest is not None and now - self._oldest >= seal_s
         if all_of_it or aged or self._over or self._gathered_bytes >= _HOLD_BYTES:
-            return self._batch(self._samples.offset, list(self._columns.values()))
+            groups = list(self._columns.values())
+            cut = cut_of([(group.n[0], group.n[-1]) for group in groups], most)
+            if cut is None:
+                return self._batch(self._samples.offset, groups)
+            self.is_cut = True
+            return self._batch(cut, [part for group in groups if (part := group.until(cut)).n])
         fullest = max(self._columns.values(), key=lambda group: len(group.n))
         if len(fullest.n) < FULL:
             return None
@@ -281,7 +304,10 @@ class SpoolReader:
             return
         rest = {key: group.after(batch.end) for key, group in self._columns.items()}
         self._columns = {key: group for key, group in rest.items() if group.n}
-        self._oldest = now if self._columns else None
+        if not self._columns:
+            self._oldest = None
+        elif not self.is_cut:
+            self._oldest = now
 
     def committed(self, batch: Batch) -> None:
         """Note that a batch is committed: by the store, or by the hub that it is meant for."""
@@ -343,10 +369,31 @@ class SpoolReader:
         """Whether its process has written that nothing will follow."""
         return self._facts.closed
 
+    def is_held(self) -> bool | None:
+        """Tell whether its process holds the lock of a segment, so that it lives; None if that cannot be told.
+
+        A process of another kernel, on a file system of the network, holds locks that we do not see.
+        """
+        known = kernel.boot_alone(self.origin.boot) if self.origin is not None else ""
+        if not known or (known != kernel.boot_alone(kernel.boot()) and not self._is_local):
+            return None
+        found = [
+            is_held(os.path.join(self.directory, segment_name(lane, offset)))
+            for lane in (LANE_FACTS, LANE_SAMPLES)
+            for offset in list_segments(self.directory, lane)[-1:]
+        ]
+        if True in found:
+            return True
+        return False if False in found and None not in found else None
+
+    @functools.cached_property
+    def _is_local(self) -> bool:
+        return kernel.file_system(self.directory) in kernel.MAPPABLE_FILE_SYSTEMS
+
     def sync(self) -> None:
-        """Flush the segments that are being written."""
-        self._facts.sync()
-        self._samples.sync()
+        """Flush what was read and is not committed."""
+        self._facts.sync(self._committed[LANE_FACTS])
+        self._samples.sync(self._committed[LANE_SAMPLES])
 
     def free(self) -> None:
         """Unlink the segments whose records are all committed. Call it only after a sync of the store."""
@@ -368,12 +415,15 @@ class SpoolReader:
     def remove_read(self) -> None:
         """Remove what was read of the spool of an origin that rests; its process may begin a segment meanwhile."""
         self.shut()
-        for tail, lane in ((self._facts, LANE_FACTS), (self._samples, LANE_SAMPLES)):
-            for offset in list_segments(self.directory, lane):
-                if offset < tail.offset:  # the next one begins where the last one ends
-                    unlink(os.path.join(self.directory, segment_name(lane, offset)))
-        for name in (FILE, STACKS, EXIT_CODE):
-            unlink(os.path.join(self.directory, name))
+        done = {
+            segment_name(lane, offset)
+            for tail, lane in ((self._facts, LANE_FACTS), (self._samples, LANE_SAMPLES))
+            for offset in list_segments(self.directory, lane)
+            if offset < tail.offset  # the next one begins where the last one ends
+        }
+        for name in os.listdir(self.directory):
+            if name in done or name in (FILE, STACKS, EXIT_CODE):
+                unlink(os.path.join(self.directory, name))
         with contextlib.suppress(OSError):  # not empty: the next turn finds it again
             os.rmdir(self.directory)
 

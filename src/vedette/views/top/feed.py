@@ -9,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from vedette.access.home_access import HomeAccess
+from vedette.access.home_access import GLANCE_S, HomeAccess
 from vedette.errors import HubError, NotFoundError, WhereError
 from vedette.ids import is_within
 from vedette.query.closeup import CloseUp, closeup
@@ -160,7 +160,7 @@ class Feed:
 
     def _see(self, options: Options, *, full: bool) -> Look:
         if self._store is None:
-            self._store, self._behind = self._home.open() if self.looks == 0 else (self._home.reader(), "")
+            self._store, self._behind = self._home.open(GLANCE_S) if self.looks == 0 else (self._home.reader(), "")
         if full or self._last is None or self._last.overview is None:
             self._ask_hub()
             seen = overview(

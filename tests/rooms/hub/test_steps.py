@@ -1,0 +1,192 @@
+"""However much there is to do, one pass of the hub does a part of it, and nothing is lost or doubled by that."""
+
+import os
+
+import pytest
+
+from tests.rooms.conftest import BORN, keeping
+from vedette import kernel, wire
+from vedette.hub.turn import keeper as keepers
+from vedette.hub.turn.seal_wish import SealWish
+from vedette.model import Origin, Sample, Span
+from vedette.spool import Spool
+
+
+class Speaker:
+    """A process that lives, which writes its spool as a client does."""
+
+    def __init__(self, home, name, run=""):
+        run = run or f"run-{name}"
+        self.process = f"{run}/1/{name}"
+        pid = os.getpid()
+        origin = Origin(name, kernel.host(), kernel.boot(), pid, kernel.start_ticks(pid), run, self.process, main=True)
+        home.prepare()
+        self.spool = Spool(home.spool, lambda: origin, 1 << 30, 0.5)
+        self.say(Span(run, BORN, "created", kind="run", name=name))
+        self.say(Span(self.process, BORN, "running", kind="process"))
+
+    def say(self, fact):
+        self.spool.facts.append(wire.frame(wire.encode(fact)))
+
+    def log(self, step, **values):
+        self.spool.samples.append(wire.frame(wire.encode(Sample(BORN + step, step, values))))
+
+    def end(self):
+        self.say(Span(self.process, BORN + 1, "done"))
+        self.spool.close()
+
+
+def points(store):
+    return {row.name: store.points([row.id])[row.id].value.tolist() for row in store.series()}
+
+
+@pytest.fixture
+def groups(monkeypatch):
+    """How many groups each commit has; about a hundred at most."""
+    monkeypatch.setattr(keepers, "MOST_GROUPS", 100)
+    found = []
+    commit = keepers.Commits.commit
+
+    def counted(self, batches, now, change):
+        found.append(sum(len(batch.columns) for _, batch in batches))
+        return commit(self, batches, now, change)
+
+    monkeypatch.setattr(keepers.Commits, "commit", counted)
+    return found
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_many_series_are_sealed_a_part_at_a_time(home, groups, dies):
+    """Each transaction has a part of them; a hub that dies between two of these is followed by one that goes on."""
+    speaker = Speaker(home, "wide")
+    for number in range(1000):
+        speaker.log(number, **{f"m{number}": 0.5 * number})
+        if number % 50 == 0:
+            speaker.log(number, dense=float(number))
+    with keeping(home) as keeper:
+        wish = SealWish("")
+        for _ in range(4 if dies else 100):
+            keeper.step([wish])
+            if wish.is_done:
+                break
+        assert wish.is_done is not dies
+        if dies:
+            assert 0 < len(points(keeper.store)) < 1001
+    with keeping(home) as keeper:
+        keeper.turn(seal={""})
+        found = points(keeper.store)
+    assert found.pop("dense") == [50.0 * number for number in range(20)]
+    assert found == {f"m{number}": [0.5 * number] for number in range(1000)}
+    assert max(groups) <= 200
+
+
+def test_a_seal_waits_for_its_own_run_only(home, monkeypatch):
+    """Who asks for one run is answered when that was read, though another has more than can be read at once."""
+    busy, quiet = Speaker(home, "busy"), Speaker(home, "quiet")
+    quiet.log(1, x=1.0)
+    for step in range(3000):
+        busy.log(step, x=float(step))
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_BYTES", 4000)
+    with keeping(home) as keeper:
+        wishes = SealWish("run-quiet"), SealWish("run-busy"), SealWish("")
+        keeper.step(wishes)
+        assert [wish.is_done for wish in wishes] == [True, False, False]
+        for _ in range(100):
+            keeper.step([wish for wish in wishes if not wish.is_done])
+        assert all(wish.is_done for wish in wishes)
+        assert points(keeper.store)["x"] != []
+
+
+def test_when_the_time_for_reading_is_over_the_next_pass_goes_on_with_the_others(home, monkeypatch):
+    """Nobody is left out for ever, and what was read is committed."""
+    for number in range(9):
+        Speaker(home, f"p{number}").log(1, **{f"m{number}": 1.0})
+    monkeypatch.setattr(keepers, "_READ_S", -1.0)
+    with keeping(home) as keeper:
+        keeper.step()
+        assert not any(reader.was_read for reader in keeper.readers.values())
+        monkeypatch.setattr(keepers, "_READ_S", 60.0)
+        monkeypatch.setattr(keepers, "_MANY", 0)
+        seen = []
+        for _ in range(3):
+            order = [reader.name for reader in keeper._in_order()]
+            seen.append(order[0])
+            keeper._last_read = order[2]  # as if there had been time for three
+        assert len(set(seen)) == 3
+        keeper.turn(seal={""})
+        assert points(keeper.store) == {f"m{number}": [1.0] for number in range(9)}
+
+
+def test_many_spools_are_met_and_removed_a_part_at_a_time(home, monkeypatch):
+    """All runs that ended are kept, their spools are gone, and few files were open at any time."""
+    monkeypatch.setattr(keepers, "_MOST_NEW", 7)
+    monkeypatch.setattr(keepers, "_MOST_REMOVED", 3)
+    monkeypatch.setattr(keepers, "_MOST_FILES", 4)
+    for number in range(30):
+        speaker = Speaker(home, f"p{number:02d}")
+        speaker.log(1, **{f"m{number}": 1.0})
+        speaker.end()
+        del speaker
+    met = []
+    with keeping(home) as keeper:
+        while any(not name.startswith("hub-") for name in os.listdir(home.spool)):
+            _, more = keeper.step()
+            met.append(len(keeper.readers))
+            segments = sum("/spool/" in os.readlink(f"/proc/self/fd/{fd}") for fd in _descriptors())
+            assert segments <= 4 + 4  # and what the hub writes itself
+            assert len(met) < 100
+        assert max(met) < 30
+        assert len(keeper.watcher._processes) <= 1
+        assert points(keeper.store) == {f"m{number}": [1.0] for number in range(30)}
+        assert more is not None
+
+
+def _descriptors():
+    return [fd for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+
+
+def test_quiet_spools_among_many_are_looked_at_now_and_then(home, monkeypatch):
+    """They are not read in every pass, but at once when somebody asks, and within a second or so."""
+    monkeypatch.setattr(keepers, "_MANY", 0)
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._QUIET_S", -1.0)
+    speaker = Speaker(home, "quiet")
+    with keeping(home) as keeper:
+        keeper.step()
+        reads = keeper.readers["quiet"].reads
+        keeper.step()
+        assert keeper.readers["quiet"].reads == reads
+        speaker.log(1, x=1.0)
+        keeper.turn(seal={""})
+        assert points(keeper.store) == {"x": [1.0]}
+        monkeypatch.setattr("vedette.hub.turn.spool_reader._QUIET_EVERY_S", 0.0)
+        reads = keeper.readers["quiet"].reads
+        keeper.step()
+        assert keeper.readers["quiet"].reads > reads
+
+
+def test_a_hub_that_ends_does_not_read_all_first(home, monkeypatch):
+    """What waits in spools stays there, and the next hub has all of it."""
+    speaker = Speaker(home, "busy")
+    for step in range(3000):
+        speaker.log(step, x=float(step))
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_BYTES", 4000)
+    monkeypatch.setattr(keepers, "_LEAVE_S", 0.0)
+    with keeping(home) as keeper:
+        keeper.step()
+        keeper.close()
+    assert os.path.exists(os.path.join(home.spool, "busy"))
+    with keeping(home) as keeper:
+        keeper.turn(seal={""})
+        assert points(keeper.store) == {"x": [float(step) for step in range(3000)]}
+
+
+def test_short_chunks_are_merged_later(home):
+    """Not in the pass that seals, but in those that follow, and the points stay as they are."""
+    speaker = Speaker(home, "short")
+    with keeping(home) as keeper:
+        for step in range(70):
+            speaker.log(step, x=float(step))
+            keeper.turn(seal={""})
+        assert keeper.store.connection.execute("SELECT count(*) FROM axes").fetchone()[0] < 70
+        assert points(keeper.store) == {"x": [float(step) for step in range(70)]}
+        assert not keeper.tidying.busy
