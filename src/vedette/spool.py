@@ -50,7 +50,7 @@ class Lane:
 
     __slots__ = (
         "_ended", "_lane", "_lock", "_offset", "_pending", "_retry_at", "_rolling", "_rolls", "_segment", "_spool",
-        "lost", "write",
+        "_start", "lost", "write",
     )  # fmt: skip
 
     def __init__(self, spool: "Spool", lane: str) -> None:
@@ -63,6 +63,7 @@ class Lane:
         self.write: Callable[[bytes], object] = _shut
         self.lost = 0  # records that could not be written
         self._segment: Segment | None = None
+        self._start = 0  # where the segment that is written starts
         self._offset = 0  # where the next segment will start
         self._rolls = 0
         self._retry_at = 0.0
@@ -118,6 +119,7 @@ class Lane:
         if self._retry_at and time.monotonic() < self._retry_at:
             return False
         try:
+            self._spool.look_after()
             header = Header(self._lane, self._offset, 0, self._spool.origin)
             least = len(pack_header(header)) + 16 + wire.HEAD.size + need
             size = self._spool.make_room(_SIZES[min(self._rolls, len(_SIZES) - 1)], least, self._lane)
@@ -131,10 +133,20 @@ class Lane:
         self._rolls += 1
         if self._segment is not None:
             self._ended.append(self._segment)
-        self._segment, self._offset, self.write = segment, self._offset + size, segment.write
+        self._segment, self._start, self._offset = segment, self._offset, self._offset + size
+        self.write = segment.write
         self._finish_ended()  # last, so that the next roll completes one that was interrupted
         self._spool.on_roll()
         return True
+
+    def is_removed(self) -> bool:
+        """Tell whether the file that is written is no longer there: a hub never removes the last one of a lane."""
+        return self._segment is not None and not exists(self._spool.path(self._lane, self._start))
+
+    def leave_segment(self) -> None:
+        """Begin a new segment with the next record, because the file of this one was removed."""
+        with self._lock:
+            self._segment, self.write = None, _shut
 
     def _finish_ended(self) -> None:
         while self._ended:
@@ -174,7 +186,9 @@ class Spool:
         self._origin: Origin | None = None
         self.trouble = ""
         self.on_roll: Callable[[], None] = lambda: None
-        self.dropped = 0  # records in segments that were dropped at the cap
+        self.on_removed: Callable[[], None] = lambda: None  # called when somebody has removed what was written
+        self.dropped = 0  # records in segments that were dropped at the cap; a hub may have read some of them
+        self.dropped_segments: list[int] = []  # where each of these began and ended, and how many records it had
         self._cap_bytes = cap_bytes
         self._cap_share = cap_share
         self._room = threading.RLock()  # for what concerns both lanes
@@ -210,6 +224,7 @@ class Spool:
         self._origin = None
         self._room = threading.RLock()
         self.dropped = 0
+        self.dropped_segments = []
         self.trouble = ""
         self.facts.renew()
         self.samples.renew()
@@ -231,7 +246,7 @@ class Spool:
             unlink(path + ".new")
             raise
         try:
-            segment.write(pack_header(header))
+            segment.write(pack_header(msgspec.structs.replace(header, locked=segment.locked)))
         except ValueError as error:
             let_through(error)
             unlink(path + ".new")
@@ -247,7 +262,7 @@ class Spool:
         """
         with self._room:
             used = {
-                (part, offset): file_size(self._path(part, offset))
+                (part, offset): file_size(self.path(part, offset))
                 for part in (LANE_FACTS, LANE_SAMPLES)
                 for offset in list_segments(self.directory, part)
             }
@@ -266,13 +281,23 @@ class Spool:
                 raise OSError("the spool is at its cap")
             while total + size > soft and older:
                 oldest = older.pop(0)
-                self.dropped += count_records(self._path(*oldest))
+                count = count_records(self.path(*oldest))
+                self.dropped_segments += [oldest[1], oldest[1] + used[oldest], count]
+                self.dropped += count
                 self.trouble = "the spool was at its cap, so the oldest samples were dropped"
-                unlink(self._path(*oldest))
+                unlink(self.path(*oldest))
                 total -= used[oldest]
             return size
 
-    def _path(self, lane: str, offset: int) -> str:
+    def look_after(self) -> None:
+        """Go on in new files if those that are written were removed: nobody would ever read what is written to them."""
+        if self.facts.is_removed() or self.samples.is_removed():
+            self.facts.leave_segment()
+            self.samples.leave_segment()
+            self.on_removed()
+
+    def path(self, lane: str, offset: int) -> str:
+        """Return the path of the segment of a lane that starts at an offset."""
         return os.path.join(self.directory, segment_name(lane, offset))
 
     def close(self) -> None:

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from vedette import kernel, masks
 from vedette.blobs import Blobs
 from vedette.client.faults import say_once, swallow
@@ -57,6 +59,9 @@ class Journal:
         self.now = self.voice.clock.now
         self.spool = self.voice.spool
         self.spool.on_roll = self._rolled
+        self.spool.on_removed = self._removed
+        self._begun: dict[str, Span] = {}  # the spans that were begun here, with all that was said of them since
+        self._was_removed = False  # what was said before is gone
 
     def _make_origin(self) -> Origin:
         name = new_id(10)
@@ -87,6 +92,7 @@ class Journal:
         self._lock = threading.RLock()
         self._announced = False
         self._reported_lost = 0
+        self._begun = {}
         self.spool.renew()
         self._stacks.stop()  # they belong to the parent; this process opens its own with its first record
 
@@ -95,7 +101,9 @@ class Journal:
         with self._lock:
             t = self.now()
             self.begun_t = self.begun_t or t
-            self._write(Span(span, t, state=state, kind=kind, name=name, parent=parent, attrs=attrs))
+            begun = Span(span, t, state=state, kind=kind, name=name, parent=parent, attrs=attrs)
+            self._begun[span] = msgspec.structs.replace(begun, attrs=dict(attrs))
+            self._write(begun)
 
     def claim(self, span: str, state: str, cause: str = "") -> None:
         """Record that a span is in a state now."""
@@ -106,6 +114,8 @@ class Journal:
     def set(self, span: str, attrs: dict[str, Value]) -> None:
         """Set attributes of a span."""
         with self._lock:
+            if (begun := self._begun.get(span)) is not None:
+                _merge(begun.attrs, attrs)
             self._write(Span(span, self.now(), attrs=attrs))
 
     def tell(self, span: str, **said: Any) -> None:
@@ -133,12 +143,29 @@ class Journal:
         with self._lock:
             self.voice.say(fact)
 
+    def _removed(self) -> None:
+        """Called when somebody has removed the spool: say again what was said of the run when it began."""
+        self._announced = False
+        self._was_removed = True
+
+    def _begin_anew(self) -> None:
+        """Say again what this process has begun: the home was removed, and its store with it."""
+        self._was_removed = False
+        for span in list(self._begun.values()):
+            if span.id != self.process:  # which is announced anew
+                self.voice.say(msgspec.structs.replace(span, t=self.now()))
+        text = f"{self.home.root} was removed while this run was running: what it had logged until then is gone"
+        self.event("removed", text, 40)
+        say_once(f"{text}; it goes on in a new one")
+
     def _rolled(self) -> None:
         """Called when a segment begins: announce the process if that is not done yet, report losses, wake the hub."""
         try:
             if not self._announced:
                 self._announced = True
                 try:
+                    if self._was_removed:
+                        self._begin_anew()
                     self._announce()
                 except BaseException:  # such as a timeout of the user's: the next roll announces it
                     self._announced = False
@@ -178,13 +205,21 @@ class Journal:
                 return
             self._reported_lost = lost  # first: to write it may begin a segment, which reports losses
             why = self._why_lost()
-            self.event("dropped", f"{new} records could not be kept: {why}", 40, {"count": new, "why": why})
+            segments, self.spool.dropped_segments = self.spool.dropped_segments, []
+            text = f"{'up to ' if segments else ''}{new} records could not be kept: {why}"
+            attrs: dict[str, Value] = {"count": new, "why": why}
+            if segments:
+                attrs |= {"origin": self.spool.origin.name, "segments": segments}
+            self.event("dropped", text, 40, attrs)
             if self.spool.facts.lost > facts_lost:  # nor could this one, which is no record of the user's: say it later
                 self.spool.facts.lost = facts_lost
+                self.spool.dropped_segments = segments + self.spool.dropped_segments
                 self._reported_lost = lost - new
 
     def wake_hub(self) -> None:
-        """Start a hub if none runs; never wait for it."""
+        """Start a hub if none runs, never waiting for it; and see that what is written is still there."""
+        if self._announced:
+            self.spool.look_after()
         if why := self.voice.wake_hub():
             say_once(f"no hub can be started ({why}); what you log waits on disk. `vedette doctor` tells more")
 
@@ -208,10 +243,21 @@ class Journal:
                 if untold
                 else ""
             )
-            say_once(f"{lost} records of run {self.run} could not be kept: {self._why_lost()}{hint}")
+            about = "up to " if self.spool.dropped else ""  # a hub may have read some of them before
+            say_once(f"{about}{lost} records of run {self.run} could not be kept: {self._why_lost()}{hint}")
 
     def _why_lost(self) -> str:
         return self.spool.trouble or "the disk was full"
+
+
+def _merge(known: dict[str, Value], new: dict[str, Value]) -> None:
+    """Add attributes to those that are known; nested ones, such as those of a config, stand beside each other."""
+    for key, value in new.items():
+        inside = known.get(key)
+        if isinstance(value, dict) and isinstance(inside, dict):
+            _merge(inside, value)
+        else:
+            known[key] = value
 
 
 def _or_empty(ask: Callable[[], str]) -> str:

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from vedette.store import EventQuery, Reader, SpanQuery
+from vedette.store import EventQuery, EventRow, Reader, SpanQuery
 
 
 class Losses(Struct, frozen=True):
@@ -36,17 +36,32 @@ def _dropped(store: Reader) -> tuple[int, list[str]]:
     """Return how many records were dropped, and the reasons, the newest last.
 
     A process at its cap says it with every segment, so that a kill loses no count: these notices are added up here.
+    What it has dropped the hub may have read before: what is in the store was not lost.
     """
     dropped = 0
     sums: dict[tuple[str, str, bool], int] = {}  # by run, reason, and whether the reason begins with the count
     for event in store.events(EventQuery(kinds=("dropped",))):
-        count = int(event.attrs.get("count", 0))
+        told = int(event.attrs.get("count", 0))
+        count = told - _kept_since(store, event)
         dropped += count
-        number, _, rest = event.text.partition(" ")
-        counted = number == str(count)
+        number, _, rest = event.text.removeprefix("up to ").partition(" ")
+        counted = number == str(told)
         key = event.span, rest if counted else event.text, counted
         sums[key] = sums.pop(key, 0) + count
     return dropped, [
         f"run {run}: {count} {reason}" if counted else f"run {run}: {reason}"
         for (run, reason, counted), count in sums.items()
     ]
+
+
+def _kept_since(store: Reader, event: EventRow) -> int:
+    """Return how many records of the segments that a process has dropped are in the store all the same."""
+    origin, segments = event.attrs.get("origin"), event.attrs.get("segments")
+    if (
+        not isinstance(origin, str)
+        or not isinstance(segments, list)
+        or not all(isinstance(number, int) for number in segments)
+    ):
+        return 0
+    parts = zip(segments[::3], segments[1::3], segments[2::3], strict=False)
+    return sum(min(count, store.count_samples(origin, begin, end)) for begin, end, count in parts)

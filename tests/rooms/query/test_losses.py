@@ -35,3 +35,14 @@ def test_dropped_records(make, said, dropped, reasons):
 
     found = losses(make.store)
     assert (found.dropped, found.reasons) == (dropped, reasons)
+
+
+def test_what_was_dropped_and_is_in_the_store_was_not_lost(make):
+    """A process drops its oldest segments without knowing what the hub has read of them; the store knows."""
+    make.points("r", "x", [0.5] * 100)  # at the offsets 1 to 100
+    attrs = {"count": 90, "why": "cap", "origin": "o-r", "segments": [0, 40, 40, 90, 140, 50]}
+    make.facts("r", Event("r", BORN, "dropped", 40, f"up to 90 {CAP}", attrs))
+    for wrong in ({"segments": "x"}, {"segments": [1, "2", 3]}, {"origin": 7}, {"segments": [0, 40]}):
+        make.facts("r", Event("r", BORN, "dropped", 40, f"up to 0 {CAP}", {"count": 0, "origin": "o-r"} | wrong))
+    found = losses(make.store)
+    assert (found.dropped, found.reasons) == (40, [f"run r: 40 {CAP}"])
