@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from vedette import address as addresses
-from vedette import pidfds
+from vedette import kernel, pidfds
 from vedette.errors import HubError, VedetteError
 from vedette.home import Home
 from vedette.hub import listeners
@@ -41,6 +41,7 @@ def run(
     if not awaited and not os.path.isdir(home.root):  # it was removed after somebody had started us
         return 0
     os.umask(0o077)
+    kernel.give_memory_back()
     home.prepare()
     # Settings are checked before anything is locked or opened.
     endpoint = endpoint_of(home, settings, tls=tls)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import math
 import os
 import signal
 import time
@@ -22,7 +23,7 @@ from vedette.hub.log import Log
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay, Session
 from vedette.hub.sockets.port import Endpoint, Port
-from vedette.hub.sockets.server import Server, most_unauthenticated
+from vedette.hub.sockets.server import Server
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.hub.turn.takein import TakeIn
@@ -60,7 +61,7 @@ class Service:
         self._endpoint = endpoint
         self._listens = self._not_listening = ""
         self._home_id = tokens.home_id(home)
-        self.keeper = Keeper(home, store, settings, pids, self._dial, measure=True)
+        self.keeper = Keeper(home, store, settings, pids, self._dial, measure=True, holds=lambda: home.holds(lock))
         self._thread = KeeperThread(home, lock, self.keeper, sweeper, settings.hub, log, pids)
         self._born = time.monotonic()
         self._relaying: set[asyncio.Task[None]] = set()
@@ -90,8 +91,7 @@ class Service:
         os.chmod(self._home.socket, 0o600)
         port = None
         if self._endpoint is not None:
-            most = most_unauthenticated(self._settings.limits)
-            port = Port(self._endpoint, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
+            port = Port(self._endpoint, self._home.socket, self._server.tcp, self._server.strangers)
             await self._open(port, self._endpoint, quiet=quiet, awaited=awaited)
         if awaited:
             await self._open_listeners(quiet=quiet)
@@ -182,9 +182,9 @@ class Service:
 
     # HubHandle: what the sockets need.
 
-    async def seal(self, run: str) -> str:
-        """Have all that a run has logged put into the store; return what went wrong, if anything."""
-        return await self._thread.seal(run)
+    async def seal(self, run: str, within_s: float = math.inf) -> bool:
+        """Have all that a run has logged put into the store; tell whether that was done in time."""
+        return await self._thread.seal(run, within_s)
 
     async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
         """Do something in the keeper's thread, between two turns."""
@@ -235,7 +235,8 @@ class Service:
     async def _do_for_upstream(self, upstream: str, session: Session, message: wire.Message) -> None:
         if isinstance(message, wire.Seal):
             await self._server.downstreams.seal(message)
-            await self.seal(message.run)  # what is meant for the upstream is shipped by then
+            with contextlib.suppress(HubError):  # the upstream shows what it has
+                await self.seal(message.run, message.within_s)  # what is meant for the upstream is shipped by then
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
             await self._server.order(message, upstream, below=upstream == self.keeper.inboxes.onward)

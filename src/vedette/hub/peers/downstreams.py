@@ -99,6 +99,7 @@ class Downstreams:
                         _resolve(waiting)
                 else:
                     raise FormatError(f"an upstream hub does not accept a {type(message).__name__}")
+                del payload, message  # they may be large, and the next one may come much later
         except OSError as error:
             raise HubError(str(error)) from None
         finally:

@@ -28,7 +28,8 @@ from vedette.tail import SHIPMENT, Tail
 _LANE = LANE_SAMPLES
 _LOOK_BYTES = 1 << 20
 _RECENT_S = 600.0
-_MOST_WAITING = 16 << 20  # numbers of 8 bytes that may wait in memory
+_MOST_WAITING = 4 << 20  # numbers of 8 bytes that may wait in memory
+_MOST_NUMBERS = 2 << 20  # numbers in one shipment that has just come
 _READ_BYTES = 4 << 20  # bytes of an inbox that are read at once
 _MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
@@ -241,8 +242,8 @@ class InboxReader:
             if live and shipment.seq != self._last.get(inbox, shipment.seq - 1) + 1:
                 raise FormatError(f"shipment {shipment.seq} is not the next one")
             numbers = sum(parcels.numbers_in(parcel) for parcel in shipment.parcels)
-            if numbers > parcels.MOST_NUMBERS:
-                raise FormatError(f"a shipment holds more than {parcels.MOST_NUMBERS} numbers")
+            if numbers > (most := _MOST_NUMBERS if live else parcels.MOST_NUMBERS):
+                raise FormatError(f"a shipment holds more than {most} numbers")
             self._room -= numbers
             for parcel in shipment.parcels:
                 self._take_parcel(parcel, inbox, at, now)

@@ -378,7 +378,7 @@ def _weight(parcel: wire.Parcel) -> int:
     """Return how much of a shipment a parcel fills: its bytes, or more when its numbers are well compressed."""
     facts = sum(len(payload) + 12 for _, payload in parcel.facts)
     blocks = sum(map(_block_bytes, parcel.blocks))
-    return 250 + facts + max(blocks, parcels.numbers_in(parcel) // 4)
+    return 250 + facts + max(blocks, parcels.numbers_in(parcel))
 
 
 def _block_bytes(block: wire.Packed) -> int:

@@ -1,4 +1,4 @@
-"""The TCP port of a hub. Connections are limited before their TLS handshake, so that strangers cost little."""
+"""The TCP port of a hub. Strangers are limited before their TLS handshake, so that they cost little."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from vedette import certificate, host_port, tokens
 from vedette.address import Address
 from vedette.errors import SettingError
 from vedette.home import Home
+from vedette.hub.sockets.strangers import Strangers
 from vedette.settings import Settings
 
 _HANDSHAKE_S = 5.0
@@ -56,16 +57,14 @@ def endpoint_of(home: Home, settings: Settings, *, tls: bool = True) -> Endpoint
 class Port:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, endpoint: Endpoint, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
-        """`most`: how many handshakes may go on at once; more are closed at once. `own`: the hub's Unix socket."""
+    def __init__(self, endpoint: Endpoint, own: str, talk: Talk, strangers: Strangers) -> None:
+        """`strangers`: those that have not shown a token, from here on. `own`: the hub's Unix socket."""
         self._endpoint = endpoint
         self._own = own
-        self._refused = refused
         self._talk = talk
-        self._most = most
+        self._strangers = strangers
         self._socket: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handshaking = 0
 
     def open(self) -> int:
         """Begin to listen; return the port, 0 for a Unix socket. Raise OSError when that fails."""
@@ -85,27 +84,26 @@ class Port:
         self._start(self._accept(self._socket))
         return int(self._socket.getsockname()[1])
 
-    def _start(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _start(self, doing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(doing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                peer, _ = await loop.sock_accept(server)
+                peer, where = await loop.sock_accept(server)
             except OSError:  # too many open files, for example
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            if self._handshaking >= self._most:
-                peer.close()
-                self._refused()
-                continue
-            self._handshaking += 1
-            self._start(self._handshake(peer))
+            task = self._start(self._handshake(peer, where))
+            self._strangers.enter(where, str(where[0]), task.cancel)
 
-    async def _handshake(self, peer: socket.socket) -> None:
+    async def _handshake(self, peer: socket.socket, where: Any) -> None:
+        """Do the handshake, and have the connection served; `where` it comes from tells it from all others."""
+        handed_over = False
         loop = asyncio.get_running_loop()
         context = self._endpoint.context
         patience = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _SHUTDOWN_S} if context else {}
@@ -113,11 +111,15 @@ class Port:
         try:
             with contextlib.suppress(OSError):
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.connect_accepted_socket(
+                transport, _ = await loop.connect_accepted_socket(
                     lambda: asyncio.StreamReaderProtocol(reader, self._talk), peer, ssl=context, **patience
                 )
+                self._strangers.enter(where, str(where[0]), transport.abort)
+                handed_over = True
         finally:
-            self._handshaking -= 1
+            if not handed_over:
+                self._strangers.leave(where)
+                peer.close()
 
     def close(self) -> None:
         """Stop listening."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vedette import address as addresses
-from vedette import tokens, wire
+from vedette import kernel, tokens, wire
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.home import Home
 from vedette.hub.handle import HubHandle
@@ -21,6 +21,7 @@ from vedette.hub.peers import identity
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.sockets.questions import Questions
+from vedette.hub.sockets.strangers import Strangers
 from vedette.hub.turn import requests
 from vedette.hub.turn.edits import facts_of
 from vedette.hub.turn.orders import ANSWER
@@ -33,11 +34,6 @@ _MOST_BEHIND = 256  # changes that a follower may leave unread; then it is told 
 _HELLO_S = 10.0
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
-
-
-def most_unauthenticated(limits: Limits) -> int:
-    """Return how many connections there may be that have not sent the token yet."""
-    return max(8, limits.connections // 8)
 
 
 class Server:
@@ -53,8 +49,8 @@ class Server:
         self._hub = hub
         self._limits = limits
         self._home_id = home_id
-        self._open = {True: 0, False: 0}  # connections of this machine (True), and of others
-        self._unauthenticated = 0  # connections that have not sent the token yet
+        self._open = {True: 0, False: 0}  # connections of this machine (True), and of others that have shown a token
+        self.strangers = Strangers(max(8, limits.connections // 8), self.refuse_connection)
         self._followers: dict[asyncio.Queue[bytes], str] = {}
         self._questions = Questions()
 
@@ -71,12 +67,11 @@ class Server:
         self.refused["limits.connections"] += 1
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
-        unauthenticated = not local
-        self._open[local] += 1
-        self._unauthenticated += unauthenticated
+        is_known = local  # it has shown that it may come in
+        peer = writer.get_extra_info("peername")
+        self._open[local] += is_known
         try:
-            too_many = unauthenticated and self._unauthenticated > most_unauthenticated(self._limits)
-            if too_many or self._open[local] > self._limits.connections:
+            if self._open[local] >= self._limits.connections + is_known:
                 self.refuse_connection()
                 raise HubError("too many connections are open already (limits.connections)")
             connection = Connection(reader, writer)
@@ -96,8 +91,9 @@ class Server:
                 connection.holder = holder
                 connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
                 writer.write(self._greeting(challenge))
-                self._unauthenticated -= 1
-                unauthenticated = False
+                self.strangers.leave(peer)
+                is_known = True
+                self._open[local] += 1
             fingerprint, token = ("", "") if local else (self._fingerprint, hello.token)
             await self._serve(
                 connection, lambda shown: identity.identity_of(shown, challenge, token, fingerprint), local=local
@@ -111,8 +107,8 @@ class Server:
         except (OSError, EOFError, asyncio.CancelledError):
             pass
         finally:
-            self._open[local] -= 1
-            self._unauthenticated -= unauthenticated
+            self._open[local] -= is_known
+            self.strangers.leave(peer)
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 
@@ -164,16 +160,24 @@ class Server:
     async def _answer(self, message: wire.Message) -> wire.Message:
         if isinstance(message, wire.Seal):
             behind = await self.downstreams.seal(message)
-            failure = await self._hub.seal(message.run)
-            return wire.Refused(failure) if failure else wire.Done(behind=behind)
+            try:
+                done = await self._hub.seal(message.run, message.within_s)
+            except HubError as error:
+                return wire.Refused(str(error))
+            return wire.Done(behind=behind if done else [*behind, kernel.host()])
         if isinstance(message, wire.Edit):
             await self._hub.in_keeper(lambda keeper: keeper.own.say(facts_of(keeper.store, message)))
-            failure = await self._hub.seal(wire.NO_RUN)  # a turn, so that the edit is committed before the answer
+            try:
+                await self._hub.seal(wire.NO_RUN)  # a turn, so that the edit is committed before the answer
+            except HubError as error:
+                return wire.Refused(str(error))
             if message.state == PURGED:
                 self._hub.purged()
-            return wire.Refused(failure) if failure else wire.Done(len(message.spans))
+            return wire.Done(len(message.spans))
         if isinstance(message, wire.AskHealth):
-            with contextlib.suppress(TimeoutError):  # a turn first, so that health includes what was written until now
+            with contextlib.suppress(
+                TimeoutError, HubError
+            ):  # a turn first, so that health includes what was written until now
                 async with asyncio.timeout(_TURN_PATIENCE_S):
                     await self._hub.seal(wire.NO_RUN)
             return self._hub.health()

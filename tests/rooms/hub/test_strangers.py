@@ -1,0 +1,54 @@
+"""Those who have not shown a token: a crowd of them does not keep out who has one."""
+
+import asyncio
+import contextlib
+
+from tests.rooms.hubs import PATIENCE_S, ask, serving, until
+from vedette import address, tokens, wire
+from vedette.hub.sockets.connection import Connection
+from vedette.hub.sockets.strangers import Strangers
+from vedette.settings import Hub, Limits, Settings
+
+SETTINGS = Settings(hub=Hub(address="127.0.0.1:0", idle_s=PATIENCE_S, turn_s=0.01), limits=Limits(connections=64))
+
+
+def test_the_oldest_of_the_busiest_address_gives_way():
+    """One machine that floods the port takes places from itself only."""
+    closed, refused = [], []
+    strangers = Strangers(4, lambda: refused.append(1))
+    for number in range(2):
+        strangers.enter(("honest", number), "honest", lambda number=number: closed.append(("honest", number)))
+    for number in range(10):
+        strangers.enter(("flood", number), "flood", lambda number=number: closed.append(("flood", number)))
+    assert closed == [("flood", number) for number in range(8)]
+    assert (len(strangers), len(refused)) == (4, 8)
+    strangers.leave(("honest", 0))
+    strangers.leave(("nobody", 7))
+    assert len(strangers) == 3
+
+
+def test_who_has_the_token_gets_in_beside_a_crowd_that_says_nothing(home):
+    """Each of thirty is greeted, while ten times as many hold the port than it admits."""
+
+    async def act():
+        async with serving(home, SETTINGS) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+            crowd = []
+            for _ in range(100):
+                crowd.append(await asyncio.open_connection(there.host, there.port))
+                with contextlib.suppress(ConnectionError):
+                    crowd[-1][1].write(b"\x10")
+            greeted = 0
+            for _ in range(30):
+                link = Connection(*await asyncio.open_connection(there.host, there.port))
+                hello = await ask(link, wire.Hello(name="test", token=tokens.hub_token(home)))
+                greeted += isinstance(hello, wire.Hello)
+                link.writer.close()
+            for _, writer in crowd:
+                writer.close()
+            return greeted, service._server.refused["limits.connections"]
+
+    greeted, refused = asyncio.run(act())
+    assert greeted == 30
+    assert refused >= 80
