@@ -42,7 +42,8 @@ Modules of the core:
 - `manifest`: the list of files of a code package, and the names of captured files; no I/O
 - `media`: what kind of file bytes are, judged by the bytes
 - `command_line`: what a command runs, in a word; no I/O
-- `masks`: finds secrets by name or form, and masks them
+- `secret_names`: which names mean a secret; no I/O
+- `masks`: masks secrets, which it finds by name or form; no I/O
 - `guard`: the one check before every HTTP server; no I/O
 - `http_port`: the port of every HTTP server
 - `asgi`: what the apps of HTTP servers share

@@ -1,7 +1,8 @@
 """Secrets: recognised by their name or by their form, and masked before anything is recorded.
 
-Nothing here does I/O. A value is masked because of its key (`api_key`), or because of its form: a token of a known
-service, the password in a URL. For the text of files see `capture/cleaning.py`.
+Nothing here does I/O. A value is masked because of its key (`api_key`, see `secret_names`), or because of its form: a
+token of a known service, the password in a URL. For the text of files see `capture/cleaning.py`, for what programs
+print `hub/turn/masking.py`.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from vedette.model import Value
+from vedette.secret_names import is_secret
 
 MASK = "***"
 
@@ -24,107 +26,46 @@ class _LazyPattern:
         return re.compile(*self._source)
 
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ALWAYS = frozenset("passwd passphrase secret secrets credential credentials cred creds authorization bearer".split())
-_ENDINGS = (
-    "password", "passwd", "passphrase", "passcode", "apikey", "secret", "secretkey", "accesskey", "privatekey",
-    "authtoken", "accesstoken", "apitoken", "credentials",
-)  # fmt: skip
-_OWNERS = frozenset(  # services whose keys are secrets: `wandb_key`, and `key` below `wandb`
-    "api aws azure openai wandb kaggle comet neptune hf huggingface anthropic cohere mistral gemini groq openrouter"
-    " deepseek replicate roboflow clearml pinecone langsmith langchain tavily serpapi elevenlabs deepgram ngc"
-    " datadog sentry stripe twilio sendgrid gcp github gitlab".split()
-)
-_PARTS = frozenset("config cfg conf settings options args kwargs params login account client logger".split())
-_KEYS = _OWNERS.union(  # a word that makes the key after it a secret: `signing_key`
-    "access secret private encryption signing ssh account subscription app master storage service auth hmac"
-    " deploy license licence session shared client rsa pgp gpg".split()
-)
-# Words before `token` that mean a token of text, as in language models: `pad_token` is not a secret.
-_OF_TEXT = frozenset(
-    "num max min n pad bos eos unk mask sep cls special stop image audio video next per last first start end begin"
-    " new no of total avg mean by extra added prefix suffix bot eot word sub time patch text input output prompt"
-    " decoder encoder vocab target source separator fim think tool user assistant system dummy placeholder register"
-    " class object query latent reg blank null sentinel".split()
-)
-# Words after a secret's name that mean something else than the secret itself: `password_file`.
-_ABOUT = frozenset(
-    "file files path paths dir directory folder name names count counts len length size sizes type types kind url uri"
-    " endpoint method mode enabled required expiry expires ttl timeout limit limits budget ids index indices dim dims"
-    " embedding embeddings embed embeds loss rate rates per freq frequency ratio prob dropout merging mixing pruning"
-    " drop shift bucket buckets level usage used manager provider backend scheme version min max format hash policy"
-    " shape shapes dtype idx position positions pos mask masks weight weights classification accuracy acc".split()
-)
-
-
-def is_secret(key: str) -> bool:
-    """Tell whether a value with this name is a secret: `api_key` and `dbPassword` are, `num_tokens` is not.
-
-    The name may have its parent before a dot: `key` alone is not a secret, `wandb.key` is one.
-    """
-    parent, _, name = key.rpartition(".")
-    words = [word.lower() for word in _WORD.findall(name or key)]
-    while words and words[-1].isdigit():
-        words.pop()
-    if not words or words[-1] in _ABOUT:
-        return False
-    if words == ["key"]:
-        return owns_keys(parent.rpartition(".")[2])
-    for at, word in enumerate(words):
-        before = words[at - 1] if at else ""
-        last = at == len(words) - 1
-        if word in _ALWAYS or word.endswith(_ENDINGS):
-            return True
-        if word == "pass" and last and before in ("db", "user", "admin", "root", "mysql", "smtp", "ftp"):
-            return True
-        if word == "pwd" and before and before != "old":  # `pwd` alone is the working directory
-            return True
-        if word in ("auth", "jwt", "sas", "oauth") and last:
-            return True
-        if word == "token" and before not in _OF_TEXT and (last or words[at + 1] in ("value", "secret", "key")):
-            return True
-        if word == "tokens" and last and before in ("auth", "access", "api", "bearer", "refresh"):
-            return True
-        if word in ("key", "keys") and before in _KEYS and (last or words[at + 1] in ("id", "value", "secret")):
-            return True
-        if word == "signature" and last and before == "access":
-            return True
-    return False
-
-
-def owns_keys(name: str) -> bool:
-    """Tell whether a `key` below this name is a secret: below `wandb` it is, below `sort` it is not."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    while len(words) > 1 and words[-1] in _PARTS:
-        words.pop()
-    return bool(words) and words[-1] in _OWNERS
-
-
 # Tokens that are recognised by their own form.
 _FORMS = _LazyPattern(
-    r"(?:\bgh[oprsu]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bsk-(?:[a-z]+-)*[A-Za-z0-9_-]{16,}"
-    r"|\bhf_[A-Za-z0-9]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bxox[abeoprs]-[\w-]{10,}|\bAIza[\w-]{30,}"
-    r"|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{40,}"
-    r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bdckr_pat_[\w-]{20,}|\bwandb_v1_\w{20,}|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}"
-    r"|\bdop_v1_[0-9a-f]{32,}|\bnvapi-[\w-]{20,}|\bxai-[A-Za-z0-9]{20,}|\br8_[A-Za-z0-9]{30,}|\bgsk_[A-Za-z0-9]{20,})"
+    r"(?:\bgh[oprsu]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bgl(?:pat|rt|dt|ptt|cbt)-[\w-]{16,}"
+    r"|\bsk-(?:\w{1,40}-){0,8}\w{16,}[\w-]*"
+    r"|\bhf_[A-Za-z0-9]{20,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bxox[abeoprs]-[\w-]{10,}|\bxapp-[\w-]{20,}|\bAIza[\w-]{30,}"
+    r"|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}|\beyJ[\w-]{8,1000}+\.eyJ[\w-]{8,}\.[\w-]{8,}|\bnpm_[A-Za-z0-9]{30,}"
+    r"|\bpypi-[\w-]{40,}|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bdckr_pat_[\w-]{20,}|\bwandb_v1_\w{20,}"
+    r"|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|\bwhsec_[A-Za-z0-9]{20,}|\bdop_v1_[0-9a-f]{32,}|\bdapi[0-9a-f]{32}\b"
+    r"|\bnvapi-[\w-]{20,}|\bxai-[A-Za-z0-9]{20,}|\br8_[A-Za-z0-9]{30,}|\bgsk_[A-Za-z0-9]{20,}|\bpplx-[A-Za-z0-9]{20,}"
+    r"|\bpcsk_\w{20,}|\blsv2_[a-z]{2}_\w{20,}|\bhvs\.[\w-]{20,}|\bshp(?:at|ss|ca|pa)_[0-9a-fA-F]{32}|\bgl(?:sa|c)_\w{20,}"
+    r"|(?<=hooks\.slack\.com/services/)[\w/]{20,})"
 )
 _PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
 )
 _USERINFO = _LazyPattern(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")
-_QUERY = _LazyPattern(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
-_QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token key code".split())
-_HEADER = _LazyPattern(
-    r"\b((?:[Aa]uthorization|AUTHORIZATION)\s*[:=]\s*[\"']?)(?:([Bb]earer|BEARER|[Bb]asic|[Tt]oken|[Dd]igest)\s+)?([^\s\"',;]+)"
+# A password with a slash, which should not be there. After the colon of a port comes a number.
+_USERINFO_SLASH = _LazyPattern(
+    r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)"
 )
-_BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/=-]{8,})")
+_QUERY = _LazyPattern(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
+_QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token".split())
+_QUERY_WORDS = frozenset("key code".split())  # secrets if their values look so: `?code=404` is none
+_HEADER = _LazyPattern(
+    r"(?:\b|(?<=\\n))((?:[Aa]uthorization|AUTHORIZATION)[\"']?\s*[:=]\s*[\"']?)"  # \\n: in the repr of bytes
+    r"(?:([Bb]earer|BEARER|[Bb]asic|[Tt]oken|[Dd]igest)\s+)?([^\s\"',;\\]+)"
+)
+_SCHEMES = frozenset("bearer basic token digest negotiate apikey".split())
+_BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/-]{8,}={0,2})")
 _CONNECTED = _LazyPattern(
     r"(?:^|(?<=;))( ?[A-Za-z_]\w{0,60}(?: \w{1,20})?=)([^;\s\"']+)"
 )  # `Server=db;User Id=me;Password=...`
 _ASSIGNED = _LazyPattern(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
 _COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
 _PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
-STANDS_FOR = _LazyPattern(r"\$|[{<%]|\*\*\*|\b(?:os\.environ|getenv|None|null|[Tt]rue|[Ff]alse)\b")
+_STANDS_FOR = _LazyPattern(
+    r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
+    r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse",
+    re.DOTALL,
+)
 
 
 def text(value: str) -> str:
@@ -141,10 +82,11 @@ def text(value: str) -> str:
     return value
 
 
-def forms(value: str) -> str:
-    """Mask what is a secret by its form, whatever its name."""
-    if "://" in value:
+def forms(value: str, *, tokens: bool = True) -> str:
+    """Mask what is a secret by its form, whatever its name. Without `tokens`, leave those of known services out."""
+    if "://" in value and "@" in value:
         value = _USERINFO.pattern.sub(_userinfo, value)
+        value = _USERINFO_SLASH.pattern.sub(_userinfo, value)
     if "=" in value and ("?" in value or "&" in value):
         value = _QUERY.pattern.sub(_query, value)
     if "PRIVATE KEY" in value:
@@ -153,61 +95,81 @@ def forms(value: str) -> str:
     if "authorization" in lower:
         value = _HEADER.pattern.sub(_header, value)
     if "bearer" in lower:
-        value = _BEARER.pattern.sub(
-            lambda found: found[0] if STANDS_FOR.pattern.search(found[2]) else f"{found[1]} {MASK}", value
-        )
-    return _FORMS.pattern.sub(MASK, value) if len(value) >= 16 else value
+        value = _BEARER.pattern.sub(_bearer, value)
+    return _FORMS.pattern.sub(MASK, value) if tokens and len(value) >= 16 else value
+
+
+def looks_random(value: str) -> bool:
+    """Tell whether a text looks like a password or a token, and not like a word."""
+    digits, letters = any(map(str.isdigit, value)), any(map(str.isalpha, value))
+    return (digits and letters) or (digits and len(value) >= 12) or (len(value) >= 20 and "." not in value)
+
+
+def stands_for(value: str) -> bool:
+    """Tell whether a text only stands for a secret: `$PASSWORD`, `{password}`, `None`, or one that is masked."""
+    return _STANDS_FOR.pattern.fullmatch(value.strip("\"'")) is not None
+
+
+def hidden_as(value: str) -> str:
+    """Return the mask of a value; a value in quotes keeps them."""
+    return f"{value[0]}{MASK}{value[0]}" if value[0] in "\"'" else MASK
 
 
 def _userinfo(found: re.Match[str]) -> str:
     scheme, who = found[1], found[2]
     user, colon, password = who.partition(":")
-    if STANDS_FOR.pattern.search(who) or not who:
+    if not who or who.startswith("[") or stands_for(password if colon else user):  # `[user@]host`, in a manual
         return found[0]
     if colon:
         return f"{scheme}://{user}:{MASK}@" if password else found[0]
-    bare = scheme.lower() in ("http", "https", "git+https", "vedette") or not _PLAIN_USERS.pattern.fullmatch(user)
-    return f"{scheme}://{MASK}@" if bare else found[0]
+    plain = _PLAIN_USERS.pattern.fullmatch(user) is not None
+    if scheme.lower() in ("http", "https", "git+https"):  # git takes a token in place of the user
+        plain = plain and not any(map(str.isdigit, user))
+    return found[0] if plain and scheme.lower() != "vedette" else f"{scheme}://{MASK}@"
 
 
 def _query(found: re.Match[str]) -> str:
     name = found[2].lower()
-    secret = (is_secret(name) or name in _QUERY_NAMES) and not STANDS_FOR.pattern.search(found[3])
-    return f"{found[1]}{found[2]}={MASK}" if secret else found[0]
+    secret = is_secret(name) or name in _QUERY_NAMES or (name in _QUERY_WORDS and looks_random(found[3]))
+    return f"{found[1]}{found[2]}={MASK}" if secret and not stands_for(found[3]) else found[0]
 
 
 def _header(found: re.Match[str]) -> str:
-    if STANDS_FOR.pattern.search(found[3]):
+    if stands_for(found[3]) or not (found[2] or looks_random(found[3])):
         return found[0]
     return f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}"
+
+
+def _bearer(found: re.Match[str]) -> str:
+    return f"{found[1]} {MASK}" if looks_random(found[2]) else found[0]
 
 
 def _connected(found: re.Match[str]) -> str:
     name = found[1].strip(" =")
     secret = is_secret(name) or (name.lower() == "pwd" and not found[2].startswith("/"))
-    return found[0] if not secret or STANDS_FOR.pattern.search(found[2]) else f"{found[1]}{MASK}"
+    return found[0] if not secret or stands_for(found[2]) else f"{found[1]}{MASK}"
 
 
 def _assigned(found: re.Match[str]) -> str:
-    if not is_secret(found[1][:-1].lstrip("-")) or STANDS_FOR.pattern.search(found[2]):
+    if not is_secret(found[1][:-1].lstrip("-")) or stands_for(found[2]):
         return found[0]
-    return f"{found[1]}{MASK}"
+    return f"{found[1]}{hidden_as(found[2])}"
 
 
 def _after_colon(found: re.Match[str]) -> str:
-    if not is_secret(found[1]) or STANDS_FOR.pattern.search(found[3]):
+    if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES:
         return found[0]
-    return f"{found[1]}{found[2]}{MASK}"
+    return f"{found[1]}{found[2]}{hidden_as(found[3])}"
 
 
 def values(tree: Value, key: str = "") -> Value:
     """Return a tree of plain values with its secrets masked; None and booleans are never masked."""
     if isinstance(tree, dict):
-        if key and is_secret(key):
+        if key and is_secret(key) and not _is_signature(key):
             return {name: _hidden(inner) for name, inner in tree.items()}
         parent = key.rpartition(".")[2]
         return {name: values(inner, f"{parent}.{name}") for name, inner in tree.items()}
-    if key and is_secret(key):
+    if key and is_secret(key) and (not _is_signature(key) or (isinstance(tree, str) and looks_random(tree))):
         return _hidden(tree) if not (_counts(key) and isinstance(tree, int | float)) else tree
     if isinstance(tree, str):
         return text(tree)
@@ -228,7 +190,12 @@ def _item(tree: Value, key: str) -> Value:
 def _counts(key: str) -> bool:
     """Tell whether a number under this key is more likely a count than a secret: `token: 512`."""
     name = key.rpartition(".")[2].lower()
-    return "token" in name or name.endswith("auth")
+    return "token" in name or "sess" in name or name.endswith("auth")
+
+
+def _is_signature(key: str) -> bool:
+    """Tell whether this may also be the signature of a model or a function, which is no secret."""
+    return key.lower().endswith("signature")
 
 
 def _hidden(tree: Value) -> Value:
@@ -260,7 +227,7 @@ def argv(words: Iterable[str]) -> list[str]:
             and re.fullmatch(r"[-+]*[\w./:-]+", name)
             and is_secret(plain.replace("/", "."))
         ):
-            masked.append(word if STANDS_FOR.pattern.fullmatch(value) else f"{name}={MASK}")
+            masked.append(word if stands_for(value) else f"{name}={MASK}")
             hide = False
             continue
         hide = word.startswith("-") and not equals and is_secret(plain)

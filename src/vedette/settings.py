@@ -41,6 +41,7 @@ class Hub(Struct, frozen=True, forbid_unknown_fields=True):
     listen: str | list[str] = ""  # listeners for clients of other programs: NAME=ADDRESS, with commas between
     heflwr: str = ""  # the same as heflwr=ADDRESS in `listen`
     trusted_network: bool = False  # nobody can eavesdrop: connections need no TLS
+    mask: bool = True  # secrets in lines and causes are replaced by ***, before they are stored or relayed
 
     def listeners(self) -> dict[str, str]:
         """Return the addresses of listeners by name; raise SettingError when `listen` is malformed."""

@@ -169,12 +169,12 @@ def taken(home, hub, fresh_logging):
 
 
 @contextlib.contextmanager
-def keeping(home: Home, *, measure: bool = False) -> Iterator[Keeper]:
+def keeping(home: Home, *, measure: bool = False, mask: bool = True) -> Iterator[Keeper]:
     """Take the place of the hub of a home: the keeper takes a turn when told."""
     home.prepare()
     lock = home.take_lock()
     assert lock is not None
-    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0)), measure=measure)
+    keeper = Keeper(home, SqliteStore(home.store), Settings(hub=Hub(sync_s=0, mask=mask)), measure=measure)
     try:
         yield keeper
         keeper.close()

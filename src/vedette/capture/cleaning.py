@@ -7,7 +7,8 @@ Files that are made to hold secrets are left out entirely.
 import re
 from collections.abc import Callable, Iterable
 
-from vedette.masks import MASK, STANDS_FOR, forms, is_secret, owns_keys
+from vedette.masks import MASK, forms, looks_random
+from vedette.secret_names import is_secret, owns_keys
 
 _SECRET_FILES = re.compile(
     r"(?:\.env(?:\..+)?|.+\.env|\.envrc|[._]netrc|\.pgpass|\.pypirc|\.npmrc|\.htpasswd|\.git-credentials"
@@ -57,8 +58,12 @@ _OPENED = re.compile(r"""([A-Za-z_][\w.-]{0,80})["']?\s*(?:[:=]\s*\w{0,40})?[({]
 _HEADED = re.compile(r"""\s*\[{0,2}["']?([A-Za-z_][\w.-]{0,80})["']?(?:\s*:|\]{1,2})\s*(?:#.*)?$""")
 _KEY_FORM = re.compile(r"[\w+=-]{16,}")  # the form of the value of a bare `key`; a path does not match
 _LINES_BACK, _CHARS_BACK = 40, 400
+_STANDS_FOR = re.compile(
+    r"\$|[{<%]|\*\*\*|\b(?:os\.environ|getenv|None|null|[Tt]rue|[Ff]alse)\b"
+)  # not itself a secret
 _HINT = re.compile(
     r"[Pp]ass|PASS|[Ss]ecret|SECRET|[Tt]oken|TOKEN|[Kk]ey|KEY|[Cc]red|CRED|[Aa]uth|AUTH|[Pp]wd|PWD|[Jj]wt|JWT"
+    r"|[Cc]ookie|COOKIE|[Ss]ess|SESS|[Ss]ignature|SIGNATURE|[Cc]srf|CSRF|[Oo]tp|OTP"
 )
 _BARE_KINDS = (
     ".yaml", ".yml", ".ini", ".cfg", ".conf", ".cnf", ".properties", ".sh", ".bash", ".env", ".mk", ".txt",
@@ -92,7 +97,7 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
 def _mask(found: re.Match[str], parent: str = "") -> str:
     value, named = found["value"], found.groupdict()
     secret = is_secret(f"{parent}.{found['name']}") or (found.re is _CONNECTED)
-    if not secret or STANDS_FOR.pattern.search(value) or not _looks_random(value):
+    if not secret or _STANDS_FOR.search(value) or not looks_random(value):
         return found[0]
     quote = named.get("quote", "")
     return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"
@@ -136,11 +141,6 @@ def _last(name: str) -> str:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip("+- \t\"'"))
-
-
-def _looks_random(value: str) -> bool:
-    digits, letters = any(map(str.isdigit, value)), any(map(str.isalpha, value))
-    return (digits and letters) or (digits and len(value) >= 12) or (len(value) >= 20 and "." not in value)
 
 
 def clean_diff(source: str, secrets: Iterable[str] = ()) -> tuple[str, int]:

@@ -17,7 +17,7 @@ numpy is imported only where points are read or written.
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from vedette.model import Origin
+from vedette.model import Fact, Origin
 from vedette.store.points import Batch, Block, Columns, Part, Points, by_step, joined
 from vedette.store.queries import Both, Compare, Either, EventQuery, Not, SpanQuery, Where
 from vedette.store.rows import (
@@ -215,8 +215,12 @@ class Store(Reader, Protocol):
         The spool itself may come later, and more of it than the copy has: records are known by their offsets.
         """
 
-    def absorb(self, source: Reader, live_here: Container[str] = ()) -> Iterator[Taken]:
+    def absorb(
+        self, source: Reader, live_here: Container[str] = (), mask: Callable[[Fact], Fact] | None = None
+    ) -> Iterator[Taken]:
         """Take in all that another store has, in steps; each step is one transaction, and yields what came so far.
+
+        Each fact is kept as `mask` returns it.
 
         Records that are here already are skipped. So doing it twice is the same as once, the order of sources does
         not matter, and after a death it can be repeated. Samples of origins in `live_here` are left out: they come

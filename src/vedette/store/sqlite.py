@@ -219,12 +219,14 @@ class SqliteStore(SqliteReader):
 
         return sqlite_copy.take(self, batch)
 
-    def absorb(self, source: Reader, live_here: Container[str] = ()) -> Iterator[Taken]:
+    def absorb(
+        self, source: Reader, live_here: Container[str] = (), mask: Callable[[Fact], Fact] | None = None
+    ) -> Iterator[Taken]:
         """Import all that another store has, in steps of one transaction each."""
         from vedette.store import sqlite_merge
 
         assert isinstance(source, SqliteReader)
-        return sqlite_merge.absorb(self, source, live_here)
+        return sqlite_merge.absorb(self, source, live_here, mask)
 
     def _keep_facts(
         self,

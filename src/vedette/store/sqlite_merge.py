@@ -8,7 +8,7 @@ from a network, since an archive may come from anybody.
 import itertools
 import json
 import sqlite3
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
 from vedette.ids import above
-from vedette.model import PURGED, Id, Int64, Origin, Time
+from vedette.model import PURGED, Event, Fact, Id, Int64, Origin, Span, Time
 from vedette.store import AHEAD, COPIED, Taken, chunks
 from vedette.store.sqlite_held import Held
 from vedette.store.sqlite_json import to_json
@@ -35,6 +35,7 @@ _STEP_ROWS = 200  # spans or events in a transaction
 _STEP_POINTS = 200_000
 _STEP_AXES = 64
 
+_Mask = Callable[[Fact], Fact]
 _Name = Annotated[str, Meta(min_length=1, max_length=512)]
 _Text = Annotated[str, Meta(max_length=wire.MAX_PAYLOAD)]
 _Place = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -59,16 +60,22 @@ class _Axis(Struct):
     step: bytes
 
 
-def absorb(store: "SqliteStore", source: SqliteReader, live_here: Container[str] = ()) -> Iterator[Taken]:
+def absorb(
+    store: "SqliteStore",
+    source: SqliteReader,
+    live_here: Container[str] = (),
+    mask: _Mask | None = None,
+) -> Iterator[Taken]:
     """Take in all that another store has; the Store protocol says what is promised."""
     taken = Taken(touched=set())
+    mask = mask or (lambda fact: fact)
     with _snapshot(source.connection):
         try:
             numbers = _origins(source)
             purged: set[str] = set()
-            yield from _spans(store, source, purged, taken)
+            yield from _spans(store, source, purged, taken, mask)
             purged |= _purged(store)
-            yield from _events(store, source, numbers, purged, taken)
+            yield from _events(store, source, numbers, purged, taken, mask)
             yield from _blobs(store, source, purged, taken)
             for number, origin in numbers.items():
                 if origin.name not in live_here:
@@ -122,14 +129,14 @@ def _origins(source: SqliteReader) -> dict[int, Origin]:
     return origins
 
 
-def _spans(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: Taken) -> Iterator[Taken]:
+def _spans(store: "SqliteStore", source: SqliteReader, purged: set[str], taken: Taken, mask: _Mask) -> Iterator[Taken]:
     """Take in spans; `purged` gets those that are purged there, of which nothing is taken in."""
     ids = _read(source.connection, "SELECT id FROM spans ORDER BY id")
     while some := list(itertools.islice(ids, _STEP_ROWS)):
         news: dict[str, list[Any] | Folded] = {}
         with store._transaction():
             for (span,) in some:
-                theirs = _load(source.connection, _checked(span, Id))
+                theirs = _load(source.connection, _checked(span, Id), mask)
                 if any(claim.state == PURGED for claim in theirs.claims):
                     purged.add(span)  # not here: only the owner of a home removes something for good
                     continue
@@ -147,17 +154,23 @@ def _is_here(store: "SqliteStore", span: str) -> bool:
     return store.connection.execute("SELECT 1 FROM spans WHERE id = ?", (span,)).fetchone() is not None
 
 
-def _load(connection: sqlite3.Connection, span: str) -> Folded:
+def _load(connection: sqlite3.Connection, span: str, mask: _Mask) -> Folded:
     """Read the records of a span from a source that is not trusted; check them."""
-    claims = [
-        Claim(*_checked(row, _CLAIM))
-        for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span)
-    ]
+
+    def masked(**said: Any) -> Span:
+        found = mask(Span(span, 0, **said))
+        assert isinstance(found, Span)
+        return found
+
+    claims = []
+    for row in _read(connection, "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", span):
+        state, t, voice, origin, cause = _checked(row, _CLAIM)
+        claims.append(Claim(state, t, voice, origin, masked(cause=cause).cause))
     writes = []
     for row in _read(connection, "SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
         t, origin, n, attrs = _checked(row, _WRITE)
         try:
-            writes.append(Write(t, origin, n, flatten(_decode_attrs(attrs))))
+            writes.append(Write(t, origin, n, flatten(masked(attrs=_decode_attrs(attrs)).attrs)))
         except wire.UNREADABLE as error:
             raise FormatError(f"what is taken in has attributes that cannot be read: {error}") from None
     progress = {
@@ -174,7 +187,7 @@ _decode_attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
 def _events(
-    store: "SqliteStore", source: SqliteReader, numbers: dict[int, Origin], purged: set[str], taken: Taken
+    store: "SqliteStore", source: SqliteReader, numbers: dict[int, Origin], purged: set[str], taken: Taken, mask: _Mask
 ) -> Iterator[Taken]:
     rows = _read(source.connection, "SELECT span, t, kind, level, text, attrs, origin, n FROM events ORDER BY id")
     while some := list(itertools.islice(rows, _STEP_ROWS)):
@@ -185,10 +198,12 @@ def _events(
                     raise FormatError("what is taken in has an event without an origin")
                 if _is_purged(span, purged):
                     continue
+                event = mask(Event(span, t, kind, level, text, _object(attrs)))
+                assert isinstance(event, Event)
                 added = store.connection.execute(
                     "INSERT OR IGNORE INTO events (span, t, kind, level, text, attrs, origin, n)"
                     " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (span, t, kind, level, text, to_json(_object(attrs)), store._foreign_origin(numbers[number]), n),
+                    (span, t, kind, level, event.text, to_json(event.attrs), store._foreign_origin(numbers[number]), n),
                 ).rowcount
                 if added:
                     taken.events += 1

@@ -51,6 +51,7 @@ def test_names_are_all_there_is():
         "hub.listen": "",
         "hub.heflwr": "",
         "hub.trusted_network": False,
+        "hub.mask": True,
         "limits.connections": 1024,
         "limits.inbox_bytes": 1 << 30,
         "limits.name_chars": 500,

@@ -7,6 +7,8 @@ Its one thread is that of `blob_collector`, which flushes blobs.
 - `about_process`: what a process has said of itself
 - `ends`: what must be in the store before an end is shown
 - `commits`: commits what was read, in the store or by shipping it
+- `masking`: masks secrets in what programs say, before it is committed
+- `line_masks`: finds the secrets in a line
 - `heartbeats`: notes who is alive
 - `requests`: what the keeper is asked between two turns
 - `orders`: carries out commands for processes

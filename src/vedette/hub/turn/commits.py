@@ -8,6 +8,7 @@ from vedette.hub.peers.inbox import InboxReader
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.upstreams import OriginReader, Upstreams
 from vedette.hub.turn.blob_collector import BlobCollector
+from vedette.hub.turn.masking import Masking
 from vedette.hub.turn.rank_tries import RankTries
 from vedette.model import LANE_SAMPLES, Event, Span
 from vedette.store import Batch, Store
@@ -27,14 +28,16 @@ class Commits:
         inboxes: InboxReader,
         blob_collector: BlobCollector,
         rank_tries: RankTries,
+        mask: Masking,
         tidy: Callable[[str], None],
     ) -> None:
-        """`tidy` has the short chunks of an origin merged."""
+        """`mask` masks secrets in facts; `tidy` has the short chunks of an origin merged."""
         self._store = store
         self._upstreams = upstreams
         self._inboxes = inboxes
         self._blob_collector = blob_collector
         self._rank_tries = rank_tries
+        self._mask = mask
         self._tidy = tidy
         self._seals: dict[str, int] = {}
 
@@ -43,6 +46,8 @@ class Commits:
 
         Raise StoreError or OSError when the store fails as a whole: nothing of it is committed then.
         """
+        for _, batch in batches:
+            batch.facts = [(n, self._mask(fact)) for n, fact in batch.facts]
         for upstream in {reader.upstream for reader, _ in batches} - {""}:
             group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
             self._upstreams.ship(upstream, group)

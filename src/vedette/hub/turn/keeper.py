@@ -27,6 +27,7 @@ from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.commits import Batches, Commits
 from vedette.hub.turn.ends import Tries, with_places
 from vedette.hub.turn.heartbeats import Heartbeats
+from vedette.hub.turn.masking import masking
 from vedette.hub.turn.orders import Orders
 from vedette.hub.turn.rank_tries import RankTries
 from vedette.hub.turn.seal_wish import SealWish
@@ -102,8 +103,9 @@ class Keeper:
         self.unsynced = False  # something was committed since the last flush
         self.rank_tries = RankTries(store, self.own.say)
         self.tidying = Tidying(store)
+        self.mask = masking(on=settings.hub.mask)
         self._commits = Commits(
-            store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.tidying.ask
+            store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.mask, self.tidying.ask
         )
         self._last_read = ""  # the last spool for which there was time
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)

@@ -214,7 +214,7 @@ class TakeIn:
     def _absorb(self, path: str, mode: str) -> Iterator[None]:
         before = Taken(self.spans, self.events, self.points)
         with closing(archive.open_careful(path, self._path, mode)) as source:
-            for taken in self._keeper.store.absorb(source, self._keeper.origins_here()):
+            for taken in self._keeper.store.absorb(source, self._keeper.origins_here(), self._keeper.mask):
                 self.spans, self.events = before.spans + taken.spans, before.events + taken.events
                 self.points = before.points + taken.points
                 self.touched |= taken.touched
@@ -281,6 +281,7 @@ class TakeIn:
     def _keep(self, reader: SpoolReader, batch: Batch | None) -> None:
         if batch is None:
             return
+        batch.facts = [(n, self._keeper.mask(fact)) for n, fact in batch.facts]
         taken = self._keeper.store.take(batch)
         reader.sent(batch, time.monotonic())
         reader.committed(batch)
