@@ -102,8 +102,10 @@ def exists(path: str) -> bool:
     return True
 
 
-def make_directory(path: str, mode: int = 0o777) -> None:
-    """Make a directory if it is not there, and those above it. `mode` is of the last one.
+def make_directory(path: str, mode: int = 0o755) -> None:
+    """Make a directory if it is not there, and those above it. `mode` is of the last one, less the umask.
+
+    The others are 0755 at most: whoever could write to one could put another directory in place of what lies below.
 
     `os.makedirs` would swallow an error of the user's signal handler.
     """

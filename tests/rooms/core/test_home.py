@@ -105,6 +105,20 @@ def test_prepare_makes_directories_for_their_owner(public):
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0, 0o755), (0o002, 0o755), (0o077, 0o700)])
+def test_nobody_else_can_write_above_a_home(tmp_path, umask, mode):
+    """Directories above a home that are made for it are 0755 at most, whatever the umask, and the home is 0700."""
+    place = Home(str(tmp_path / "a" / "b" / "home"))
+    before = os.umask(umask)
+    try:
+        place.prepare()
+    finally:
+        os.umask(before)
+
+    paths = (tmp_path / "a", tmp_path / "a" / "b", place.root, place.spool)
+    assert [stat.S_IMODE(os.stat(path).st_mode) for path in paths] == [mode, mode, 0o700, 0o700]
+
+
 @pytest.fixture
 def logged(home):
     """The modes of all in a home that was made by the first process to log to it, below a directory open to all."""
