@@ -29,6 +29,11 @@ class Entry(Struct, frozen=True):
     size: int
     mode: int = 0o644
 
+    @property
+    def permissions(self) -> int:
+        """The mode to write it with: only whether it can be run counts, whatever else the manifest says."""
+        return 0o755 if self.mode & 0o100 else 0o644
+
 
 def write(entries: list[Entry]) -> bytes:
     """Return a manifest; the order of the entries does not matter."""

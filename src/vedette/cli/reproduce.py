@@ -20,6 +20,7 @@ from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, open_home, print_json
 from vedette.errors import VedetteError
+from vedette.fileio import make_directory
 from vedette.fold import flatten
 from vedette.manifest import Entry
 from vedette.query.cells import Cells, Read
@@ -94,7 +95,7 @@ def _check(target: str, *, force: bool) -> None:
     try:
         if os.path.isdir(target) and os.listdir(target) and not force:
             raise VedetteError(f"{target} is not empty: name another directory, or give --force to write into it")
-        os.makedirs(target, exist_ok=True)
+        make_directory(target, 0o755)
     except OSError as error:
         raise VedetteError(f"{target} cannot be written to: {error.strerror}") from None
 
@@ -117,7 +118,7 @@ def _write_code(read: Read, entries: list[Entry], target: str) -> list[str]:
         if data is None:
             gone.append(entry.path)
             continue
-        _write_file(target, f"code/{entry.path}", data, entry.mode & 0o777 | 0o600)
+        _write_file(target, f"code/{entry.path}", data, entry.permissions)
     return gone
 
 
@@ -127,7 +128,7 @@ def _write_texts(target: str, texts: dict[str, str]) -> None:
 
 
 def _write_file(target: str, path: str, data: bytes, mode: int) -> None:
-    """Write a file below a directory; never follow a symbolic link out of it."""
+    """Write a file below a directory, with a mode less the umask; never follow a symbolic link out of it."""
     *folders, name = path.split("/")
     at = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -142,7 +143,6 @@ def _write_file(target: str, path: str, data: bytes, mode: int) -> None:
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=at)
         with open(fd, "wb") as file:
             file.write(data)
-            os.fchmod(fd, mode)
     except OSError as error:
         raise VedetteError(f"{os.path.join(target, path)} cannot be written: {error.strerror}") from None
     finally:

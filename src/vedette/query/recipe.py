@@ -1,8 +1,13 @@
-"""How to repeat a run: its command, environment and packages as files, and a list of what is missing."""
+"""How to repeat a run: its command, environment and packages as files, and a list of what is missing.
+
+What is recorded of a run may come from anybody. In the files it is a quoted word, a checked name, or one line of text.
+"""
 
 import json
 import os
+import re
 import shlex
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +23,16 @@ _JOB_NAMES = frozenset(
 )
 
 
+_PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")  # a name, by PEP 508
+_VERSION = re.compile(  # by PEP 440
+    r"v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?"
+    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_PYTHON = re.compile(r"\d[0-9A-Za-z.+]{0,40}", re.ASCII)
+_MOST_SHOWN = 4000  # characters of something that is only shown
+_BLANKS = str.maketrans("\n\t", "  ")
+_PLAIN = frozenset(string.ascii_letters + string.digits + ' ,.:;=+-_/@()[]{}<>|&#!?*~^$"\n\t')  # in single quotes
 _WORKERS = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import", "loky.backend.popen_loky")
 
 
@@ -41,7 +56,7 @@ def recipe(
 ) -> Recipe:
     """Make the texts from what is recorded of a run; `paths` are the files of its code, `ranks` how many it had."""
     missing = _missing(attrs, paths, packages)
-    argv = [str(word) for word in attrs.get("argv") or []]
+    argv = _words(attrs, "argv")
     if attrs.get("notebook") and attrs.get("code.script"):  # its cells, in the notebook's directory, as a program
         argv = ["python3", os.path.join(*(str(attrs.get(key) or "") for key in ("code.root", "code.script")))]
     texts, launch = {}, _launch(argv, ranks)
@@ -53,7 +68,10 @@ def recipe(
             missing.append(f"a secret in the command: replace {MASK} in run.sh by it")
     if packages:
         texts["requirements.txt"] = _requirements(attrs, packages, direct)
-        missing += [f"{one} was not installed from an index but from {url}" for one, url in list(direct.items())[:20]]
+        elsewhere = [(_one_line(one), _one_line(url)) for one, url in list(direct.items())[:20]]
+        missing += [f"{one} was not installed from an index but from {url}" for one, url in elsewhere]
+        if bad := sum(not _is_package(*item) for item in packages.items()):
+            missing.append(f"{bad} of its packages, whose name or version is none that pip takes")
     texts["env.sh"] = _environment(attrs)
     texts["README.md"] = _readme(run, name, attrs, config, missing, launch.replace("{}/", ""))
     return Recipe(texts, missing, launch)
@@ -87,20 +105,20 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         missing.append("its code")
     if capture and not packages:
         missing.append("its packages")
-    if not attrs.get("argv") and not attrs.get("notebook"):
+    if not _words(attrs, "argv") and not attrs.get("notebook"):
         missing.append("its command")
     elif attrs.get("argv_cut"):
         missing.append("the end of its command, which was too long to keep")
     if count := attrs.get("code.left_out"):
         reasons = {key.removeprefix("code.left_out_by."): n for key, n in attrs.items() if "code.left_out_by." in key}
         why = ", ".join(f"{n} {_WHY.get(key, key)}" for key, n in sorted(reasons.items()))
-        some = ", ".join(str(one) for one in attrs.get("code.left_out_names") or [])
+        some = ", ".join(_words(attrs, "code.left_out_names"))
         missing.append(f"{count} of its files: {why}" + (f" ({some})" if some else ""))
     if count := attrs.get("code.masked"):
-        some = ", ".join(str(one) for one in attrs.get("code.masked_names") or [])
+        some = ", ".join(_words(attrs, "code.masked_names"))
         missing.append(f"{count} {'secret' if count == 1 else 'secrets'} in its code, shown as {MASK} ({some})")
     if count := attrs.get("code.changed"):
-        some = ", ".join(str(one) for one in attrs.get("code.changed_names") or [])
+        some = ", ".join(_words(attrs, "code.changed_names"))
         missing.append(f"the original state of {count} of its files, which were changed after it began ({some})")
     return missing
 
@@ -120,16 +138,17 @@ def _script(title: str, argv: list[str], attrs: Mapping[str, Value], paths: set[
     root, cwd = str(attrs.get("code.root") or ""), str(attrs.get("cwd") or "")
     inside = bool(root) and (cwd == root or cwd.startswith(root.rstrip("/") + "/"))
     below = os.path.relpath(cwd, root) if inside else "."
+    below = "." if below.split("/")[0] == ".." else below
     words = [_word(word, root, cwd, below, paths, inside=inside) for word in argv]
-    quoted = [shlex.quote(word) for word in words]
+    quoted = [_quoted(word) for word in words]
     if os.path.basename(argv[0]).startswith("python"):
         quoted[0] = '"${PYTHON:-python3}"'
     asked = _asked(attrs)
     asks = f"export VEDETTE_ASKED={shlex.quote(json.dumps(asked))}\n" if asked else ""
     what = "the run" if by_itself else "one process of the run"
-    folder = '"$here"/code' + ("" if below == "." else "/" + shlex.quote(below))
+    folder = '"$here"/code' + ("" if below == "." else "/" + _quoted(below))
     return (
-        f"#!/bin/sh\n# Repeats {what} {' '.join(title.split())}; set PYTHON to choose the Python.\nset -e\n"
+        f"#!/bin/sh\n# Repeats {what} {_one_line(title)}; set PYTHON to choose the Python.\nset -e\n"
         'here=$(cd "$(dirname "$0")" && pwd)\n'
         f'. "$here"/env.sh\n{asks}cd {folder}\nexec {" ".join(quoted)} "$@"\n'
     )
@@ -149,17 +168,50 @@ def _word(word: str, root: str, cwd: str, below: str, paths: set[str], *, inside
 
 
 def _requirements(attrs: Mapping[str, Value], packages: Mapping[str, str], direct: Mapping[str, str]) -> str:
-    lines = [f"# Python {attrs.get('python', '')}".rstrip()]
+    """Return the packages for pip. What pip would not take for a name and a version is a comment.
+
+    The first two lines are our own: pip looks in them for the encoding of the file.
+    """
+    python = str(attrs.get("python") or "")
+    lines = ["# The packages of the run.", f"# Python {python if _PYTHON.fullmatch(python) else '(unknown)'}"]
     for name, version in sorted(packages.items(), key=lambda item: item[0].lower()):
-        if not _is_word(name) or not _is_word(version):
-            continue
-        url = direct.get(name, "")
-        lines.append(f"# {name}=={version}  from {' '.join(url.split())}" if url else f"{name}=={version}")
+        if not _is_package(name, version):
+            lines.append(f"# not a package: {_one_line(f'{name}=={version}')}")
+        elif url := direct.get(name, ""):
+            lines.append(f"# {name}=={version}  from {_one_line(url)}")
+        else:
+            lines.append(f"{name}=={version}")
     return "\n".join(lines) + "\n"
 
 
-def _is_word(text: str) -> bool:
-    return text[:1].isalnum() and all(char.isalnum() or char in "._-+!" for char in text)
+def _is_package(name: str, version: str) -> bool:
+    return _PACKAGE.fullmatch(name) is not None and len(version) < 200 and _VERSION.fullmatch(version) is not None
+
+
+def _words(attrs: Mapping[str, Value], key: str) -> list[str]:
+    """Return an attribute that is a list of words; nothing if it is something else."""
+    words = attrs.get(key)
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def _quoted(word: str) -> str:
+    """Return a word for a shell. What a terminal could obey when the file is shown is written as octal numbers."""
+    if word.translate(_BLANKS).isprintable():
+        return shlex.quote(word)
+    text = word.rstrip("\n")
+    octal = "".join(
+        chr(byte) if chr(byte) in _PLAIN else f"\\0{byte:03o}" for byte in text.encode(errors="surrogatepass")
+    )
+    return f"\"$(printf %b '{octal}')\"" + (shlex.quote(word[len(text) :]) if word != text else "")
+
+
+def _one_line(value: object) -> str:
+    """Return a text in one line, without anything that a terminal could obey."""
+    text = " ".join(str(value).split())
+    text = text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + " ..."
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _environment(attrs: Mapping[str, Value]) -> str:
@@ -170,8 +222,8 @@ def _environment(attrs: Mapping[str, Value]) -> str:
             continue
         text = str(value)
         own = name in _JOB_NAMES or name.startswith(_JOB_PREFIXES) or MASK in text
-        line = f"export {name}={shlex.quote(text)}"
-        lines.append("# " + line.replace("\n", " ") if own else line)
+        line = f"export {name}={_quoted(text)}"
+        lines.append("# " + _one_line(line) if own else line)
     return "\n".join(lines) + "\n"
 
 
@@ -182,7 +234,7 @@ def _readme(
         "run": f"{name} ({run})",
         "project": attrs.get("project"),
         "notebook": attrs.get("notebook"),
-        "command": shlex.join(str(word) for word in attrs.get("argv") or []),
+        "command": shlex.join(_words(attrs, "argv")),
         "in": attrs.get("cwd"),
         "commit": attrs.get("git.commit"),
         "branch": attrs.get("git.branch"),
@@ -192,12 +244,12 @@ def _readme(
         "system": attrs.get("os"),
         "host": attrs.get("host"),
         "processor": " x ".join(str(attrs[key]) for key in ("cpu.count", "cpu.model") if attrs.get(key)),
-        "memory": f"{int(attrs['memory_bytes']) / 2**30:.1f} GiB" if attrs.get("memory_bytes") else "",
-        "GPUs": ", ".join(str(one) for one in attrs.get("gpu.names") or []),
+        "memory": f"{attrs['memory_bytes'] / 2**30:.1f} GiB" if type(attrs.get("memory_bytes")) is int else "",
+        "GPUs": ", ".join(_words(attrs, "gpu.names")),
         "driver": attrs.get("gpu.driver"),
     }
-    lines = [f"# {' '.join(name.split())}", "", "Written by `vedette reproduce`.", ""]
-    lines += [f"- {key}: {' '.join(str(value).split())}" for key, value in facts.items() if value]
+    lines = [f"# {_one_line(name)}", "", "Written by `vedette reproduce`.", ""]
+    lines += [f"- {key}: {_one_line(value)}" for key, value in facts.items() if value]
     lines += [
         "",
         "## To run it again",
@@ -212,7 +264,12 @@ def _readme(
     lines += ["`code/` is the code, `git.diff` what was changed since the commit, `env.sh` the environment,"]
     lines += ["`config.json` the config as it was recorded.", ""]
     if missing:
-        lines += ["## What is missing", "", *(f"- {' '.join(one.split())}" for one in missing), ""]
+        lines += ["## What is missing", "", *(f"- {_one_line(one)}" for one in missing), ""]
     if config:
-        lines += ["## Its config", "", *(f"- {key}: {value}" for key, value in sorted(config.items())), ""]
+        lines += [
+            "## Its config",
+            "",
+            *(f"- {_one_line(key)}: {_one_line(value)}" for key, value in sorted(config.items())),
+            "",
+        ]
     return "\n".join(lines)

