@@ -14,7 +14,7 @@ from typing import Any
 
 from vedette.access.home_access import HomeAccess
 from vedette.cli.ls import as_dict
-from vedette.cli.output import PointCount, complete_runs, json_line, open_home, print_json
+from vedette.cli.output import CsvRows, PointCount, complete_runs, csv_cell, json_line, open_home, print_json
 from vedette.errors import VedetteError
 from vedette.query.runs import RunView, select, view
 from vedette.store.sqlite_read import SqliteReader
@@ -110,20 +110,18 @@ def _write(form: str, store: SqliteReader, home: HomeAccess, views: list[RunView
 
 def _write_csv(store: SqliteReader, runs: list[str], file: Any) -> None:
     """Write the table; times are ISO 8601 in UTC, to the microsecond, which is how they are stored."""
-    import csv
-
     import numpy as np
 
     from vedette.query.table import stretches
 
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["run", "name", "tags", "step", "t", "value"])
+    put = CsvRows(file).put
+    put(["run", "name", "tags", "step", "t", "value"])
     for stretch in stretches(store, runs):
         head = [stretch.run, stretch.name, stretch.tags]
         if file.isatty():
             head = [clean(text, one_line=True) for text in head]
+        head = [csv_cell(text) for text in head]
         times = np.datetime_as_string(stretch.points.t.astype("datetime64[ns]"), unit="us")
         steps, values = stretch.points.step.tolist(), stretch.points.value.tolist()
-        writer.writerows(
-            [*head, step, f"{t}Z", repr(value)] for step, t, value in zip(steps, times, values, strict=True)
-        )
+        for step, t, value in zip(steps, times, values, strict=True):
+            put([*head, step, f"{t}Z", repr(value)])

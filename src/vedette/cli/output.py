@@ -52,6 +52,29 @@ def count(text: str) -> int:
     return min(int(text[:20]), 1 << 40)
 
 
+class CsvRows:
+    """Writes rows of CSV that end in a newline. A cell with a carriage return is quoted, too: it would begin a row."""
+
+    def __init__(self, file: Any) -> None:
+        import csv
+
+        self._file = file
+        self.put = csv.writer(self).writerow  # it quotes what its own line ends have, which are \r\n
+
+    def write(self, row: str) -> None:
+        """Take a row of the writer."""
+        self._file.write(row[:-2] + "\n")
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a cell of CSV: text that a spreadsheet would run as a formula gets a quote in front, as on the page.
+
+    Numbers stay as they are. `cell` in `web/src/pages/compare/export.ts` has the same rule.
+    """
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) and value != "-inf"
+    return f"'{value}" if formula else value
+
+
 def table(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -7,11 +7,10 @@ examples:
 """
 
 import argparse
-import csv
 import sys
 from datetime import UTC, datetime
 
-from vedette.cli.output import complete_runs, complete_series, json_line, open_home
+from vedette.cli.output import CsvRows, complete_runs, complete_series, csv_cell, json_line, open_home
 from vedette.errors import VedetteError
 from vedette.query.finding import find
 from vedette.query.series import history
@@ -52,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     keys = sorted({key for each in named for key in each or ()}) if apart else []
     shown = (lambda text: clean(text, one_line=True)) if sys.stdout.isatty() else str
-    write = csv.writer(sys.stdout, lineterminator="\n").writerow
-    write(["step", "time", "value", *map(shown, keys)])
+    write = CsvRows(sys.stdout).put
+    write(["step", "time", "value", *(csv_cell(shown(key)) for key in keys)])
     for step, t, value, each in points:
         when = datetime.fromtimestamp(t / 1e9, UTC).isoformat(timespec="microseconds")
-        write([step, when, repr(value), *(shown(each.get(key, "")) for key in keys)])
+        write([step, when, repr(value), *(csv_cell(shown(each.get(key, ""))) for key in keys)])
     return 0
 
 

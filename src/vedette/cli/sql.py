@@ -8,12 +8,12 @@ Tables and views: runs, attrs, logs, points, spans, claims, events, series, orig
 """
 
 import argparse
-import csv
+import itertools
 import sqlite3
 import sys
 from typing import Any
 
-from vedette.cli.output import open_home, print_json, table
+from vedette.cli.output import CsvRows, csv_cell, open_home, print_json, table
 from vedette.errors import VedetteError
 from vedette.store.points_view import add_points_view
 from vedette.views.text import clean
@@ -54,11 +54,11 @@ def _allow(action: int, *_: object) -> int:
 
 def _print(headers: list[str], rows: Any, form: str) -> None:
     if form == "csv":
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        put = CsvRows(sys.stdout).put
         if sys.stdout.isatty():
             headers, rows = [clean(name) for name in headers], ([_clean(cell) for cell in row] for row in rows)
-        writer.writerow(headers)
-        writer.writerows(rows)
+        for row in itertools.chain([headers], rows):
+            put(map(csv_cell, row))
     elif form == "json":
         print_json([dict(zip(headers, map(_text, row), strict=True)) for row in rows])
     elif headers:

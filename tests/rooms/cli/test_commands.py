@@ -496,6 +496,32 @@ def test_export_and_sync(say, tmp_path):
     assert say("export", "alpha", "-o", "-")[0] == 2
 
 
+def test_no_text_of_csv_is_a_formula(say, home, monkeypatch, tmp_path):
+    """Text that a spreadsheet would run gets a quote in front in every CSV; numbers stay numbers."""
+    formulas = ["=cmd|' /C calc'!A0", "+1+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "a\r=1", "a\n=1"]
+    home.prepare()
+    store = SqliteStore(home.store)
+    make = Maker(store)
+    make.run("=r1", "=one", note="-5")
+    for at, name in enumerate(formulas):
+        make.points("=r1", name, [-0.5, float("-inf")], {"=key": formulas[at - 1]})
+    make.points("=r1", "x", [1.0], {"=key": "=value"})
+    make.points("=r1", "x", [2.0], {"=key": "plain"})
+    store.close()
+    monkeypatch.setenv("VEDETTE_HOME", home.root)
+    monkeypatch.chdir(tmp_path)
+    query = "SELECT run AS '=run', name, value, -1 AS n FROM points WHERE name != 'x'"
+    asked = (("export", "=r1", "--format", "csv", "-o", "-"), ("points", "=r1", "x"), ("sql", query, "--format", "csv"))
+    answers = [list(csv.reader(io.StringIO(say(*words)[1], newline=""))) for words in asked]
+    cells = {cell for rows in answers for row in rows for cell in row}
+
+    assert {cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))} == {"-0.5", "-inf", "-1"}
+    assert {f"'{text}" for text in (*formulas[:6], "=r1", "=run", "=key", "=value")} <= cells
+    assert {*formulas[6:]} <= cells
+    assert [row[2:] for row in answers[1]] == [["value", "'=key"], ["1.0", "'=value"], ["2.0", "plain"]]
+    assert json.loads(say("sql", "SELECT name FROM runs", "--json")[1]) == [{"name": "=one"}]
+
+
 def test_reproduce(say, tmp_path):
     """`reproduce` writes what there is of a run, says what is missing, and leaves a full directory alone."""
     code, out, _ = say("reproduce", "alpha", "--dir", str(tmp_path / "again"))

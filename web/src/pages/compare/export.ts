@@ -76,7 +76,7 @@ export function pngOf(picture: Picture, dark: boolean): Promise<Blob | null> {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-/** Format a CSV cell. Text that a spreadsheet would run as a formula gets a quote in front. */
+/** Format a CSV cell. Text that a spreadsheet would run as a formula gets a quote in front, as in `cli/output.py`. */
 export function cell(value: unknown): string {
   if (value === undefined || value === null) return "";
   if (typeof value === "number") return String(value);
