@@ -11,7 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from tests.rooms.conftest import keeping
 from tests.rooms.hubs import serving
@@ -27,6 +29,12 @@ from vedette.store import EventQuery, SpanQuery
 
 CASES = Path(__file__).parents[1] / "cases" / "masks"
 SECRETS = {f"s3cr3t{n}x" for n in range(1, 10)}
+PIECES = (
+    "password", "token", "api_key", "=", ": ", "'", '"', "\\", "\n", " ", "Cookie", "Authorization", "Bearer ", "***",
+    "hunter2", "abc", "://", "@", "ada:", "-----BEGIN PRIVATE KEY-----", "--", "-u ", "curl ", "<", "</", ">", "{", "}",
+    "$X", "$(", "%s", "(", "[", ",", ";", "&", "?", "sig=", "ghp_abcdefghijklmnopqrstuv", "session id", "\u0130",
+    "identified by ", "login a password ", "eyJabcdefgh.eyJabcdefgh.abcdefgh", "123456", "\\n", '\\"', "b'", "sk-",
+)  # fmt: skip
 LEAKY = """
 import logging, sys, warnings, vedette
 from vedette.home import Home
@@ -75,6 +83,15 @@ def test_secrets_in_lines_are_masked():
 
     assert [mask_line(given) for given, _ in cases] == [kept for _, kept in cases]
     assert [mask_line(kept) for _, kept in cases] == [kept for _, kept in cases]
+
+
+@hypothesis.given(st.lists(st.sampled_from(PIECES), min_size=2, max_size=14))
+@hypothesis.settings(max_examples=times(300), deadline=None)
+def test_masking_twice_is_masking_once(pieces):
+    """Whatever a line is made of, what is kept of it stays the same when it is masked again, by another hub."""
+    once = mask_line("".join(pieces))
+
+    assert mask_line(once) == once
 
 
 @pytest.mark.parametrize("tail", ["", " token key pass curl https://@ cookie identified by"])

@@ -14,6 +14,7 @@ from vedette.secret_names import is_secret
 
 _LEAST = 6  # characters of the shortest text that can hold a secret
 _LEAST_SECRET = 3
+_MOST_PASSES = 8  # two are enough but for texts that were made to need more
 _MOST_NAME = 80
 _MOST_AGAIN = 200  # characters of a value that are searched once more: texts of any length must not take for ever
 _LONG = re.compile(r"[_.\-/][A-Za-z0-9]{16}")  # most tokens with a form of their own have such a part
@@ -60,7 +61,18 @@ _names = functools.lru_cache(4096)(is_secret)
 
 
 def mask_line(text: str) -> str:
-    """Return a text without its secrets; the same object if it has none."""
+    """Return a text without its secrets; the same object if it has none. Masking the result changes nothing."""
+    found = _mask_once(text)
+    if found == text:
+        return text
+    for _ in range(_MOST_PASSES):
+        found, before = _mask_once(found), found
+        if found == before:
+            break
+    return found
+
+
+def _mask_once(text: str) -> str:
     if len(text) < _LEAST:
         return text
     lower = text.lower()
@@ -71,7 +83,7 @@ def mask_line(text: str) -> str:
     found = MASK if _is_pem(text) else forms(text, tokens=formed)
     if named:
         found = _mask_named(found, lower)
-    return text if found == text else found
+    return found
 
 
 def _mask_named(text: str, lower: str) -> str:
