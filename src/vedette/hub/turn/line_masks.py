@@ -23,7 +23,7 @@ _TAIL = re.compile(r"([\w.\-]{0,80}+(?: [Ii][Dd])?)\\?[\"']?\]?[ \t]{0,3}[=:\->]
 
 _BEGINS = r"(?:(?<![\w?&.\-$%])|(?<=\\n))"  # also behind a newline in the repr of bytes
 _NAME = _BEGINS + r"(-{0,2}(?:[A-Za-z]{2,12} )?[A-Za-z_][\w.\-]{0,80})"
-_ASSIGNS = r"(\\?[\"']?\]?[ \t]{0,3}(?::=|=>|->|=(?!=)|:(?![:/]))[ \t]{0,3}(?:[bBrRuUfF]{1,2}(?=[\"']))?)"
+_ASSIGNS = r"(\\?[\"']?\]?[ \t]{0,3}(?::=|=>|(?<=[ \t])->|=(?!=)|:(?![:/]))[ \t]{0,3}(?:[bBrRuUfF]{1,2}(?=[\"']))?)"
 _QUOTED = r"\\\"[^\"\\\n]*+(?:\\\")?|\\'[^'\\\n]*+(?:\\')?|\"(?:[^\"\\\n]++|\\.)*+\"?|'(?:[^'\\\n]++|\\.)*+'?"
 _BARE = r"(?:[^\s,;&\"'`<>()\[\]{}|\\]++|[,;&](?![\s,;&]|$|[\w.\-]{1,80}[\"']?\s?[=:])|[{<$\\](?![\"'nrt]))++"
 _HEAD = re.compile(f"{_NAME}{_ASSIGNS}")
@@ -34,9 +34,12 @@ _COOKIE = re.compile(
 )
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.:\-]{0,60})()>([^<>\s]{1,1000})(?=</)")
 _SPOKEN = re.compile(
-    r"(?i:\b(login[ \t]+\S{1,100}[ \t]+passw(?:or)?d|identified[ \t]+by|password)([ \t]+))"
-    r"('[^'\s]+'?|\"[^\"\s]+\"?|\S+)"
+    r"(?i:\b(login[ \t]+\S{1,100}[ \t]+passw(?:or)?d|identified[ \t]+by|auth[ \t]+(?:plain|login)|(?:auth)?token"
+    r"|passw(?:or)?d(?:[ \t]+for[ \t]+\S{1,60})?(?:[ \t]+is:?)?)([ \t]+))"
+    r"('[^'\s]+'?|\"[^\"\s]+\"?|[^\s\"']+)"
 )
+_PAIR = re.compile(r"(\bauth[ \t]*=[ \t]*\([ \t]*[\"'][^\"'\n]{0,100}[\"'])(,[ \t]*)(\"[^\"\n]+\"|'[^'\n]+')")
+_ODBC = re.compile(r"((?:^|;)[ \t]*(?i:password|pwd))(=)([^;\"'\n]{1,200})(?=;)")
 _CURL = re.compile(r"(?<=\s)((?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,100})(:)([^\s\"']+)")
 _PEM = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)[A-Za-z0-9+/]{64,76}")  # a line of a key
 
@@ -55,7 +58,9 @@ _WORDS = frozenset(
 )
 _HIDDEN = frozenset("*xX.•-_#")  # a value of these alone is hidden already
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:e[+-]?\d+)?%?|0x[0-9a-fA-F]{1,8}")
+_LONG_WORD = re.compile(r"[A-Za-z0-9_\-]{20,}")
 _NAME_OF_ONE = re.compile(r"[A-Za-z]+(?:[_\-][A-Za-z]+)+")
+_OBJECT = re.compile(r"[A-Za-z_][A-Za-z_.$]*[{@]")  # as Java shows one: `Token{a64f992`, `Proxy@2bd79ce`
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of an object, in a line of code: `self.token`
 _names = functools.lru_cache(4096)(is_secret)
 
@@ -95,8 +100,12 @@ def _mask_named(text: str, lower: str) -> str:
         text = _sub(_NAMED, _is_secret_value, text, _HEAD)
     if "-" in text:
         text = _sub(_OPTION, _option, text)
-    if "passw" in lower or "dentified by" in lower:
+    if "passw" in lower or "dentified by" in lower or "token " in lower or "auth " in lower:
         text = _sub(_SPOKEN, _spoken, text)
+    if "auth" in lower and "(" in text:
+        text = _sub(_PAIR, _is_quoted_secret, text)
+    if ";" in text:
+        text = _sub(_ODBC, _is_quoted_secret, text)
     return _sub(_CURL, _curl, text) if "curl" in lower else text
 
 
@@ -202,7 +211,7 @@ def _is_secret_value(found: re.Match[str]) -> bool:
     if _NUMBER.fullmatch(plain) is not None:
         return plain.isdigit() and len(plain) >= (4 if strong else 12)
     if not strong and _OF_SOMETHING.search(name) is None:
-        return (mixed and len(plain) >= _LEAST) or _is_jumble(plain)
+        return _OBJECT.match(plain) is None and ((mixed and len(plain) >= _LEAST) or _is_jumble(plain))
     if quoted:
         return not _is_sentence(plain)
     if _is_of_code(found, plain):
@@ -264,10 +273,24 @@ def _cookie(found: re.Match[str]) -> bool:
 
 
 def _spoken(found: re.Match[str]) -> bool:
-    begins, plain = found[1][:5].lower(), found[3].strip("\"'")
+    """Tell whether a secret follows its name without a sign: `login ada password ...`, `the password is ...`."""
+    lead, plain = found[1].lower(), found[3].strip("\"'")
+    if _is_no_secret(plain):
+        return False
     quoted = plain != found[3]
-    sure = begins == "login" or (quoted and (begins == "ident" or looks_random(plain)))
-    return sure and not _is_no_secret(plain)
+    if lead.startswith(("login", "identified")):
+        return lead.startswith("login") or quoted
+    mixed = any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+    if lead.endswith((" is", " is:")):
+        return mixed or (plain.isdigit() and len(plain) >= 4)
+    if lead.startswith("auth "):
+        return len(plain) >= 8 and looks_random(plain)
+    return mixed and ((quoted and "token" not in lead) or _LONG_WORD.fullmatch(plain) is not None)
+
+
+def _is_quoted_secret(found: re.Match[str]) -> bool:
+    plain = found[3].strip("\"' ")
+    return len(plain) >= _LEAST_SECRET and not _is_no_secret(plain)
 
 
 def _curl(found: re.Match[str]) -> bool:
