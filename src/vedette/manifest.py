@@ -29,10 +29,13 @@ class Entry(Struct, frozen=True):
     size: int
     mode: int = 0o644
 
-    @property
-    def permissions(self) -> int:
-        """The mode to write it with: only whether it can be run counts, whatever else the manifest says."""
-        return 0o755 if self.mode & 0o100 else 0o644
+
+def permissions(mode: int) -> int:
+    """Return the mode to record a file with, and to write it with: only whether its owner may run it counts.
+
+    So the umask under which a tree was made does not change its digest, and nobody's manifest opens a file to others.
+    """
+    return 0o755 if mode & 0o100 else 0o644
 
 
 def write(entries: list[Entry]) -> bytes:

@@ -69,7 +69,7 @@ def pack(files: Files, script: str, blobs: Blobs, caps: Capture, secrets: list[s
         total += size
         masked |= {path: count} if count else {}
         changed += [path] if young else []
-        entries.append(Entry(path, digest, size, stat.S_IMODE(status.st_mode) & 0o777))
+        entries.append(Entry(path, digest, size, manifest.permissions(status.st_mode)))
     return Package(entries, manifest.write(entries), total, masked, changed)
 
 

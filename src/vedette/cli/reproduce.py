@@ -118,7 +118,7 @@ def _write_code(read: Read, entries: list[Entry], target: str) -> list[str]:
         if data is None:
             gone.append(entry.path)
             continue
-        _write_file(target, f"code/{entry.path}", data, entry.permissions)
+        _write_file(target, f"code/{entry.path}", data, manifest.permissions(entry.mode))
     return gone
 
 

@@ -272,12 +272,18 @@ def test_weird_names(repo, taken):
 
 
 def test_modes(repo, taken):
-    """What was executable is so again."""
+    """What was executable is so again; what else a umask has made of modes changes nothing, nor the digest."""
     write(repo, {"job.sh": "#!/bin/sh\n"})
-    (repo / "job.sh").chmod(0o755)
-    package = taken(repo / "train.py")[2]
+    manifests = set()
+    for script, mode in ((0o755, 0o644), (0o775, 0o664), (0o700, 0o600)):
+        (repo / "job.sh").chmod(script)
+        (repo / "train.py").chmod(mode)
+        package = taken(repo / "train.py")[2]
+        manifests.add(package.manifest)
 
-    assert {entry.path: entry.mode for entry in package.entries}["job.sh"] == 0o755
+    modes = {entry.path: entry.mode for entry in package.entries}
+    assert (modes["job.sh"], modes["train.py"]) == (0o755, 0o644)
+    assert len(manifests) == 1
 
 
 def test_the_same_code_is_kept_once(repo, taken, tmp_path):
