@@ -51,10 +51,13 @@ Modules of the core:
 - `address`: where a hub can be reached, and its connect string
 - `certificate`: the certificate of a home, for TLS
 - `tokens`: the secrets and the id of a home
-- `home`: the paths of a home, its lock, and how its hub is started
+- `home`: the paths of a home, whose it is, and how its hub is started
+- `hub_lock`: the lock that the hub of a home holds, and who holds it
 - `detached`: starts programs that are nobody's child
 - `settings`: settings and where they come from
-- `fileio`: plain operations on files
+- `fileio`: plain operations on files, and how those of a home are opened
+- `own_directory`: directories of our own in public places
+- `unix_socket`: how a Unix socket is reached, and who is at its other end
 - `kernel`: what Linux tells about processes and file systems
 - `proc_stat`: /proc/PID/stat, parsed in one place
 - `pidfds`: how a process gives the hub a pidfd of itself

@@ -7,12 +7,11 @@ import os
 import re
 import socket
 import stat
-import struct
 
 from msgspec import Struct
 
-from vedette import host_port
-from vedette.errors import FormatError, SettingError
+from vedette import host_port, own_directory, unix_socket
+from vedette.errors import SettingError, StrangerError
 from vedette.guard import is_loopback
 from vedette.home import Home
 
@@ -80,17 +79,26 @@ def parse(text: str, *, listening: bool = False) -> Address:
     return Address("", host, port)
 
 
+def _names() -> tuple[str, str]:
+    return "/tmp", f"vedette-{os.geteuid()}"  # noqa: S108 - `own_directory` takes one there that is ours
+
+
 def names_directory() -> str:
     """Return the directory of the sockets that are known by a name."""
-    return f"/tmp/vedette-{os.getuid()}"  # noqa: S108 - the kernel tells which user a socket belongs to
+    return own_directory.find(*_names())
 
 
 def name_socket(path: str, socket_path: str) -> None:
     """Give the socket of a hub another path; raise SettingError when something else is there."""
     directory = os.path.dirname(path)
+    if directory in own_directory.names(*_names()):
+        try:
+            made = own_directory.make(*_names())
+        except StrangerError as error:
+            raise SettingError(f"{error}: give the path of a socket, with a /") from None
+        if made != directory:
+            raise SettingError(f"another user has just taken {directory}: give the command again")
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    if directory == names_directory() and os.stat(directory).st_uid != os.getuid():
-        raise SettingError(f"{directory} belongs to somebody else: give the path of a socket, with a /")
     if (os.path.lexists(path) and not os.path.islink(path)) or (os.path.exists(path) and not _is_socket(path)):
         raise SettingError(f"{path} exists, and is not the name of a hub's socket: give another")
     if os.path.realpath(path) != os.path.realpath(socket_path) and _is_answered(path):
@@ -107,18 +115,12 @@ def _is_socket(path: str) -> bool:
 def _is_answered(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as peer:
         try:
-            peer.connect(path)
+            unix_socket.connect(peer, path)
+        except StrangerError:  # we do not take its name away
+            return True
         except OSError:
             return False
         return True
-
-
-def check_peer(peer: socket.socket) -> None:
-    """Raise FormatError when another user is at the other end of a Unix socket, whatever the mode of its file."""
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid = struct.unpack("3i", credentials)[1]
-    if uid != os.getuid():
-        raise FormatError(f"this end belongs to user {os.getuid()}, and the other end to user {uid}")
 
 
 def _split(text: str) -> tuple[str, int]:

@@ -17,7 +17,17 @@ import msgspec
 
 from vedette import fileio
 from vedette.errors import BlobError, FormatError, NotFoundError, VedetteError
-from vedette.fileio import BLOCK_BYTES, digest_of, open_plain, sha256, unlink, write_all
+from vedette.fileio import (
+    BLOCK_BYTES,
+    digest_of,
+    make_directory,
+    make_private_directory,
+    open_plain,
+    open_private,
+    sha256,
+    unlink,
+    write_all,
+)
 from vedette.home import Home
 from vedette.settings import Limits
 
@@ -138,7 +148,7 @@ class Blobs:
     def part(self, digest: str, sender: str) -> str:
         """Return the path where a blob from one sender is put together; `adopt` makes it a blob."""
         self.path(digest)
-        os.makedirs(os.path.join(self.root, _PARTS), mode=0o700, exist_ok=True)
+        self._make(_PARTS)
         name = sha256(sender.encode("utf-8", "replace")).hexdigest()[:16]
         return os.path.join(self.root, _PARTS, f"{digest}.{name}")
 
@@ -223,10 +233,9 @@ class Blobs:
 
     def count(self, total: int) -> None:
         """Write down how many bytes all blobs have, for every process of this home."""
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        self._make(_NEW)
         path = os.path.join(self.root, _NEW, f"{_TOTAL}.{os.getpid()}")
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        with open(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(b"%d" % total)
             file.flush()
             status = os.fstat(file.fileno())
@@ -241,7 +250,7 @@ class Blobs:
         """
         path, away = self.path(digest), os.path.join(self.root, _GOING, digest)
         try:
-            os.makedirs(os.path.dirname(away), mode=0o700, exist_ok=True)
+            self._make(_GOING)
             os.rename(path, away)
             if os.lstat(away).st_mtime > time.time() - young_s:
                 _put_back(away, path)
@@ -297,13 +306,17 @@ class Blobs:
     def _new(self) -> tuple[int, str]:
         folder = os.path.join(self.root, _NEW)
         path = os.path.join(folder, f"{os.getpid()}.{os.urandom(8).hex()}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._make(_NEW)
+        return open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL), path
+
+    def _make(self, name: str) -> None:
+        """Make a directory of this store, if it is not there."""
         try:
-            return os.open(path, flags, 0o600), path
+            make_private_directory(self.root)
         except FileNotFoundError:
-            for made in (os.path.dirname(self.root), self.root, folder):
-                os.makedirs(made, mode=0o700, exist_ok=True)  # makedirs applies the mode to the last one only
-            return os.open(path, flags, 0o600), path
+            make_directory(os.path.dirname(self.root), 0o700)
+            make_private_directory(self.root)
+        make_private_directory(os.path.join(self.root, name))
 
     def _refresh(self, digest: str, size: int) -> bool:
         """Tell whether a blob is here and complete; if so, touch it."""
@@ -319,7 +332,7 @@ class Blobs:
         if self._refresh(digest, size):
             unlink(path)
             return
-        os.makedirs(os.path.join(self.root, digest[:2]), mode=0o700, exist_ok=True)
+        self._make(digest[:2])
         with contextlib.suppress(OSError):
             self._note_count(os.stat(os.path.join(self.root, _TOTAL)))
         os.utime(path)

@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 from vedette.errors import SettingError
-from vedette.fileio import write_private
+from vedette.fileio import read_private, write_private
 from vedette.home import Home
 
 _CERTIFICATE_DAYS = 3650
@@ -26,9 +26,8 @@ def serving(home: Home) -> tuple[ssl.SSLContext, str]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
+        text = read_private(path).decode()
         context.load_cert_chain(path)
-        with open(path) as file:
-            text = file.read()
         start, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
         der = ssl.PEM_cert_to_DER_cert(text[text.index(start) : text.index(end) + len(end)])
     except (OSError, ValueError) as error:

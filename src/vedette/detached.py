@@ -53,21 +53,22 @@ def start(
     environ: Mapping[str, str],
     *,
     handed: Sequence[int] = (),
-    log: str = os.devnull,
+    log: int | None = None,
     stay: bool = False,
 ) -> None:
     """Start `python -P -m MODULE ARGUMENTS` in a session of its own; raise OSError where that cannot be.
 
-    It finds the descriptors in `handed` from FIRST_FD on; they remain the caller's to close. `log` is the file that
-    its output is appended to. It runs in the root directory unless it is to `stay` where the caller is.
+    It finds the descriptors in `handed` from FIRST_FD on; they remain the caller's to close. `log` is a
+    descriptor of the file that its output is appended to, if it is to be kept. It runs in the root directory unless it
+    is to `stay` where the caller is.
     """
     import fcntl  # noqa: PLC0415 - not on every system
 
     script = '"$@" </dev/null &' if stay else 'cd /; "$@" </dev/null &'
     argv = ["sh", "-c", script, "sh", sys.executable, "-P", "-m", module, *arguments]
     targets = (1, *range(FIRST_FD, FIRST_FD + len(handed)))
-    opened = [os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)]
-    sources = [*opened, *handed]
+    opened = [os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)] if log is None else []
+    sources = [*opened, *([] if log is None else [log]), *handed]
     try:
         for at, fd in enumerate(sources):
             if fd <= targets[-1]:  # it would be overwritten before its turn

@@ -1,8 +1,14 @@
-"""Plain operations on files that several rooms need: open, read, write and copy all of it, digest, list, remove."""
+"""Plain operations on files that several rooms need: open, read, write and copy all of it, digest, list, remove.
+
+All that is written in a home is opened by `open_private`, and its directories are made by `make_private_directory`:
+somebody else may have put a link there, to have us write to what is behind it (decisions/038).
+"""
 
 import contextlib
+import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vedette.errors import BlobError
@@ -42,10 +48,68 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
         view = view[os.write(fd, view) :]
 
 
+def open_private(path: str, flags: int) -> int:
+    """Open a file of a home, which may be made by that for its owner alone; return its descriptor.
+
+    Raise PermissionError when it is a link, or something else that another user may have put there; raise OSError when
+    it cannot be opened.
+    """
+    cut = flags & os.O_TRUNC  # only when we know what it is
+    try:
+        fd = os.open(path, (flags ^ cut) | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        let_through(error)
+        if error.errno == errno.ELOOP:
+            raise PermissionError(f"{path} is a symbolic link, and vedette writes through none: remove it") from None
+        raise
+    try:
+        _refuse_planted(path, os.fstat(fd), stat.S_ISREG)
+        if cut:
+            os.ftruncate(fd, 0)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def check_private(path: str) -> None:
+    """Raise PermissionError when `open_private` would; for a file that another library opens. It need not exist."""
+    with contextlib.suppress(FileNotFoundError):
+        _refuse_planted(path, os.lstat(path), stat.S_ISREG)
+
+
+def _refuse_planted(path: str, status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Raise PermissionError when this is of another kind, or another user may have put it into its directory.
+
+    It is ours, or, where we are told to work in the home of another user, that user's. A file may have a second name,
+    as in a backup, but not where others could have made a link to it.
+    """
+    ours = os.geteuid()
+    named_twice = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
+    if is_kind(status.st_mode) and status.st_uid == ours and not named_twice:
+        return
+    folder = os.stat(os.path.dirname(path) or ".")
+    open_to_others = folder.st_uid != ours or folder.st_mode & 0o022
+    if not is_kind(status.st_mode) or status.st_uid not in (ours, folder.st_uid) or (named_twice and open_to_others):
+        raise PermissionError(
+            f"{path} is not what it should be, and somebody else may have put it there (it belongs to user"
+            f" {status.st_uid}): look at it, and remove it"
+        )
+
+
+def read_private(path: str) -> bytes:
+    """Return the bytes of a small file of a home; raise as `open_private` does."""
+    fd = open_private(path, os.O_RDONLY)
+    try:
+        return read_all(fd, BLOCK_BYTES)
+    finally:
+        os.close(fd)
+
+
 def write_private(path: str, data: bytes) -> None:
     """Write a file that its owner alone can read: all of it, or nothing and an OSError."""
     new = path + ".new"
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         os.fchmod(fd, 0o600)  # an older file may have had another mode
         write_all(fd, data)
@@ -127,6 +191,21 @@ def _make_one_directory(path: str, mode: int) -> None:
         let_through(error)
         if not stat.S_ISDIR(os.stat(path).st_mode):
             raise
+
+
+def make_private_directory(path: str) -> None:
+    """Make a directory of a home, for its owner alone, if it is not there; its parent must be there.
+
+    It may be a link that we have made ourselves, to another disk. Raise PermissionError when somebody else has made it.
+    """
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError as error:
+        let_through(error)
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid():
+            status = os.stat(path)
+        _refuse_planted(path, status, stat.S_ISDIR)
 
 
 def names(folder: str) -> list[str]:

@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 from zlib import crc32
 
+from vedette.fileio import open_private
+
 FILE = "progress"
 _MAGIC = b"vedette progress 1\n"
 _SLOT = 256
@@ -87,7 +89,7 @@ class Gauges:
         begin, size = self._size, self._size + _FIRST_BYTES
         if begin + size > _MOST_BYTES:
             raise OSError("there are too many progress bars at once")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             os.posix_fallocate(fd, begin, size)  # so that a full disk is an error here, and not a SIGBUS later
             sheet: Sheet = _Mapped(fd, begin, size) if self._mapped else _Plain(fd, begin)

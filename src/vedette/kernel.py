@@ -183,8 +183,8 @@ def tells_exit_status() -> bool:
         return False
 
 
-def note_exit_code(path: str) -> None:
-    """Have a file hold the exit code of this process, as one byte, once it exits; call it when Python shuts down.
+def note_exit_code(fd: int) -> None:
+    """Have an open file hold the exit code of this process, as one byte, once it exits; call it when Python shuts down.
 
     Python does not know the code until it hands it to exit(3). Then the C library calls fputc(code, file), and writes
     the file at the very end. Nothing is written where the process ends in another way, by os._exit or a signal. It
@@ -194,11 +194,11 @@ def note_exit_code(path: str) -> None:
 
     try:
         libc = ctypes.CDLL(None, use_errno=True)
-        on_exit, put, fopen = libc.on_exit, ctypes.cast(libc.fputc, ctypes.c_void_p), libc.fopen
+        on_exit, put, fdopen = libc.on_exit, ctypes.cast(libc.fputc, ctypes.c_void_p), libc.fdopen
     except AttributeError:  # only the GNU library has on_exit
         raise OSError("the C library has no on_exit") from None
-    fopen.restype = ctypes.c_void_p
-    file = fopen(os.fsencode(path), b"we")
+    fdopen.restype = ctypes.c_void_p
+    file = fdopen(fd, b"w")
     if not file:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]

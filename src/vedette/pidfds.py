@@ -1,8 +1,9 @@
 """How the hub comes to hold a pidfd of each process, even of one that is gone before the hub looks.
 
-A process sends its own pidfd to a Unix socket of its home. The kernel keeps it there until the hub takes it, and a
-pidfd tells how its process ended even after the death. Who starts a hub makes the socket first, and hands it on: so
-nobody has to wait for a hub. The user's process uses `_socket`, because `socket` takes long to import.
+A process sends its own pidfd to a Unix socket of its home, where only its own user may listen. The kernel keeps it
+there until the hub takes it, and a pidfd tells how its process ended even after the death. Who starts a hub makes the
+socket first, and hands it on: so nobody has to wait for a hub. The user's process uses `_socket`, because `socket`
+takes long to import.
 """
 
 import array
@@ -10,11 +11,12 @@ import contextlib
 import os
 from typing import Any, NamedTuple
 
-from vedette import kernel
+from vedette import kernel, unix_socket
 from vedette.interrupts import let_through
 
 _MOST_WAITING = 4096  # connections that the hub has not taken yet
 _MOST_BYTES = 256  # of the name of an origin
+_SEND_S = 0.1  # a process sends as soon as it is connected: the hub may look in between
 
 
 def send(path: str, origin: str) -> bool:
@@ -31,7 +33,7 @@ def send(path: str, origin: str) -> bool:
         flags = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK
         connection = _socket.socket(_socket.AF_UNIX, flags)
         try:
-            connection.connect(path)
+            unix_socket.connect(connection, path)
             if not origin:
                 return True
             rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [fd]))
@@ -56,7 +58,8 @@ def listen(path: str) -> int | None:
             os.unlink(unnamed)
         listening = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC | _socket.SOCK_NONBLOCK)
         try:
-            listening.bind(unnamed)
+            with unix_socket.reach(unnamed) as reached:
+                listening.bind(reached)
             os.chmod(unnamed, 0o600)
             listening.listen(_MOST_WAITING)
             os.rename(unnamed, path)
@@ -77,7 +80,7 @@ class Received(NamedTuple):
 
 
 def receive(listening: int, most: int) -> list[Received]:
-    """Return pidfds that have come, so many at most. Never wait."""
+    """Return pidfds that have come from processes of ours, so many at most. Wait for nobody to connect."""
     import socket  # noqa: PLC0415 - only the hub needs it
 
     found: list[Received] = []
@@ -96,8 +99,9 @@ def receive(listening: int, most: int) -> list[Received]:
 def _read(connection: Any) -> list[Received]:
     import socket  # noqa: PLC0415 - only the hub needs it
 
-    connection.setblocking(False)
+    connection.settimeout(_SEND_S)
     try:
+        unix_socket.check_peer(connection)
         name, fds, _, _ = socket.recv_fds(connection, _MOST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
     except OSError:
         return []

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from vedette import wire
 from vedette.errors import FormatError, VersionError
+from vedette.fileio import open_private
 from vedette.interrupts import let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 
@@ -169,7 +170,7 @@ class Mapped(mmap.mmap):
     @classmethod
     def make(cls, path: str, size: int) -> "Mapped":
         """Make the file and map it; raise OSError when the disk has no room for all of it."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             os.posix_fallocate(fd, 0, size)  # a full disk is an error here, never a SIGBUS later
             segment = cls(fd, size)
@@ -181,7 +182,7 @@ class Mapped(mmap.mmap):
     @classmethod
     def adopt(cls, path: str) -> "Mapped":
         """Map a segment that has a header and no records."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = open_private(path, os.O_RDWR)
         try:
             header, begin = read_header(fd)
             segment = cls(fd, header.size)
@@ -211,8 +212,7 @@ class Unmapped:
         self._size = size
         self._over = False
         self._lock = threading.RLock()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (0 if adopted else os.O_TRUNC)
-        self._fd = os.open(path, flags, 0o600)
+        self._fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if adopted else os.O_TRUNC))
         self.locked = _lock(self._fd)
 
     def write(self, data: bytes) -> None:

@@ -115,6 +115,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     home: str = "~/.vedette"
     upstream: str = ""
     mode: Literal["on", "off"] = "on"
+    foreign_home: bool = False  # work in a home that belongs to another user, too
     lost_after_s: Seconds = 60.0  # readers show a run as lost after this much silence
     spool: Spool = Spool()
     hub: Hub = Hub()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from vedette import kernel, wire
-from vedette.fileio import exists, file_size, make_directory, unlink
+from vedette.fileio import exists, file_size, make_directory, make_private_directory, unlink
 from vedette.interrupts import is_of_handler, let_through
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import (
@@ -240,7 +240,8 @@ class Spool:
                 segment = make(path + ".new", header.size)
             except FileNotFoundError:
                 self._prepare()
-                make_directory(self.directory, 0o700)
+                make_directory(self.root, 0o700)
+                make_private_directory(self.directory)
                 segment = make(path + ".new", header.size)
         except OSError:
             unlink(path + ".new")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from vedette.errors import NotFoundError, SettingError
-from vedette.fileio import write_private
+from vedette.fileio import make_private_directory, read_private, write_private
 from vedette.guard import same_token
 from vedette.home import Home
 from vedette.ids import new_id
@@ -47,7 +47,7 @@ def new_holder(home: Home, name: str) -> str:
             f"{name!r} cannot be the name of a holder: give up to 60 letters, digits, '.', '_', '@' and '-'"
             + (f"; {OWNER_NAME} is you" if name == OWNER_NAME else "")
         )
-    os.makedirs(_directory(home), mode=0o700, exist_ok=True)
+    make_private_directory(_directory(home))
     path = os.path.join(_directory(home), name)
     if os.path.exists(path):
         raise SettingError(
@@ -124,7 +124,6 @@ def _made_once(path: str, make: Callable[[], str]) -> str:
 
 def _read(path: str) -> str | None:
     try:
-        with open(path) as file:
-            return file.read().strip()
+        return read_private(path).decode().strip()
     except FileNotFoundError:
         return None

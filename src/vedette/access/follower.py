@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from vedette import kernel, wire
+from vedette import kernel, unix_socket, wire
 from vedette.access.hub_socket import HELLO_TIMEOUT_S, START_TIMEOUT_S, not_answering, not_starting
-from vedette.errors import HubError, VedetteError
+from vedette.errors import HubError, StrangerError, VedetteError
 from vedette.home import Home
 
 LEFT = "the hub has left; looking for another"
@@ -143,8 +143,13 @@ class Follower:
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             peer.setblocking(False)
-            peer.connect(self._home.socket)
+            self._home.check_owner()
+            unix_socket.connect(peer, self._home.socket)
             peer.sendall(wire.pack_message(wire.Hello(name="follower")) + wire.pack_message(wire.Follow(self.run)))
+        except StrangerError as error:
+            peer.close()
+            self._set_trouble(str(error))
+            return
         except OSError:
             peer.close()
             self._start_hub(now)
@@ -212,7 +217,9 @@ class Follower:
         if not self.connected or now < self._heard_at + HELLO_TIMEOUT_S:
             return
         self._heard_at = now  # look again after as long
-        self._set_trouble(not_answering(self._home) if kernel.is_stopped(self._home.hub_pid() or 0) else "")
+        hub = self._home.hub()
+        stopped = hub is not None and hub.is_here() and kernel.is_stopped(hub.pid)
+        self._set_trouble(not_answering(self._home) if stopped else "")
 
     def _disconnect(self) -> None:
         if self._peer is not None:

@@ -77,7 +77,7 @@ class HomeAccess:
         """Open the store as it is; raise NotFoundError when there is none yet. A reader belongs to one thread."""
         from vedette.store.sqlite_file import open_reader  # noqa: PLC0415 - it brings sqlite3
 
-        return open_reader(self.home.store)
+        return open_reader(self.home.store, untouched=self.home.is_foreign)
 
     def open(self, patience_s: float = PATIENCE_S) -> tuple["SqliteReader", str]:
         """Open the store with all that was logged until now; also return, when it may be behind, why.
@@ -89,6 +89,8 @@ class HomeAccess:
         warning = ""
         if not self.needs_hub():
             return self.reader(), warning
+        if self.home.is_foreign:
+            return self.reader(), f"{self.root} is another user's: only its store is read; what you see may be behind"
         try:
             if behind := self._sealed(patience_s):
                 warning = f"{', '.join(behind)} has more than could be read in time; what you see of it may be behind"

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vedette import wire
-from vedette.errors import FormatError, HubError, TakeInError
+from vedette import unix_socket, wire
+from vedette.errors import FormatError, HubError, StrangerError, TakeInError
 from vedette.fileio import file_size
 from vedette.home import Home
 
@@ -75,8 +75,9 @@ def connect(home: Home, within_s: float = math.inf, answer_s: float = _ANSWER_TI
     """
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.settimeout(min(HELLO_TIMEOUT_S, within_s))
-    messages = _receive(peer)
+    messages = receive(peer)
     try:
+        home.check_owner()
         _dial(home, peer, min(START_TIMEOUT_S, within_s))
         peer.sendall(wire.pack_message(wire.Hello(name="vedette")))
         hello = next(messages, None)
@@ -89,6 +90,8 @@ def connect(home: Home, within_s: float = math.inf, answer_s: float = _ANSWER_TI
         yield HubSocket(peer, messages, hello.takes)
     except TimeoutError:
         raise HubError(not_answering(home)) from None
+    except StrangerError:
+        raise
     except (OSError, FormatError) as error:
         raise HubError(f"the hub cannot be reached: {error}") from None
     finally:
@@ -97,7 +100,7 @@ def connect(home: Home, within_s: float = math.inf, answer_s: float = _ANSWER_TI
 
 def not_answering(home: Home) -> str:
     """Return the message for a hub that runs, but does not answer."""
-    return f"the hub (pid {home.hub_pid()}) does not answer: is it stopped?"
+    return f"the hub (pid {home.hub()}) does not answer: is it stopped?"
 
 
 def not_starting(home: Home, error: Exception | None = None) -> str:
@@ -110,8 +113,10 @@ def _dial(home: Home, peer: socket.socket, within_s: float) -> None:
     log_size = file_size(home.log)
     while True:
         try:
-            peer.connect(home.socket)
+            unix_socket.connect(peer, home.socket)
             return
+        except StrangerError:
+            raise
         except OSError as error:
             failed = home.hub_pid() is None and file_size(home.log) > log_size  # it started, logged an error, and ended
             if failed or time.monotonic() > deadline:
@@ -123,7 +128,8 @@ def _dial(home: Home, peer: socket.socket, within_s: float) -> None:
         time.sleep(0.02)
 
 
-def _receive(peer: socket.socket) -> Iterator[wire.Message]:
+def receive(peer: socket.socket) -> Iterator[wire.Message]:
+    """Yield the messages that come over a connection, until its end."""
     unframer = wire.Unframer(wire.MAX_SHIPMENT)
     while data := peer.recv(1 << 16):
         for payload in unframer.feed(data):

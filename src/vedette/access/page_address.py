@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from vedette.fileio import write_private
+from vedette.fileio import open_private, write_private
 from vedette.home import Home
 
 
@@ -34,7 +34,7 @@ def tell_page(home: Home, address: PageAddress) -> int:
     """Write down where the page is; it counts until the returned descriptor is closed, at the latest at our end."""
     path = _path(home)
     write_private(path, msgspec.json.encode(address))
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_private(path, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd
 

@@ -9,9 +9,10 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `token`, `doctor`, `completion`
 
-Six files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
-choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command,
-`joined_ends` asks how its processes have ended, and `hub_status` prints who keeps a home and who relays to it.
+Seven files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
+choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command, `joined_ends` asks
+how its processes have ended, `hub_status` prints who keeps a home and who relays to it, and `doctor_home` looks at the
+directory of a home.
 """
 
 import argparse

@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from vedette import address as addresses
 from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
+from vedette.cli import doctor_home
 from vedette.cli.output import print_json
 from vedette.errors import HubError, NotFoundError, VedetteError
 from vedette.fileio import file_size
@@ -60,9 +61,12 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
     system = (
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.release()}"
     )
-    checks = [("versions", f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, {system}", ""), *_home(home)]
+    checks = [
+        ("versions", f"vedette {__version__}, wire {wire.VERSION}, store {VERSION}, {system}", ""),
+        *doctor_home.examine(home),
+    ]
     if os.path.isdir(home.root):
-        checks += [_disk(home), *_hub(home), *_spool(home), *_store(home)]
+        checks += [_disk(home), *([] if home.is_foreign else _hub(home)), *_spool(home), *_store(home)]
     return [*checks, _exit_status(), *_sensors()]
 
 
@@ -89,41 +93,6 @@ def _sensors() -> list[tuple[str, str, str]]:
         ("sensors", ", ".join(sensors) or "none", ""),
         *(("sensors", f"no {name}: {why}", "") for name, why in absent.items()),
     ]
-
-
-def _home(home: Home) -> list[tuple[str, str, str]]:
-    if not os.path.isdir(home.root):
-        return [("home", f"{home.root} does not exist yet", "" if _can_make(home.root) else _HOME_ADVICE)]
-    status = os.stat(home.root)
-    advice = ""
-    if not _writable(home.root):
-        advice = _HOME_ADVICE
-    elif status.st_uid != os.getuid():
-        advice = f"it belongs to user {status.st_uid}: set VEDETTE_HOME to a directory of your own"
-    elif status.st_mode & 0o022:
-        advice = f"others may write to it: chmod 700 {home.root}"
-    found = f"{home.root} ({kernel.file_system(home.root) or 'unknown file system'})"
-    if home.moved:
-        found += f"; {home.asked} is on {home.file_system}, a network file system, so a local directory is used"
-    return [("home", found, advice)]
-
-
-_HOME_ADVICE = "it cannot be written to, so nothing is kept: set VEDETTE_HOME to a directory that you can write to"
-
-
-def _can_make(path: str) -> bool:
-    parent = os.path.dirname(path)
-    return _writable(parent) if os.path.isdir(parent) else parent != path and _can_make(parent)
-
-
-def _writable(path: str) -> bool:
-    probe = os.path.join(path, f".doctor-{os.getpid()}")
-    try:
-        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        os.unlink(probe)
-    except OSError:
-        return False
-    return True
 
 
 def _disk(home: Home) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Self
 
-from vedette import kernel, wire
+from vedette import kernel, unix_socket, wire
 from vedette.client import notebook, screen
 from vedette.client.current import current
 from vedette.client.faults import say_once, swallow
@@ -21,6 +21,7 @@ from vedette.client.journal import Journal
 from vedette.client.notebook import Input
 from vedette.client.off import OffRun
 from vedette.client.values import text_of
+from vedette.errors import StrangerError
 from vedette.ids import new_id
 from vedette.interrupts import let_through
 
@@ -137,9 +138,13 @@ class _Question:
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             peer.settimeout(1.0)
-            peer.connect(self._journal.home.socket)
+            unix_socket.connect(peer, self._journal.home.socket)
             peer.sendall(wire.pack_message(wire.Hello(name="ask")) + wire.pack_message(wire.Await(process, self.id)))
             self._peer, self._unframer = peer, wire.Unframer()
+        except StrangerError as error:
+            peer.close()
+            say_once(f"no answer is taken from {self._journal.home.socket}: {error}")
+            self._retry_later()
         except OSError:
             peer.close()
             self._journal.wake_hub()

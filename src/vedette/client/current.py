@@ -12,7 +12,7 @@ from vedette.client.off import OffRun
 from vedette.client.run import DEFAULT_PROJECT, About, Run
 from vedette.client.series import Handle
 from vedette.client.values import text_of
-from vedette.errors import VedetteError
+from vedette.errors import StrangerError, VedetteError
 from vedette.home import Home
 from vedette.ids import FIRST_TRY, can_name_try, looks_like_run
 from vedette.interrupts import let_through
@@ -59,6 +59,9 @@ def init(
         in_with = with_block.is_head_of_with(sys._getframe(1))
         config = asked.override(config)
         run = _init(About(project, experiment, name, config, tags, notes), overrides, resume, in_with=in_with)
+    except StrangerError as error:
+        faults.say_once(f"{error}; your program goes on, and is not recorded")
+        run = OffRun(config)
     except Exception as error:
         let_through(error)
         faults.swallow(error, "init()")
@@ -151,7 +154,9 @@ def _join(parent_run: str, environ: Mapping[str, str], loaded: settings.Settings
     """Join the run of the process that started this one."""
     named = environ.get("VEDETTE_TRY", "")
     attempt = named if can_name_try(named) else FIRST_TRY
-    run = Run._join(Home.of(loaded), loaded, parent_run, attempt, about.config, _rank(environ, joins=True))
+    home = Home.of(loaded)
+    home.check_owner()
+    run = Run._join(home, loaded, parent_run, attempt, about.config, _rank(environ, joins=True))
     if not children.is_worker():
         _joined_programs.add(parent_run)
     open_runs.add(run)
@@ -190,6 +195,7 @@ def begin_owned(
     """
     script = notebook.title() if command is None else command_line.label(masks.argv(text_of(word) for word in command))
     home = Home.of(loaded)
+    home.check_owner()
     if resume:
         run = Run._resume(home, loaded, resume, about, after=after)
     else:

@@ -19,6 +19,7 @@ from vedette.blobs import Blobs
 from vedette.client.faults import say_once, swallow
 from vedette.client.ranks import Rank
 from vedette.client.stacks import Stacks
+from vedette.fileio import open_private
 from vedette.home import Home
 from vedette.ids import new_id, of_process, of_try
 from vedette.interrupts import let_through
@@ -226,7 +227,8 @@ class Journal:
     def note_exit_code(self) -> None:
         """Have the exit code of this process noted in its spool, while Python shuts down: only later is it known."""
         try:
-            kernel.note_exit_code(os.path.join(self.spool.directory, EXIT_CODE))
+            path = os.path.join(self.spool.directory, EXIT_CODE)
+            kernel.note_exit_code(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         except Exception as error:  # where it cannot be noted, the hub learns it from the kernel or from nobody
             let_through(error)
 

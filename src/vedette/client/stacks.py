@@ -11,7 +11,7 @@ import signal
 from typing import IO, Any
 from weakref import ref
 
-from vedette.fileio import exists
+from vedette.fileio import exists, open_private
 from vedette.interrupts import is_default, let_through
 from vedette.segment import STACKS
 
@@ -78,7 +78,8 @@ def _begin(path: str) -> None:
     on_crash = not faulthandler.is_enabled()
     if not on_sigterm and not on_crash:
         return
-    _shared.file, _shared.paths, _shared.users = open(path, "w"), (path,), users  # noqa: SIM115 - open until death
+    opened = open(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")  # noqa: SIM115 - open until death
+    _shared.file, _shared.paths, _shared.users = opened, (path,), users
     if on_sigterm:
         file = _StackFile(_shared.file)
         faulthandler.register(signal.SIGTERM, file=file, all_threads=True, chain=True)

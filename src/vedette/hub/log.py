@@ -5,6 +5,8 @@ import os
 import sys
 import time
 
+from vedette.fileio import open_private
+
 _MOST_BYTES = 1 << 20
 _REPEAT_S = 60.0  # the same sentence is written once in this time
 
@@ -21,7 +23,7 @@ class Log:
         """Empty the file if it has grown large."""
         with contextlib.suppress(OSError):
             if os.stat(self._path).st_size > _MOST_BYTES:
-                os.truncate(self._path, 0)
+                os.close(open_private(self._path, os.O_WRONLY | os.O_TRUNC))
 
     def complain(self, text: str) -> None:
         """Write a sentence, unless it was the last one and was written a short time ago."""

@@ -6,12 +6,13 @@ import functools
 import math
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from vedette import address as addresses
-from vedette import host_port, kernel, tokens, wire
+from vedette import host_port, kernel, tokens, unix_socket, wire
 from vedette.address import Address
 from vedette.errors import HubError, SettingError
 from vedette.fileio import write_private
@@ -87,8 +88,7 @@ class Service:
             os.unlink(self._home.socket)
         with contextlib.suppress(FileNotFoundError):  # a hub that was killed leaves it, and nobody listens there now
             os.unlink(self._home.connect)
-        server = await asyncio.start_unix_server(self._server.unix, self._home.socket)
-        os.chmod(self._home.socket, 0o600)
+        server = await self._open_socket()
         port = None
         if self._endpoint is not None:
             port = Port(self._endpoint, self._home.socket, self._server.tcp, self._server.strangers)
@@ -119,6 +119,17 @@ class Service:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(name)
         self._thread.join()
+
+    async def _open_socket(self) -> asyncio.Server:
+        """Listen for the processes of this machine. The socket is for its owner alone from its birth."""
+        listening = socket.socket(socket.AF_UNIX)
+        with unix_socket.reach(self._home.socket) as reached:
+            before = os.umask(0o177)
+            try:
+                listening.bind(reached)
+            finally:
+                os.umask(before)
+            return await asyncio.start_unix_server(self._server.unix, sock=listening)
 
     def _stop(self) -> None:
         """End soon. The listeners end first, so that the keeper's last turn reads all that they have answered."""

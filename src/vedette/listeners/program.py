@@ -140,5 +140,5 @@ def main(words: list[str]) -> int:
     home, name, address = words
     to_hub = os.dup(1)
     os.dup2(2, 1)  # stdout carries reports: send what a library prints to stderr
-    asyncio.run(Program(Home(home), name, address, to_hub=to_hub).run())
+    asyncio.run(Program(Home(home, foreign=True), name, address, to_hub=to_hub).run())
     return 0

@@ -13,6 +13,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import StoreError
+from vedette.fileio import check_private, open_private
 from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
 from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
 from vedette.store import AHEAD, UNKNOWN_RELAY, Batch, Block, Columns, Reader, RelayRow, Taken, sqlite_relays
@@ -37,7 +38,11 @@ class SqliteStore(SqliteReader):
 
         `most_series`: the most series of one span; points of further series are refused, and counted.
         """
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its log the same mode
+        made = open_private(path, os.O_RDWR | os.O_CREAT)
+        os.fchmod(made, 0o600)  # SQLite gives its log the same mode
+        os.close(made)
+        for beside in ("-wal", "-shm", "-journal"):  # SQLite opens them itself, and would follow a link
+            check_private(path + beside)
         connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
         super().__init__(connection)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -47,7 +52,6 @@ class SqliteStore(SqliteReader):
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         connection.execute("PRAGMA secure_delete = FAST")  # some builds overwrite every page that they free
         self._migrate(path, steps)
-        os.chmod(path, 0o600)
         self._wal = path + "-wal"
         self._wal_fd: int | None = None
         self._origins: dict[str, int] = {}

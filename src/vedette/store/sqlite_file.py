@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from vedette.errors import FormatError, NotFoundError, VersionError
+from vedette.fileio import check_private, file_size
 from vedette.store.sqlite_read import SqliteReader
 
 # Each brings a store from one version to the next; add a new one at the end.
@@ -14,11 +15,15 @@ _APPLICATION = 0x76656474  # "vedt"
 _NOT_YET = "there is no store at {} yet: nothing has been logged to this home"
 
 
-def open_reader(path: str, timeout_s: float = 10.0) -> SqliteReader:
-    """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read."""
+def open_reader(path: str, timeout_s: float = 10.0, *, untouched: bool = False) -> SqliteReader:
+    """Open a store to read; raise NotFoundError when there is none, FormatError when it cannot be read.
+
+    `untouched`: it is another user's, and no file is made beside it.
+    """
     if not os.path.exists(path):
         raise NotFoundError(_NOT_YET.format(path))
-    connection = sqlite3.connect(f"file:{quoted(path)}?mode=ro", uri=True, timeout=timeout_s)
+    mode = _untouched(path) if untouched else "mode=ro"
+    connection = sqlite3.connect(f"file:{quoted(path)}?{mode}", uri=True, timeout=timeout_s)
     ask_version = "SELECT user_version, tables FROM pragma_user_version, (SELECT count(*) AS tables FROM sqlite_schema)"
     try:
         try:
@@ -36,6 +41,19 @@ def open_reader(path: str, timeout_s: float = 10.0) -> SqliteReader:
         raise NotFoundError(_NOT_YET.format(path))
     check_version(path, version)
     return SqliteReader(connection)
+
+
+def _untouched(path: str) -> str:
+    """Return how to open a store without a trace: if its log is not there, SQLite makes one even to read.
+
+    Where it is not there, or is empty, all is in the store itself.
+    """
+    try:
+        for beside in ("", "-wal", "-shm", "-journal"):
+            check_private(path + beside)
+    except OSError as error:
+        raise FormatError(f"{path} is not read: {error}") from None
+    return "mode=ro" if file_size(path + "-wal") else "mode=ro&immutable=1"
 
 
 def quoted(path: str) -> str:

@@ -9,9 +9,10 @@ import time
 import pytest
 
 from tests.rooms.told_hub import ToldHub
-from vedette import wire
+from vedette import kernel, wire
 from vedette.access.follower import LEFT, Follower
 from vedette.home import Home
+from vedette.hub_lock import HubProcess
 
 
 @pytest.fixture
@@ -121,7 +122,8 @@ def test_a_hub_that_is_stopped_or_of_another_version(place, monkeypatch):
         follower.close()
     with ToldHub(place):  # its pid is that of a process that is stopped only after it has greeted
         stopped = subprocess.Popen(["sleep", "60"])
-        monkeypatch.setattr(place, "hub_pid", lambda: stopped.pid)
+        hub = HubProcess(stopped.pid, kernel.start_ticks(stopped.pid), kernel.boot())
+        monkeypatch.setattr(place, "hub", lambda: hub)
         follower = _quiet(Follower(place, least_s=0.01, most_s=0.05))
         os.kill(stopped.pid, signal.SIGSTOP)
         _until(follower, lambda _: follower.trouble)

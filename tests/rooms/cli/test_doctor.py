@@ -9,7 +9,8 @@ import pytest
 
 from tests.rooms.conftest import call
 from tests.rooms.told_hub import ToldHub
-from vedette import wire
+from vedette import kernel, wire
+from vedette.cli import doctor_home
 from vedette.cli.doctor import examine
 from vedette.home import Home
 from vedette.query.runs import SKEWED_S
@@ -71,3 +72,53 @@ def test_points_of_a_run_that_this_home_does_not_know(home, hub):
     call(*advised.split("`")[3].split()[1:])
     assert [run["id"] for run in json.loads(call("ls", "--json").stdout)][:1] == [stray]
     assert "no begin" not in call("doctor").stdout
+
+
+def home_checks(home):
+    return [check for check in examine(Settings(home=str(home))) if check[0] == "home"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [(0o755, ""), (0o1777, ""), (0o777, "others may write to"), (0o775, "others may write to")]
+)
+def test_a_directory_above_that_others_may_write_to(tmp_path, mode, said):
+    """Who may write to a directory above the home could put another in its place, unless it is sticky: that is said."""
+    above = tmp_path / "above"
+    (above / "home").mkdir(parents=True, mode=0o700)
+    os.chown(above, -1, 54321) if os.geteuid() == 0 else None  # a group of others
+    above.chmod(mode)
+    found = home_checks(above / "home")[1:]
+
+    assert [said in text and f"chmod go-w {above}" in advice for _, text, advice in found] == ([True] if said else [])
+
+
+def test_a_home_that_others_may_write_to(tmp_path):
+    """So is a home that is open itself, and one whose parent is another user's."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    assert "chmod 700" in home_checks(place)[0][2]
+    if os.geteuid() == 0:
+        (place / "home").mkdir()
+        place.chmod(0o755)
+        os.chown(place, 65534, -1)
+        assert "belongs to user 65534, who could put another" in home_checks(place / "home")[1][1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN TAKE A NAME AS ANOTHER USER")
+def test_a_name_that_another_user_took(tmp_path, monkeypatch):
+    """Of a home on a network file system it says where it lies here, and which names other users have taken."""
+    monkeypatch.setattr("vedette.home._LOCAL", str(tmp_path))
+    monkeypatch.setattr("vedette.kernel.NETWORK_FILE_SYSTEMS", {kernel.file_system(str(tmp_path))})
+    asked = tmp_path / "asked"
+    first = Home(str(asked)).root
+    os.mkdir(first)
+    os.chown(first, 65534, -1)
+    home = Home.of(Settings(home=str(asked)))
+    assert (home.root, os.stat(home.root).st_mode & 0o777) == (f"{first}.1", 0o700)
+    os.mkdir(f"{first}.2")
+    found = [text for _, text, _ in doctor_home.examine(home)]
+    assert f"{home.root} (" in found[0]
+    assert "a network file system, so a local directory is used" in found[0]
+    assert found[1] == f"another user has {first}, so the next free name is used; nothing is lost"
+    assert f"{first}.2 is yours, too" in found[2]

@@ -1,7 +1,6 @@
 """A home: its paths, its lock, its hub on the way, and strangers kept out."""
 
 import os
-import pwd
 import shutil
 import socket
 import stat
@@ -18,7 +17,9 @@ from tests.rooms.conftest import call, python
 from vedette.errors import HubError
 from vedette.home import Home
 from vedette.settings import Settings
+from vedette.store.sqlite import SqliteStore
 
+NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can make somebody else's directory")
 
 
@@ -39,7 +40,6 @@ def deep():
         place = Home(os.path.join(root, "x" * 60, "y" * 60))
         yield place
         end_hub(place)
-        shutil.rmtree(os.path.dirname(place.socket), ignore_errors=True)
 
 
 def test_paths_are_worked_out_and_nothing_is_touched(tmp_path, monkeypatch):
@@ -66,29 +66,22 @@ def test_a_short_path_keeps_its_socket():
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "ä" * 60])
-def test_a_long_path_has_a_short_socket(name):
-    """A Unix socket's path ends at 108 bytes: a longer one is moved to /tmp, the same for everyone who asks."""
-    place, same, other = Home(f"/opt/{name}"), Home(f"/opt/../opt/{name}/"), Home(f"/opt/{name}2")
-
-    assert len(os.fsencode(place.socket)) < 100
-    assert place.root == f"/opt/{name}"
-    assert place.socket == same.socket
-    assert place.socket != other.socket
-    assert str(os.getuid()) in place.socket
+def test_a_long_path_keeps_its_socket(name):
+    """However long the path is, the socket lies in the home, where nobody else can put another in its place."""
+    assert Home(f"/opt/{name}").socket == f"/opt/{name}/hub.sock"
 
 
 def test_a_hub_works_in_a_long_path(deep):
-    """A home with a long path is as good as any: the hub listens, for its owner alone, and is found."""
+    """A home whose path is too long for a socket is as good as any: the hub listens, for its owner alone."""
     done = python(
         "import vedette; vedette.init(name='far').log({'a': 1}); vedette.finish(); print(vedette.runs()[0].name)",
         environ={"VEDETTE_HOME": deep.asked},
     )
 
     assert (done.stdout, done.stderr) == ("far\n", "")
-    folder = os.path.dirname(deep.socket)
-    assert os.path.dirname(folder) == "/tmp"
-    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(deep.socket).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(deep.pids).st_mode) == 0o600
+    assert call("hub", "--stop", home=deep.asked).stdout.endswith("ended\n")
 
 
 def test_prepare_makes_directories_for_their_owner(public):
@@ -121,11 +114,14 @@ def test_nobody_else_can_write_above_a_home(tmp_path, umask, mode):
 
 @pytest.fixture
 def logged(home):
-    """The modes of all in a home that was made by the first process to log to it, below a directory open to all."""
-    before = os.umask(0o022)
+    """The modes of all in a home that a process with an open umask made, below a directory open to all."""
+    before = os.umask(0)
     os.chmod(home.root, 0o755)
     place = Home(os.path.join(home.root, "camp"))
-    code = "import vedette; vedette.init(config={'secret': 1}).log({'a': 1}); vedette.runs()"
+    code = (
+        "import vedette; run = vedette.init(config={'secret': 1}); run.log({'a': 1}); run.save(b'x', 'x')\n"
+        "run.progress(3, 'bar').advance(1); vedette.runs()"
+    )
     assert python(code, environ={"VEDETTE_HOME": place.asked}).returncode == 0
     modes = {".": os.stat(place.root).st_mode}
     for folder, folders, files in os.walk(place.root):
@@ -137,8 +133,9 @@ def logged(home):
 
 
 def test_a_home_is_its_owners_alone(logged):
-    """Whoever makes the home first, client or hub, nobody else can enter it."""
-    assert [name for name in (".", "spool") if logged[name] & 0o077] == []
+    """Whatever the umask, and whoever makes it, client or hub, nobody else can open anything in a home."""
+    assert {".", "spool", "blobs", "hub.lock", "hub.sock", "hub.pids", "hub.log", "hub.id"} <= {*logged}
+    assert [name for name, mode in logged.items() if mode & 0o077] == []
 
 
 def test_the_store_is_its_owners_alone(logged):
@@ -150,60 +147,71 @@ def test_the_store_is_its_owners_alone(logged):
 @AS_ROOT
 @pytest.mark.parametrize("kind", ["directory", "link", "file"])
 def test_a_strangers_directory_is_refused(public, kind, tmp_path):
-    """A directory in /tmp that somebody else has made ready for us is refused in a sentence that says what to do."""
-    nobody = pwd.getpwnam("nobody").pw_uid
+    """A directory that somebody else has made ready for us is refused in a sentence that says what to do."""
     if kind == "directory":
         os.mkdir(public, 0o777)
-        os.chown(public, nobody, -1)
+        os.chown(public, NOBODY, -1)
     elif kind == "link":
         (tmp_path / "elsewhere").mkdir()
         os.symlink(tmp_path / "elsewhere", public)
-        os.lchown(public, nobody, -1)
+        os.lchown(public, NOBODY, -1)
     else:
         open(public, "w").close()
 
     with pytest.raises((HubError, OSError)) as caught:
         Home(public).prepare()
     if kind != "file":
-        assert "belongs to somebody else: set VEDETTE_HOME" in str(caught.value)
+        assert f"user {NOBODY}" in str(caught.value)
+        assert "set VEDETTE_HOME to a directory of your own" in str(caught.value)
 
 
 @AS_ROOT
-def test_a_strangers_socket_directory_is_refused(deep):
-    """So is the directory in /tmp that a long path's socket is moved to."""
-    folder = os.path.dirname(deep.socket)
-    os.mkdir(folder, 0o777)
-    os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+def test_a_home_of_another_user_is_used_only_if_that_is_meant(public):
+    """Root does nothing in a user's home, unless the setting says that it is meant; its hub and helpers know that."""
+    os.mkdir(public, 0o700)
+    os.chown(public, NOBODY, -1)
+    meant = Home.of(Settings(home=public, foreign_home=True))
+    for act in (Home(public).prepare, Home(public).wake_hub, Home(public).check_owner):
+        with pytest.raises(HubError, match="VEDETTE_FOREIGN_HOME=1"):
+            act()
+    assert (os.listdir(public), Home(public).is_foreign, meant.is_foreign) == ([], True, False)
+    meant.prepare()
 
-    with pytest.raises(HubError, match="belongs to somebody else"):
-        deep.prepare()
+    assert os.listdir(public) == ["spool"]
+    assert meant.hub_environ == {"VEDETTE_FOREIGN_HOME": "true"}
+    Home(public, foreign=True).prepare()
 
 
 @AS_ROOT
 def test_nothing_is_written_into_a_strangers_directory(public):
     """A process that is told to log there logs nothing there, says so once, and goes on."""
     os.mkdir(public, 0o777)
-    os.chown(public, pwd.getpwnam("nobody").pw_uid, -1)
+    os.chown(public, NOBODY, -1)
     done = python(
-        "import vedette; run = vedette.init(config={'secret': 1}); run.log({'a': 1}); run.finish(); print('went on')",
+        "import vedette; run = vedette.init(config={'secret': 1}); run.log({'a': 1}); run.save(b'x', 'x'); run.finish()"
+        "; vedette.init(); print('went on')",
         environ={"VEDETTE_HOME": public},
     )
 
     assert (done.returncode, done.stdout) == (0, "went on\n")
-    assert "belongs to somebody else" in done.stderr
+    assert (done.stderr.count("belongs to user"), done.stderr.count("\n")) == (1, 1)
     assert os.listdir(public) == []
 
 
 @AS_ROOT
-def test_a_stranger_is_told_by_the_command_line(public):
-    """The command line refuses it by the same sentence, and exit code 2."""
-    os.mkdir(public, 0o777)
-    os.chown(public, pwd.getpwnam("nobody").pw_uid, -1)
-    done = call("hub", home=public)
+@pytest.mark.parametrize("words", [["hub"], ["ui", "--no-browser"], ["token", "--new", "x"],
+                                   ["stop", "x"], ["sync", "/nowhere"]])  # fmt: skip
+def test_commands_change_nothing_in_a_strangers_home(public, words):
+    """A command that would write there is refused in one sentence, with exit code 2, and leaves nothing behind."""
+    os.mkdir(public, 0o755)
+    SqliteStore(os.path.join(public, "store.db")).close()
+    for name in ("", *os.listdir(public)):
+        os.chown(os.path.join(public, name), NOBODY, -1)
+    before = {name: os.stat(os.path.join(public, name)).st_mtime_ns for name in os.listdir(public)}
+    done = call(*words, home=public)
 
-    assert done.returncode == 2
-    assert "belongs to somebody else" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert {name: os.stat(os.path.join(public, name)).st_mtime_ns for name in os.listdir(public)} == before
 
 
 def test_an_open_directory_of_our_own_is_closed(public):
@@ -281,7 +289,7 @@ def test_a_probe_does_not_take_the_lock(home):
     os.close(lock)
 
 
-@pytest.mark.parametrize("text", [b"", b"junk", b"12x", b"\xff" * 100, "²".encode()])
+@pytest.mark.parametrize("text", [b"", b"junk", b"12x", b"\xff" * 100, "²".encode(), b" ", b"\n\n\n"])
 def test_a_lock_that_says_nothing_sensible(home, text):
     """A lock that is held counts as a hub, even when it does not say whose."""
     home.prepare()

@@ -35,6 +35,7 @@ def test_names_are_all_there_is():
         "home": "~/.vedette",
         "upstream": "",
         "mode": "on",
+        "foreign_home": False,
         "lost_after_s": 60.0,
         "spool.cap_bytes": 1 << 30,
         "spool.cap_share": 0.1,

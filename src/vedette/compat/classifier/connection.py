@@ -5,7 +5,7 @@ import socket
 import subprocess
 
 from vedette import address as addresses
-from vedette import detached, host_port, settings
+from vedette import detached, host_port, settings, unix_socket
 from vedette.access.home_access import HomeAccess
 from vedette.compat.classifier.report import say
 from vedette.compat.classifier.server import HUB
@@ -84,7 +84,7 @@ def _answers(address: addresses.Address) -> bool:
         if address.path:
             with socket.socket(socket.AF_UNIX) as peer:
                 peer.settimeout(_PATIENCE_S)
-                peer.connect(address.path)
+                unix_socket.connect(peer, address.path)
         else:
             socket.create_connection((address.host, address.port), _PATIENCE_S).close()
     except OSError:

@@ -10,7 +10,7 @@ import time
 
 from vedette import manifest
 from vedette.blobs import Blobs, is_digest
-from vedette.fileio import names, write_private
+from vedette.fileio import make_private_directory, names, write_private
 from vedette.model import Blob, Fact
 
 _ADDRESS = "address"
@@ -52,7 +52,7 @@ class BlobQueue:
         with contextlib.suppress(OSError):  # the disk is full: only the memory of this hub knows of it then
             if not os.path.exists(os.path.join(folder, _ADDRESS)):
                 for made in (self._blobs.root, self._root, folder):
-                    os.makedirs(made, mode=0o700, exist_ok=True)
+                    make_private_directory(made)
                 write_private(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token
             write_private(os.path.join(folder, digest), _LISTING if listing else b"")
 

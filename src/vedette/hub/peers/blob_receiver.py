@@ -10,7 +10,7 @@ from typing import TypeVar
 from vedette import wire
 from vedette.blobs import Blobs
 from vedette.errors import BlobError
-from vedette.fileio import file_size
+from vedette.fileio import file_size, open_private
 
 _Asked = TypeVar("_Asked", wire.AskBlobs, wire.Piece)
 
@@ -93,7 +93,7 @@ class BlobReceiver:
         if here != piece.offset:
             return wire.HasBlobs({digest: here})
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             try:
                 here += os.write(fd, piece.data)
             finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vedette import wire
 from vedette.errors import HubError, SettingError
-from vedette.fileio import write_private
+from vedette.fileio import read_private, write_private
 from vedette.home import Home
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def _key_of(home: Home) -> "Ed25519PrivateKey":
     path = os.path.join(home.root, "relay.key")
     if not os.path.exists(path):
         write_private(path, Ed25519PrivateKey.generate().private_bytes_raw())
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read_private(path)
     if len(data) != _KEY_BYTES:
         raise SettingError(
             f"{path} is not the key of a relay: bring it back from a backup; or remove it, and other hubs take this"

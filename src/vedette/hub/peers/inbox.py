@@ -14,7 +14,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.fileio import file_size, unlink
+from vedette.fileio import file_size, make_private_directory, unlink
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.trust import Trust
 from vedette.hub.turn.quota import Quota
@@ -53,7 +53,8 @@ class Inbox:
         self._cap_bytes = cap_bytes
         self._checked = 0  # `appended` when it last had room
         self._spool = _InboxSpool(root, lambda: Origin(name, host=relay), cap_bytes, 1.0)
-        os.makedirs(os.path.join(root, name), mode=0o700, exist_ok=True)
+        make_private_directory(root)
+        make_private_directory(os.path.join(root, name))
 
     def append(self, payload: bytes) -> None:
         """Write a shipment; raise OSError when the disk has no room for it."""

@@ -9,14 +9,14 @@ import collections
 import contextlib
 import os
 import random
+import socket
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from vedette import address as addresses
-from vedette import certificate, tokens, wire
+from vedette import certificate, tokens, unix_socket, wire
 from vedette.address import Address
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.home import Home
@@ -243,8 +243,7 @@ class Relay:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, wire.Unframer]:
         address = self.address
         if address.path:
-            reader, writer = await asyncio.open_unix_connection(address.path)
-            addresses.check_peer(writer.get_extra_info("socket"))
+            reader, writer = await _open_unix(address.path)
         elif address.fingerprint:
             reader, writer = await asyncio.open_connection(address.host, address.port, ssl=certificate.calling())
         elif not (address.is_local or self._trusted):
@@ -350,6 +349,18 @@ class Relay:
 
 # Never asyncio.wait_for: before Python 3.12 it forgets a cancellation that comes together with its result, and then
 # the task goes on, and the hub does not end.
+
+
+async def _open_unix(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a Unix socket of the same user; raise OSError when that cannot be."""
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.setblocking(False)
+        unix_socket.connect(peer, path)
+        return await asyncio.open_unix_connection(sock=peer)
+    except BaseException:
+        peer.close()
+        raise
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -381,7 +381,7 @@ def main() -> None:
     os.umask(0o077)
     home, gpu = sys.argv[1:3]
     gpus = Gpus() if gpu == "gpu" else None
-    meter = Meter(Home(home), {os.getpid(), os.getppid()}, gpus=gpus)
+    meter = Meter(Home(home, foreign=True), {os.getpid(), os.getppid()}, gpus=gpus)
     try:
         serve(meter, Inlet(_decode_wish))
     finally:

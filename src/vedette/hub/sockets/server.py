@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vedette import address as addresses
-from vedette import kernel, tokens, wire
-from vedette.errors import FormatError, HubError, VedetteError
+from vedette import kernel, tokens, unix_socket, wire
+from vedette.errors import FormatError, HubError, StrangerError, VedetteError
 from vedette.home import Home
 from vedette.hub.handle import HubHandle
 from vedette.hub.peers import identity
@@ -77,7 +76,7 @@ class Server:
             connection = Connection(reader, writer)
             challenge = os.urandom(identity.CHALLENGE_BYTES)
             if local:
-                addresses.check_peer(writer.get_extra_info("socket"))
+                unix_socket.check_peer(writer.get_extra_info("socket"))
                 writer.write(self._greeting(challenge))
             async with asyncio.timeout(_HELLO_S):
                 hello = await connection.receive(wire.MAX_HELLO)
@@ -100,6 +99,7 @@ class Server:
             )
         except VedetteError as error:
             self.refused["malformed"] += isinstance(error, FormatError)
+            self.refused["another user"] += isinstance(error, StrangerError)
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.write(wire.pack_message(wire.Refused(str(error))))
         except TimeoutError:
