@@ -207,6 +207,13 @@ class Change(Struct, tag="change"):
     missed: bool = False  # this follower was too slow: read everything again
 
 
+LEAVE = "leave"  # in Hello.takes: this hub takes Leave
+
+
+class Leave(Struct, frozen=True, tag="leave"):
+    """Asks the hub to end, as a SIGTERM does: it stores all that it has, and releases the home."""
+
+
 class Refused(Struct, frozen=True, tag="refused"):
     """Why a request was refused."""
 
@@ -374,7 +381,7 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 
 Message = (
-    Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Refused
+    Hello | Seal | Edit | Follow | AskHealth | Health | TakeIn | TakenIn | Done | Change | Leave | Refused
     | AskLatest | Latest | AskUnsealed | Unsealed | Identify | Introduce | Marks | Shipment | Kept | Alive | Clock
     | Order | Await | Answer | AskBlobs | Piece | HasBlobs
 )  # fmt: skip

@@ -169,6 +169,11 @@ def lists_the_home(found):
     return bool(os.listdir(found.root))
 
 
+def stops_the_hub(found):
+    """End the hub by its own message."""
+    return isinstance(_says(found, wire.Leave())[0], wire.Done)
+
+
 TRIES = {
     "reads the token": _reads("hub.token"),
     "reads the token of a holder": _reads("tokens", "bob"),
@@ -184,6 +189,7 @@ TRIES = {
     "plants a link": plants_a_link,
     "links to the store": links_to_the_store,
     "takes the socket away": takes_the_socket_away,
+    "stops the hub": stops_the_hub,
 }
 
 

@@ -9,9 +9,6 @@ examples:
 """
 
 import argparse
-import os
-import signal
-import time
 
 import msgspec
 
@@ -63,10 +60,10 @@ def run(args: argparse.Namespace) -> int:
     wanted = settings.hub.listeners()
     awaited = not args.quiet or args.address is not None or bool(listen)  # a process that starts a hub gives neither
     if not args.quiet and not settings.hub.address and not wanted and home.hub_pid():
-        print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")
+        print(f"a hub keeps {home.root} already, pid {home.hub()}")
         return _print_status(home, json=False)
     try:
-        if (settings.hub.address or wanted) and awaited and home.hub_pid():
+        if (settings.hub.address or wanted) and awaited and home.hub() is not None:
             home.prepare()
             listeners.check(wanted)
             endpoint_of(home, settings, tls=not args.no_tls)  # it raises before the running hub is stopped
@@ -99,17 +96,10 @@ def _handed(count: int) -> int | None:
 
 
 def _stop(home: Home, *, quiet: bool) -> int:
-    pid = home.hub_pid()
-    if not pid:
-        if not quiet:
-            print("no hub is running")
-        return 0
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 30
-    while home.hub_pid() is not None:
-        if time.monotonic() > deadline:
-            raise HubError(f"hub {pid} does not end; `kill -9 {pid}` loses nothing")
-        time.sleep(0.02)
+    from vedette.access.hub_end import end_hub
+
+    ended = end_hub(home)
     if not quiet:
-        print(f"hub {pid} ended")
+        how = "did not answer, and was killed; nothing is lost" if ended is not None and ended.killed else "ended"
+        print("no hub is running" if ended is None else f"hub {ended.hub} {how}")
     return 0

@@ -67,8 +67,8 @@ def _health(access: HomeAccess) -> wire.Health | None:
 
 def _about(home: Home, health: wire.Health | None) -> str:
     if health is None:
-        pid = home.hub_pid()
-        return f"hub {pid} of {home.root} does not answer" if pid else f"no hub keeps {home.root} now"
+        hub = home.hub()
+        return f"hub {hub} of {home.root} does not answer" if hub else f"no hub keeps {home.root} now"
     where = f", listens at {health.listens}" if health.listens else ", listens on this machine only"
     return f"hub {health.pid} keeps {home.root}, up {duration(health.up_s)}{where}"
 

@@ -31,5 +31,8 @@ class HubHandle(Protocol):
     def purged(self) -> None:
         """Note that a span was purged, and its data is to be deleted."""
 
+    def leave(self) -> None:
+        """End soon, when all that was said is stored."""
+
     def health(self) -> wire.Health:
         """Return how the hub is."""

@@ -55,11 +55,11 @@ def run(
     if lock is None:
         if awaited and (endpoint is not None or wanted):
             raise HubError(
-                f"another hub, pid {home.hub_pid()}, has just begun to keep {home.root}, so this one does not listen:"
+                f"another hub, pid {home.hub()}, has just begun to keep {home.root}, so this one does not listen:"
                 " give the command again"
             )
         if not quiet:
-            print(f"a hub keeps {home.root} already, pid {home.hub_pid()}")  # noqa: T201 - the user asked
+            print(f"a hub keeps {home.root} already, pid {home.hub()}")  # noqa: T201 - the user asked
         return 0
     try:
         return _keep(home, settings, lock, endpoint, pids, reload, quiet=quiet, awaited=awaited)

@@ -81,7 +81,7 @@ class Service:
         self._loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._stop)
+            self._loop.add_signal_handler(number, self.leave)
         if not self._home.holds(self._lock):  # the socket that is there now is another hub's
             raise HubError(f"{self._home.root} was removed while its hub began")
         with contextlib.suppress(FileNotFoundError):
@@ -130,11 +130,6 @@ class Service:
             finally:
                 os.umask(before)
             return await asyncio.start_unix_server(self._server.unix, sock=listening)
-
-    def _stop(self) -> None:
-        """End soon. The listeners end first, so that the keeper's last turn reads all that they have answered."""
-        self._listeners.close()
-        self._thread.stop()
 
     async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool, awaited: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""
@@ -208,6 +203,11 @@ class Service:
     def purged(self) -> None:
         """Take note that something was removed for good, and is to be deleted."""
         self._thread.purged()
+
+    def leave(self) -> None:
+        """End soon. The listeners end first, so that the keeper's last turn reads all that they have answered."""
+        self._listeners.close()
+        self._thread.stop()
 
     def health(self) -> wire.Health:
         """Return how the hub is."""

@@ -199,7 +199,7 @@ def test_nothing_is_written_into_a_strangers_directory(public):
 
 
 @AS_ROOT
-@pytest.mark.parametrize("words", [["hub"], ["ui", "--no-browser"], ["token", "--new", "x"],
+@pytest.mark.parametrize("words", [["hub"], ["hub", "--stop"], ["ui", "--no-browser"], ["token", "--new", "x"],
                                    ["stop", "x"], ["sync", "/nowhere"]])  # fmt: skip
 def test_commands_change_nothing_in_a_strangers_home(public, words):
     """A command that would write there is refused in one sentence, with exit code 2, and leaves nothing behind."""

@@ -113,7 +113,7 @@ class Server:
                 writer.close()
 
     def _greeting(self, challenge: bytes) -> bytes:
-        takes = [wire.BLOBS, wire.UNSEALED]
+        takes = [wire.BLOBS, wire.UNSEALED, wire.LEAVE]
         hello = wire.Hello(name=f"vedette {__version__}", home=self._home_id, takes=takes, challenge=challenge)
         return wire.pack_message(hello)
 
@@ -188,6 +188,9 @@ class Server:
         if isinstance(message, wire.Order):
             count = await self.order(message)
             return wire.Refused("this command was given before, or has expired") if count is None else wire.Done(count)
+        if isinstance(message, wire.Leave):
+            self._hub.leave()
+            return wire.Done()
         raise FormatError(f"a {type(message).__name__} is not a message for a hub")
 
     async def _wait_for_answer(self, message: wire.Await, connection: Connection) -> None:
