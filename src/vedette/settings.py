@@ -191,6 +191,12 @@ def _looks_like_address(upstream: str) -> bool:
     return found is not None and found[0] != ""
 
 
+def has_token(text: str) -> bool:
+    """Tell whether a text has a connect string with a token in it."""
+    _, scheme, rest = text.partition("vedette://")
+    return bool(scheme) and "@" in rest.partition("/")[0]
+
+
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:
     """Add VEDETTE_TOKEN to the HOST:PORT of a hub, so that its address is complete."""
     token = environ.get("VEDETTE_TOKEN", "")

@@ -221,6 +221,7 @@ def test_a_server_that_is_told_to_end_leaves_no_hub(home, tmp_path):
         (("-analysis", "monitor.Use"), "did you mean 'monitor.Usage'?"),
         (("-nothing",), "there is no option"),
         (("-setting", "Monitor", "{address: 10.9.8.7:10200, connect: true}"), "the whole vedette://"),
+        (("-setting", "Monitor", "{address: 'vedette://t0ken@10.9.8.7:1', connect: true}"), "into VEDETTE_HUB"),
     ],
 )
 def test_what_is_not_known(home, tmp_path, options, sentence):

@@ -154,7 +154,7 @@ def test_five_hosts_and_one_in_the_middle():
     """Hosts that relay through another one: all runs are kept at the far end, and stop and seal reach through it."""
     with hosts(5) as (one, two, three, middle, end):
         listen(end)
-        listen(middle, "--set", f"hub.onward={connect_string(end)}")
+        listen(middle, VEDETTE_HUB_ONWARD=connect_string(end))
         through = connect_string(middle)
         jobs = [host.start(JOB, "1000", "0.002", VEDETTE_HUB=through) for host in (one, two)]
         long = three.start(JOB, "1000000", "0.01", VEDETTE_HUB=through)

@@ -58,12 +58,12 @@ def arrived(host: Host, run_id: str, count: int, seconds: float = 30) -> None:
     eventually(lambda: any(run.id == run_id and is_whole(run, count) for run in runs(host)), seconds)
 
 
-def again(host: Host, *more: str, number: int = signal.SIGKILL) -> None:
+def again(host: Host, *more: str, number: int = signal.SIGKILL, **environ: str) -> None:
     """End the hub of a host, and start it anew."""
     host.end_hub(number)
     if os.path.exists(os.path.join(host.home, "hub.connect")):
         os.unlink(os.path.join(host.home, "hub.connect"))
-    listen(host, *more)
+    listen(host, *more, **environ)
 
 
 def begin(host: Host, count: int, pause: float, hub: str = "", **environ: str):
@@ -115,9 +115,9 @@ def test_hubs_in_a_circle(lan):
     far, one, other = lan(3)
     listen(one)
     to_one = connect_string(one)
-    listen(other, "--set", f"hub.onward={to_one}")
+    listen(other, VEDETTE_HUB_ONWARD=to_one)
     to_other = connect_string(other)
-    again(one, "--set", f"hub.onward={to_other}")
+    again(one, VEDETTE_HUB_ONWARD=to_other)
     code, out, err = far.run(JOB, "500", "0", VEDETTE_HUB=to_one)
     assert (code, err) == (0, "")
     eventually(lambda: "in a circle" in relays(one) + relays(other), 30)
@@ -135,7 +135,7 @@ def test_a_hub_that_passes_on_to_itself(lan):
     """A hub whose hub.onward is its own address keeps what it is sent."""
     far, here = lan(2)
     listen(here)
-    again(here, "--set", f"hub.onward={connect_string(here)}")
+    again(here, VEDETTE_HUB_ONWARD=connect_string(here))
     _, out, _ = far.run(JOB, "100", "0", VEDETTE_HUB=connect_string(here))
     arrived(here, out.strip(), 100)
 
@@ -265,7 +265,7 @@ def test_the_store_of_the_end_is_lost_behind_a_hub_in_the_middle(lan):
     """All that is logged later arrives, of new runs and of the one that goes on, and its gap is counted."""
     far, middle, end = lan(3)
     listen(end)
-    listen(middle, "--set", f"hub.onward={connect_string(end)}")
+    listen(middle, VEDETTE_HUB_ONWARD=connect_string(end))
     hub = connect_string(middle)
     job, run_id = begin(far, 9000, 0.001, hub)
     eventually(lambda: any(row.count > 5000 for run in runs(end) for row in run.series()), 30)

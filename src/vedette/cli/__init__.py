@@ -28,6 +28,8 @@ from vedette.errors import VedetteError
 from vedette.lean_start import import_msgspec
 from vedette.version import __version__
 
+_MOST_CHARS = 1 << 16  # of a value that is read from a file
+
 # The first line of each command's file, repeated here so that `vedette --help` need not import them.
 COMMANDS = {
     "run": "run a command as a run: record when it begins, how it ends, and why",
@@ -130,7 +132,7 @@ def _add(commands: Any, name: str, summary: str) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting, such as hub.idle_s=5 for a hub that this starts",
+        help="a setting, such as hub.idle_s=5 for a hub that this starts; KEY=@FILE takes the value from a file",
     )
     command.set_defaults(run=module.run, parser=command)
 
@@ -159,7 +161,7 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
     from vedette.views.text import clean
 
     try:
-        _check_text(words)
+        _check_words(args, words)
         for sentence in unknown_variables(os.environ):
             sys.stderr.write(f"vedette: {clean(sentence, one_line=True)}\n")
         overrides = {"home": args.home, **dict(_setting(text) for text in args.set)}
@@ -204,8 +206,22 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - it stays
 
 
-def _check_text(argv: Sequence[str]) -> None:
-    for word in argv:
+def _check_words(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Raise VedetteError for a word that is not text, and for a token.
+
+    What a command of the user's is given, as by `vedette run -- CMD`, is the user's own business.
+    """
+    from vedette.settings import has_token
+
+    command = getattr(args, "CMD", None) or []
+    for word in words[: len(words) - len(command)]:
+        if has_token(word):
+            raise VedetteError(
+                "every user of this machine can read a token on a command line, so it is refused there: give it in a"
+                " file of your own (`--set hub.reroute=@FILE`), in vedette.toml, or in the environment (VEDETTE_HUB,"
+                " VEDETTE_HUB_REROUTE); this one was seen, so replace it by `vedette token` where it was made"
+            )
+    for word in words:
         try:
             word.encode()
         except UnicodeEncodeError:
@@ -216,4 +232,16 @@ def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise VedetteError(f"--set takes KEY=VALUE, not {text!r}")
+    if value.strip().startswith("@"):
+        value = _content(key.strip(), value.strip()[1:])
     return key.strip(), value.strip()
+
+
+def _content(key: str, path: str) -> str:
+    """Return what a file has for a setting."""
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            return file.read(_MOST_CHARS)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise VedetteError(f"--set {key}=@{path}: the file cannot be read: {why}") from None

@@ -196,7 +196,7 @@ def _relay_advice(trouble: str) -> str:
     if any(word in trouble for word in ("token", "certificate", "fingerprint", "hung up")):
         return (
             "give new jobs the whole connect string of that hub in VEDETTE_HUB; what waits here goes to another address"
-            " with `vedette hub --stop` and `vedette hub --set hub.reroute=ADDRESS`"
+            " with `vedette hub --stop` and `vedette hub --set hub.reroute=@FILE`, where FILE has its connect string"
         )
     return "what is logged waits on this disk until it answers"
 

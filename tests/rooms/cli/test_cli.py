@@ -751,3 +751,53 @@ def test_a_damaged_store_is_a_sentence(home, tmp_path):
         warnings.simplefilter("ignore")  # no hub can be started there
         with pytest.raises(VedetteError, match="cannot be read"):
             vedette.runs()
+
+
+SECRET = "s3cr3t-t0ken"
+CONNECT = f"vedette://{SECRET}@127.0.0.1:9"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hub", "--set", f"hub.reroute={CONNECT}"],
+        ["ls", f"--set=hub.onward={CONNECT}"],
+        ["ls", "--set", f"upstream={CONNECT}/{'0' * 64}"],
+        ["monitor", "--pid", "1", "--to", f"hub:{CONNECT}"],
+        ["hub", "--address", CONNECT],
+    ],
+)
+def test_a_token_on_the_command_line_is_refused(home, words):
+    """Every user of the machine can read it there: one sentence says where it goes instead, without repeating it."""
+    done = call(*words)
+
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--set hub.reroute=@FILE" in done.stderr
+    assert SECRET not in done.stderr
+    assert home.hub() is None
+
+
+def test_a_token_comes_from_a_file(home, tmp_path):
+    """`--set KEY=@FILE` takes the value from a file; the hub that this starts has no token on its command line."""
+    (tmp_path / "where").write_text(f"{CONNECT}\n")
+    done = call("doctor", "--set", f"hub.reroute=@{tmp_path}/where", home=home.asked)
+    pid = home.hub_pid()
+
+    assert "Traceback" not in done.stderr
+    with open(f"/proc/{pid}/cmdline") as line, open(f"/proc/{pid}/environ") as environ:
+        assert SECRET not in line.read()
+        assert f"VEDETTE_HUB_REROUTE={CONNECT}" in environ.read()
+
+
+def test_a_file_that_cannot_be_read_is_named(home, tmp_path):
+    """A file for a setting that is not there, or is no text, is said so in a sentence."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name, said in (("nowhere", "No such file"), ("binary", "it is not text")):
+        done = call("ls", "--set", f"hub.reroute=@{tmp_path / name}", home=home.asked)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert said in done.stderr
+
+
+def test_the_command_of_a_user_may_have_any_words(home):
+    """What stands behind `--` is the user's own."""
+    assert call("run", "--quiet", "--", "true", CONNECT, home=home.asked).returncode == 0

@@ -170,14 +170,17 @@ def test_what_only_the_original_has(as_program, script, capsys, words):
     [
         ("localhost:{port}", "no server answers at localhost:{port}: what is logged is kept in {home}"),
         (":{port}", "no server answers at localhost:{port}: what is logged is kept in {home}"),
-        ("vedette://token@localhost:{port}", "no server answers at localhost:{port}: what is logged waits in {home}"),
+        ("", "no server answers at localhost:{port}: what is logged waits in {home}"),
         ("{home}/none.sock", "no server answers at {home}/none.sock: what is logged waits in {home}"),
     ],
 )
-def test_a_server_that_is_down(home, hub, as_program, script, capsys, address, said):
+def test_a_server_that_is_down(home, hub, as_program, script, capsys, monkeypatch, address, said):
     """A call whose server is down runs, and says where its records are, however the address is spelled."""
     words = {"port": reserve_port(), "home": home.root}
-    as_program(script, "-setting", "Monitor", f"{{address: '{address.format(**words)}', connect: true}}")
+    if not address:
+        monkeypatch.setenv("VEDETTE_HUB", f"vedette://token@localhost:{words['port']}")
+    where = f"address: '{address.format(**words)}', " if address else ""
+    as_program(script, "-setting", "Monitor", f"{{{where}connect: true}}")
 
     assert said.format(**words) in capsys.readouterr().err
     kept_here = "kept" in said

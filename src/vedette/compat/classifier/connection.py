@@ -22,7 +22,13 @@ def connect(chosen: Chosen) -> bool:
     wanted = bool(chosen.get("Monitor", "connect"))
     if not chosen.is_set("Monitor", "address") and not wanted:
         return False
-    text = str(chosen.get("Monitor", "address"))
+    given = chosen.is_set("Monitor", "address")
+    text = ("" if given else settings.load().upstream) or str(chosen.get("Monitor", "address"))
+    if given and settings.has_token(text):
+        raise SettingError(
+            "every user of this machine can read a token on a command line, so it is refused there: put the whole"
+            " vedette://... that the server printed into VEDETTE_HUB, and leave out the address"
+        )
     address = addresses.parse(text, listening=True)
     home = Home.of(settings.load())
     if not wanted:
@@ -48,8 +54,8 @@ def connect(chosen: Chosen) -> bool:
     if not known.path and not (known.token and secure):
         found = "" if answers else f"no server answers at {known}; and "
         raise SettingError(
-            f"{found}{known} needs a token and a certificate fingerprint: as address, give the whole vedette://..."
-            " that the server printed, in quotes"
+            f"{found}{known} needs a token and a certificate fingerprint: put the whole vedette://... that the server"
+            " printed into VEDETTE_HUB, and leave out the address"
         )
     if not answers:
         say(f"no server answers at {known}: what is logged waits in {home.root}, and is sent when one does")
