@@ -35,7 +35,7 @@ class Program:
 
     def __init__(self, brief: Brief) -> None:
         self._brief = brief
-        self._home = Home(brief.home, foreign=True)  # who began the run has looked whose it is
+        self._home = Home(os.fsdecode(brief.home), foreign=True)  # who began the run has looked whose it is
         self._blobs = Blobs(self._home, brief.settings.limits)
         # This origin has no process span: the end of this program must not count as the end of a process of the run.
         origin = origin_here(new_id(10), span=brief.run, upstream=brief.settings.upstream)
@@ -207,7 +207,7 @@ def _capture(fd: int) -> None:
         brief: Any = msgspec.msgpack.decode(file.read(), type=Brief)
     if brief.environ:
         os.environ.clear()
-        os.environ.update(brief.environ)
+        os.environ.update({name: os.fsdecode(value) for name, value in brief.environ.items()})
     signal.alarm(_MOST_S)
     Program(brief).run()
 

@@ -207,7 +207,7 @@ def _replace_closed_streams() -> None:
 
 
 def _check_words(args: argparse.Namespace, words: Sequence[str]) -> None:
-    """Raise VedetteError for a word that is not text, and for a token.
+    """Raise VedetteError for a word that is not text, unless it is the path of the home; and for a token.
 
     What a command of the user's is given, as by `vedette run -- CMD`, is the user's own business.
     """
@@ -223,7 +223,8 @@ def _check_words(args: argparse.Namespace, words: Sequence[str]) -> None:
             )
     for word in words:
         try:
-            word.encode()
+            if word not in (args.home, f"--home={args.home}"):
+                word.encode()
         except UnicodeEncodeError:
             raise VedetteError(f"an argument is not UTF-8 text: {word.encode(errors='replace').decode()}") from None
 

@@ -28,7 +28,7 @@ class Brief(Struct, frozen=True):
     """What the capture program is told."""
 
     run: str
-    home: str
+    home: bytes  # a path need not be text
     settings: Settings
     cwd: str
     argv: list[str]
@@ -37,7 +37,7 @@ class Brief(Struct, frozen=True):
     sys_path: list[str]
     t: int
     launched: bool = False  # the command is another program, which has not started yet
-    environ: dict[str, str] = {}  # of the process that began the run
+    environ: dict[str, bytes] = {}  # of the process that began the run
     notebook: str = ""  # the path of the notebook, or its working directory; empty outside notebooks
     modules: list[str] = []  # the files of local modules that a notebook has imported
     only_code: bool = False  # the rest has been captured before
@@ -65,7 +65,7 @@ def again(journal: Journal, settings: Settings, modules: list[str]) -> None:
 
 def _of_notebook(journal: Journal, settings: Settings, cwd: str, modules: list[str], *, only_code: bool) -> Brief:
     return Brief(
-        journal.run, journal.home.asked, settings, cwd, [], "", platform.python_version(),
+        journal.run, os.fsencode(journal.home.asked), settings, cwd, [], "", platform.python_version(),
         [os.path.join(cwd, str(part)) for part in sys.path], journal.now(), notebook=notebook.path(), modules=modules,
         only_code=only_code,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def _begin(journal: Journal, settings: Settings, command: list[str] | None) -> N
         brief = _of_notebook(journal, settings, cwd, notebook.modules(), only_code=False)
     else:
         brief = Brief(
-            journal.run, journal.home.asked, settings, cwd, [text_of(word) for word in given][:_MAX_WORDS],
+            journal.run, os.fsencode(journal.home.asked), settings, cwd, [text_of(word) for word in given][:_MAX_WORDS],
             _script() if ours else "", platform.python_version() if ours else "",
             [os.path.join(cwd, str(part)) for part in sys.path] if ours else [], journal.now(), launched=not ours,
         )  # fmt: skip
@@ -123,7 +123,9 @@ def _options(command: list[str] | None) -> dict[str, Any]:
 
 
 def _capture(brief: Brief) -> None:
-    whole = msgspec.structs.replace(brief, environ=detached.environment())
+    environ = {text_of(name): os.fsencode(value) for name, value in detached.environment().items()}
+    settings = msgspec.structs.replace(brief.settings, home="")  # `brief.home` has it
+    whole = msgspec.structs.replace(brief, environ=environ, settings=settings)
     capture_program.capture(msgspec.msgpack.encode(whole))
 
 

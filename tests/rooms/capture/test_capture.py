@@ -617,7 +617,7 @@ def test_its_word_is_the_last(home, tmp_path):
     """A clock that was set back since the run began does not leave the run with `begun`."""
     home.prepare()
     later = time.time_ns() + 3600 * 10**9
-    brief = Brief("r", home.asked, Settings(), str(tmp_path), ["train.py"], "", "3.11", [], later)
+    brief = Brief("r", os.fsencode(home.asked), Settings(), str(tmp_path), ["train.py"], "", "3.11", [], later)
     Program(brief).run()
 
     [name] = os.listdir(home.spool)

@@ -71,7 +71,7 @@ def test_the_later_list_of_modules_counts(home, tmp_path):
     begun = time.time_ns()
     for t, names in ((begun + 2, "ab"), (begun + 1, "a")):
         listed = [str(tmp_path / f"{name}.py") for name in names]
-        brief = Brief("r", home.asked, Settings(), str(tmp_path), [], "", "3.11", [], t)
+        brief = Brief("r", os.fsencode(home.asked), Settings(), str(tmp_path), [], "", "3.11", [], t)
         Program(msgspec.structs.replace(brief, notebook=str(tmp_path), modules=listed, only_code=True)).run()
     facts = []
     for name in os.listdir(home.spool):

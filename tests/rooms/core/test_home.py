@@ -1,5 +1,6 @@
 """A home: its paths, its lock, its hub on the way, and strangers kept out."""
 
+import json
 import os
 import shutil
 import socket
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+import vedette
 from tests.conftest import end_hub
 from tests.rooms.conftest import call, python
 from vedette.errors import HubError
@@ -357,3 +359,25 @@ def test_a_path_with_strange_letters(tmp_path):
 
         assert (done.stdout, done.stderr) == ("odd\n", "")
         assert os.path.exists(place.store)
+
+
+def test_a_path_that_is_no_text(monkeypatch):
+    """A home whose path is not UTF-8 is used like any other: by programs, their capture, every command, and as JSON."""
+    monkeypatch.setenv("VEDETTE_CAPTURE_ENABLE", "true")
+    with tempfile.TemporaryDirectory(prefix="vdt-", ignore_cleanup_errors=True) as root:
+        place = Home(os.fsdecode(os.path.join(os.fsencode(root), b"h\xff")))
+        code = "import vedette; run = vedette.init(name='odd'); run.save(b'x', 'x'); run.finish()"
+        done = python(code, environ={"VEDETTE_HOME": place.asked})
+        assert (done.returncode, done.stderr) == (0, "")
+        for words in (["ls"], ["show", "odd"], ["files", "odd"], ["ls", "--home", place.asked],
+                      ["ls", f"--home={place.asked}"]):  # fmt: skip
+            done = call(*words, home="/nowhere" if "--home" in words[-1] or "--home" in words else place.asked)
+            assert (done.returncode, done.stderr) == (0, ""), words
+        status = json.loads(call("hub", "--status", "--json", home=place.asked).stdout)
+        assert (status["home"], status["pid"]) == (place.root, place.hub_pid())
+        assert "h\\udcff" in call("doctor", home=place.asked).stdout
+        assert json.loads(call("doctor", "--json", home=place.asked).stdout)
+        assert "an argument is not UTF-8 text" in call("show", "o\udcff", home=place.asked).stderr
+        assert call("hub", "--stop", home=place.asked).returncode == 0
+        assert sorted(os.listdir(os.fsencode(root))) == [b"h\xff"]
+        assert vedette.get("odd", home=place.asked).files()[0].name == "x"
