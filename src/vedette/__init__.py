@@ -36,6 +36,7 @@ Modules of the core:
 - `segment`: one file of a spool
 - `spool`: what a process appends its records to
 - `tail`: the reader of a spool
+- `resync`: finds sound records in damaged bytes
 - `voice`: says facts and samples as one origin
 - `gauges`: the mapped file with a process's progress bars
 - `blobs`: files by the digest of their bytes

@@ -89,6 +89,7 @@ def read_header(fd: int) -> tuple[Header, int]:
             raise FormatError(f"the segment's header claims {header.size} bytes")
         return header, _START.size + size
     except wire.UNREADABLE as error:
+        let_through(error)
         raise FormatError(f"the segment's header cannot be read: {error}") from None
 
 

@@ -150,6 +150,7 @@ class Health(Struct, frozen=True, tag="health"):
     sweep_trouble: str = ""  # why it cannot delete purged data; empty when it can
     helpers: list[str] = []  # what is wrong with helper processes other than listeners, a sentence each
     relaying: list[str] = []  # the ids of the relays that are connected
+    longest_turn_s: float = 0.0  # since it began: so long at most somebody has waited for it
 
 
 class AskLatest(Struct, frozen=True, tag="ask_latest"):

@@ -128,9 +128,10 @@ def test_a_full_disk_is_counted_and_said(small_disk, finish):
     assert lost > 0
     report = doctor()
     assert report.returncode == 1
-    assert f"{lost} records" in report.stdout
+    counted = int(re.search(r"dropped +(\d+) records", report.stdout)[1])
+    assert 0 < counted <= lost  # the program does not know what the hub had read of what it dropped
     [run] = read_runs(small_disk)
-    assert len(run.history("x")) + len(run.history("fast")) + lost >= 61_000  # never too low: decisions/003
+    assert len(run.history("x")) + len(run.history("fast")) + counted == 61_000
 
 
 def test_a_disk_that_fills_and_is_freed_is_used_again(small_disk, finish):

@@ -112,7 +112,8 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         return [("hub", "did not answer with its health", "vedette hub --stop")]
     checks = [
         ("hub", (f"pid {health.pid}, version {health.version}, up {duration(health.up_s)}, {health.living} living "
-            f"{'process' if health.living == 1 else 'processes'}, {size(health.waiting_bytes)} waiting to be sealed"),
+            f"{'process' if health.living == 1 else 'processes'}, {size(health.waiting_bytes)} waiting to be sealed"
+            + (f"; it was once busy for {duration(health.longest_turn_s)}" if health.longest_turn_s > 1 else "")),
          f"it cannot commit: {health.trouble}" if health.trouble else ""),
     ]  # fmt: skip
     checks += _kept(home, health)

@@ -49,4 +49,5 @@ def report(
         sweep_trouble=sweeper.trouble,
         helpers=keeper.helper_troubles,
         relaying=sorted({downstream.relay for downstream in server.downstreams.open.values()}),
+        longest_turn_s=keeper.longest_turn_s,
     )

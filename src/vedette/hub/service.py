@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from vedette import address as addresses
-from vedette import host_port, kernel, tokens, unix_socket, wire
+from vedette import host_port, kernel, tokens, wire
 from vedette.address import Address
 from vedette.errors import HubError, SettingError
 from vedette.fileio import write_private
@@ -82,13 +82,18 @@ class Service:
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self.leave)
-        if not self._home.holds(self._lock):  # the socket that is there now is another hub's
-            raise HubError(f"{self._home.root} was removed while its hub began")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._home.socket)
-        with contextlib.suppress(FileNotFoundError):  # a hub that was killed leaves it, and nobody listens there now
-            os.unlink(self._home.connect)
-        server = await self._open_socket()
+        # All names below are those in this very directory, even if it is removed and another one made in its place.
+        root = os.open(self._home.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not self._home.holds(self._lock):  # the socket that is there now is another hub's
+                raise HubError(f"{self._home.root} was removed while its hub began")
+            _unlink(root, self._home.socket, self._home.connect)  # a hub that was killed leaves them
+            await self._serve(root, ended, quiet=quiet, awaited=awaited)
+        finally:
+            os.close(root)
+
+    async def _serve(self, root: int, ended: asyncio.Event, *, quiet: bool, awaited: bool) -> None:
+        server = await self._open_socket(root)
         port = None
         if self._endpoint is not None:
             port = Port(self._endpoint, self._home.socket, self._server.tcp, self._server.strangers)
@@ -110,26 +115,21 @@ class Service:
             port.close()
         for task in self._relaying:
             task.cancel()
-        if self._home.holds(self._lock):  # otherwise the files there are another hub's
-            for name in (
-                self._home.socket,
-                self._home.pids,
-                *([self._home.connect] if self._endpoint is not None else []),
-            ):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name)
+        _unlink(root, self._home.socket, self._home.pids, *([self._home.connect] if self._endpoint is not None else []))
         self._thread.join()
 
-    async def _open_socket(self) -> asyncio.Server:
+    async def _open_socket(self, root: int) -> asyncio.Server:
         """Listen for the processes of this machine. The socket is for its owner alone from its birth."""
         listening = socket.socket(socket.AF_UNIX)
-        with unix_socket.reach(self._home.socket) as reached:
-            before = os.umask(0o177)
-            try:
-                listening.bind(reached)
-            finally:
-                os.umask(before)
-            return await asyncio.start_unix_server(self._server.unix, sock=listening)
+        before = os.umask(0o177)
+        try:
+            listening.bind(f"/proc/self/fd/{root}/{os.path.basename(self._home.socket)}")
+        except OSError as error:
+            listening.close()
+            raise HubError(f"{self._home.socket} cannot be listened on: {error.strerror}") from None
+        finally:
+            os.umask(before)
+        return await asyncio.start_unix_server(self._server.unix, sock=listening)
 
     async def _open(self, port: Port, endpoint: Endpoint, *, quiet: bool, awaited: bool) -> None:
         """Listen for other hubs, and say how they connect. A hub that no user waits for tries again if that fails."""
@@ -163,14 +163,7 @@ class Service:
 
     async def _read_own_spools(self) -> None:
         """Return when all that this hub and its helpers have said until now is in the store."""
-
-        def is_read(keeper: Keeper) -> bool:
-            own = [reader for reader in keeper.readers.values() if reader.of_hub and not reader.upstream]
-            return not any(reader.has_more for reader in own)
-
-        await self.in_keeper(lambda _keeper: None)  # a whole turn comes after it
-        while not await self.in_keeper(is_read):
-            pass
+        await self.seal(wire.NO_RUN)
 
     def _cannot_listen(self, where: str, error: Exception, *, awaited: bool) -> None:
         """Say in the log and to `doctor` that an address cannot be listened on; where a user waits, end with that."""
@@ -251,6 +244,13 @@ class Service:
             session.send(wire.Done(id=message.id))
         if isinstance(message, wire.Order):
             await self._server.order(message, upstream, below=upstream == self.keeper.inboxes.onward)
+
+
+def _unlink(directory: int, *paths: str) -> None:
+    """Remove files of a directory, by its descriptor, if they are there."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.basename(path), dir_fd=directory)
 
 
 def _invitation(told: Address, path: str) -> str:

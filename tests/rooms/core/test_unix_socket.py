@@ -103,11 +103,11 @@ def test_a_pidfd_of_another_user_is_not_taken(tmp_path):
         return 7
 
     assert as_nobody(send) == 7
-    assert pidfds.receive(server) == []
+    assert pidfds.receive(server, 9) == []
     assert len(os.listdir("/proc/self/fd")) == before
     assert pidfds.send(path, "ours")
-    [(name, fd)] = pidfds.receive(server)
-    assert name == "ours"
+    [(name, fd, pid)] = pidfds.receive(server, 9)
+    assert (name, pid) == ("ours", os.getpid())
     os.close(fd)
     os.close(server)
     os.close(folder)
@@ -122,9 +122,9 @@ def test_a_hub_that_looks_before_the_pidfd_was_sent(tmp_path, monkeypatch):
         peer.connect(path)
         later = threading.Timer(0.05, socket.send_fds, (peer, [b"origin"], [os.pidfd_open(os.getpid())]))
         later.start()
-        [(name, fd)] = pidfds.receive(server)
+        [(name, fd, pid)] = pidfds.receive(server, 9)
         later.join()
 
-    assert name == "origin"
+    assert (name, pid) == ("origin", os.getpid())
     os.close(fd)
     os.close(server)

@@ -4,6 +4,8 @@ Its one thread is that of `blob_collector`, which flushes blobs.
 
 - `keeper`: does the pass
 - `spool_reader`: reads one spool: both lanes, and samples that wait to be sealed
+- `seal_wish`: somebody waits until all that was logged is in the store
+- `tidying`: merges short chunks, a little at a time
 - `about_process`: what a process has said of itself
 - `ends`: what must be in the store before an end is shown
 - `commits`: commits what was read, in the store or by shipping it

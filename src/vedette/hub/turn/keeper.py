@@ -108,6 +108,7 @@ class Keeper:
             store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.mask, self.tidying.ask
         )
         self._last_read = ""  # the last spool for which there was time
+        self.longest_turn_s = 0.0
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
     def turn(self, *, seal: set[str] | None = None) -> tuple[wire.Change, bool]:
@@ -158,6 +159,7 @@ class Keeper:
             self._synced = now
             self.flush()
         self.tidying.step()
+        self.longest_turn_s = max(self.longest_turn_s, time.monotonic() - now)
         return change, more or wanted_waits or others_wait
 
     @property
