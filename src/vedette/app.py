@@ -1,14 +1,11 @@
 """The public verbs that read a home from another process: `vedette.runs`, `get`, `diff` and `compare`."""
 
-import sqlite3
 import warnings
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vedette import settings
 from vedette.access.home_access import HomeAccess
-from vedette.errors import FormatError
 from vedette.query import runs as query_runs
 from vedette.query.runs import RunList, RunView
 from vedette.store import Reader
@@ -18,24 +15,6 @@ if TYPE_CHECKING:
     from vedette.query.explain import Explanation
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _reads(verb: Callable[P, T]) -> Callable[P, T]:
-    """Have a verb raise FormatError, which is a VedetteError, if the store is damaged."""
-
-    @wraps(verb)
-    def reading(*args: P.args, **named: P.kwargs) -> T:
-        try:
-            return verb(*args, **named)
-        except sqlite3.Error as error:
-            raise FormatError(f"the store cannot be read: {error}; `vedette doctor` says what to do") from error
-
-    return reading
-
-
-@_reads
 def runs(where: str | None = None, project: str | None = None, home: str | None = None) -> RunList:
     """Return the matching runs, the newest first: `vedette.runs("config.lr > 0.1 and state = failed")`.
 
@@ -45,14 +24,12 @@ def runs(where: str | None = None, project: str | None = None, home: str | None 
     return RunList(query_runs.select(_open(access), where or "", project or "", lost_after_s=access.lost_after_s))
 
 
-@_reads
 def get(run: str, home: str | None = None) -> RunView:
     """Return the run with this id, unique prefix of an id, or name."""
     access = _access(home)
     return query_runs.view(_open(access), run, lost_after_s=access.lost_after_s)
 
 
-@_reads
 def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> "Explanation":
     """Return how run `b` differs from run `a`, the most likely causes first; give a RunView, id or name for each."""
     from vedette.query.explain import explain  # noqa: PLC0415 - it loads numpy, which a list of runs does not need
@@ -62,7 +39,6 @@ def diff(a: str | RunView, b: str | RunView, home: str | None = None) -> "Explan
     return explain(views[0], views[1], access.read_blob)
 
 
-@_reads
 def compare(runs: Sequence[str | RunView], home: str | None = None) -> "Comparison":
     """Compare runs: which keys differ, and their metrics; give a RunView, id or name for each."""
     from vedette.query.compare import compare as query_compare  # noqa: PLC0415 - as above

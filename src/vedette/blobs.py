@@ -37,7 +37,7 @@ NO_LIMITS = Limits(blob_bytes=0, blobs_bytes=0)
 YOUNG_S = 600.0  # a blob stays this long after it was last saved, even if no fact names it yet
 _SMALL = 1 << 20  # a file up to this size is read into memory: nothing is written if its blob is here already
 _HEX = frozenset("0123456789abcdef")
-_NEW, _GOING, _PARTS, _TOTAL = "new", "going", "parts", "total"
+_NEW, _GOING, _PARTS, _TOTAL, _SPARED = "new", "going", "parts", "total", "spared"
 
 
 class Found(NamedTuple):
@@ -259,6 +259,18 @@ class Blobs:
         except OSError:
             return False
         return True
+
+    def spare(self) -> None:
+        """Keep all blobs that are here now, whatever names them: the store that did is gone, and may come back."""
+        if next(self.all(), None) is not None:
+            fileio.write_private(os.path.join(self.root, _SPARED), b"")
+
+    def spared_until(self) -> float | None:
+        """Return when blobs were last spared: what was saved before that is not removed. None if they never were."""
+        try:
+            return os.stat(os.path.join(self.root, _SPARED)).st_mtime
+        except OSError:
+            return None
 
     def tidy(self, young_s: float = YOUNG_S) -> None:
         """Clean up after processes that died: move back half-removed blobs, remove incomplete ones after a while."""

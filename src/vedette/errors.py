@@ -10,7 +10,9 @@ VedetteError            the root; the command line prints its message and exits 
         VersionError    bytes were written by a newer vedette than this one
         OldStoreError   a store of an older vedette must be upgraded before it can be read
     BlobError           a file cannot be saved or found
-    StoreError          the store cannot be written now: its disk is full, or it is locked
+    StoreError          the store cannot be read or written now: its disk is full, or its file cannot be opened
+        LockedError     another program has locked it
+        DamagedError    its file has bytes that no store has
     MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
         TakeInError     the hub cannot take in a spool, a home or an archive; it says why
@@ -65,7 +67,15 @@ class BlobError(VedetteError):
 
 
 class StoreError(VedetteError):
-    """The store cannot be written now; nothing of this write was stored."""
+    """The store cannot be read or written now; nothing of this write was stored."""
+
+
+class LockedError(StoreError):
+    """Another program has locked the store."""
+
+
+class DamagedError(StoreError):
+    """The file of the store has bytes that no store has: it was overwritten, cut short, or is something else."""
 
 
 class MonitorError(VedetteError):

@@ -4,6 +4,7 @@ All of it lies in one directory of one user's own; on a network file system, in 
 Nobody waits for a hub that is started.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -18,8 +19,11 @@ from vedette.settings import Settings
 
 _LOCAL = "/var/tmp"  # noqa: S108 - `own_directory` makes sure that what we use there is ours
 _PUBLIC = ("/tmp", _LOCAL)  # noqa: S108
+_SHOWN = 100  # letters of a path that is too long
+_ELSEWHERE = "set VEDETTE_HOME to a directory of your own"
 _WITH_TOKENS = ("onward", "reroute")  # settings that may hold a token
 _WAKE_PAUSE_S = 3.0  # a hub that was just started may not have the lock yet
+_REST_S = 60.0  # after a hub could not begin
 
 
 class Home:
@@ -111,6 +115,19 @@ class Home:
                 " a directory of your own, or VEDETTE_FOREIGN_HOME=1 if you mean to work in that one"
             )
 
+    def misplaced(self) -> str:
+        """Say why nothing can ever be kept here, because of the path alone; empty if something can, or is."""
+        try:
+            os.stat(self.store)
+        except (NotADirectoryError, PermissionError) as error:
+            let_through(error)
+            return f"{self.root} cannot be a home: {(error.strerror or '').lower()}; {_ELSEWHERE}"
+        except OSError as error:
+            let_through(error)
+            if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+                return f"{self.root[:_SHOWN]}... cannot be a home: {(error.strerror or '').lower()}; {_ELSEWHERE}"
+        return ""
+
     def prepare(self) -> None:
         """Make the directories, for their owner alone; raise StrangerError when they are another user's."""
         make_directory(self.root, 0o700)
@@ -160,7 +177,7 @@ class Home:
         try:
             if not _lock_soon(turn):
                 return
-            if self._is_waking():  # its socket may have been made since we looked
+            if self._is_waking(reader=not origin):  # its socket may have been made since we looked
                 if not heard:
                     pidfds.send(self.pids, origin)
                 return
@@ -176,12 +193,19 @@ class Home:
             if listening is not None:
                 os.close(listening)
 
-    def _is_waking(self) -> bool:
+    def rest(self) -> None:
+        """Have processes start no other hub for a while: this one could not begin. Readers may: they want to know."""
+        later = time.time() + _REST_S
+        os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.utime(self.waking, (later, later))
+
+    def _is_waking(self, *, reader: bool) -> bool:
         try:
-            return 0 <= time.time() - os.stat(self.waking).st_mtime < _WAKE_PAUSE_S
+            age_s = time.time() - os.stat(self.waking).st_mtime
         except OSError as error:
             let_through(error)
             return False
+        return (0 if reader else -_REST_S) <= age_s < _WAKE_PAUSE_S
 
     def _spawn(self, listening: int | None) -> None:
         """Start `python -m vedette hub` as nobody's child; `listening`: the socket for pidfds, which it takes over."""

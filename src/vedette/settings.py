@@ -150,9 +150,9 @@ def load(arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
     environ = os.environ if environ is None else environ
     from_environment = _from_environment(environ)
     arguments = {key: value for key, value in (arguments or {}).items() if value is not None}
-    home = arguments.get("home") or from_environment.get("home") or Settings().home
+    home = _as_path(arguments.get("home") or from_environment.get("home") or Settings().home)
     layers: list[tuple[str, Mapping[str, Any]]] = [
-        _from_file(os.path.join(os.path.expanduser(str(home)), "vedette.toml")),
+        _from_file(os.path.join(os.path.expanduser(home), "vedette.toml")),
         _from_project(),
         ("the environment", from_environment),
         ("the call", arguments),
@@ -163,6 +163,7 @@ def load(arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
             _check(key, source)
             section, _, name = key.rpartition(".")
             (tree.setdefault(section, {}) if section else tree)[name] = value
+    _as_path(tree.get("home", ""))
     tree["upstream"] = _with_token(str(tree.get("upstream", "")), environ)
     if tree["upstream"] and not _looks_like_address(tree["upstream"]):
         raise SettingError(
@@ -181,6 +182,18 @@ def chosen() -> set[str]:
     given = _from_environment(os.environ)
     home = os.path.expanduser(str(given.get("home") or Settings().home))
     return {*_from_file(os.path.join(home, "vedette.toml"))[1], *_from_project()[1], *given}
+
+
+def _as_path(home: object) -> str:
+    """Return the path of a home; raise SettingError when no file can have it."""
+    path = str(home)
+    try:
+        if b"\0" not in os.fsencode(path):
+            return path
+        why = "it has a zero byte"
+    except UnicodeEncodeError:
+        why = "it is not UTF-8"
+    raise SettingError(f"the setting home is {path[:60]!r}, which cannot be a path: {why}")
 
 
 def _looks_like_address(upstream: str) -> bool:

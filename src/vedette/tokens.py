@@ -110,7 +110,16 @@ def page_token(home: Home) -> str:
 
 def home_id(home: Home) -> str:
     """Return the lasting id of a home, by which other hubs know it."""
-    return _made_once(os.path.join(home.root, "hub.id"), lambda: new_id(16))
+    return _made_once(_id_path(home), lambda: new_id(16))
+
+
+def was_kept(home: Home) -> bool:
+    """Tell whether a hub has ever kept this home."""
+    return os.path.exists(_id_path(home))
+
+
+def _id_path(home: Home) -> str:
+    return os.path.join(home.root, "hub.id")
 
 
 def _made_once(path: str, make: Callable[[], str]) -> str:

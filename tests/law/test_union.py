@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.soak import times
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin
-from vedette.store import Batch, Columns, archive, sqlite_merge
+from vedette.store import Batch, Columns, archive, sqlite_merge, sqlite_merge_points
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_export import write_archive
 from vedette.store.sqlite_file import open_reader
@@ -143,8 +143,8 @@ def _without_heard(found: dict) -> dict:
 
 def test_the_law_notices_points_taken_twice(monkeypatch):
     """The positive control: a union that does not look at which samples are here doubles them, and is found out."""
-    monkeypatch.setattr(sqlite_merge.Held, "new", lambda *_: np.ones(len(_[1]), dtype=bool))
-    monkeypatch.setattr(sqlite_merge.Held, "has_same", lambda *_: False)
+    monkeypatch.setattr(sqlite_merge_points.Held, "new", lambda *_: np.ones(len(_[1]), dtype=bool))
+    monkeypatch.setattr(sqlite_merge_points.Held, "has_same", lambda *_: False)
 
     check = test_two_stores_united_are_the_one_that_got_everything.hypothesis.inner_test
     with pytest.raises(AssertionError):
@@ -161,7 +161,7 @@ def test_a_union_that_stops_anywhere_is_finished_by_the_next(seed: int, tmp_path
     fill(f"{tmp_path}/right", batches, chance)
     monkey = pytest.MonkeyPatch()
     monkey.setattr(sqlite_merge, "_STEP_ROWS", 1)
-    monkey.setattr(sqlite_merge, "_STEP_AXES", 1)
+    monkey.setattr(sqlite_merge_points, "_STEP_AXES", 1)
     stops, done = 0, 0
     try:
         while done == stops:
@@ -192,7 +192,7 @@ def test_samples_that_came_ahead_are_not_doubled_by_their_spool(seed: int, tmp_p
     left, one = told(f"{tmp_path}/left"), told(f"{tmp_path}/one")
     for found in (left, one):
         found.pop("heard")
-        found["marks"] = {key: mark for key, mark in found["marks"].items() if key[1] != sqlite_merge.AHEAD}
+        found["marks"] = {key: mark for key, mark in found["marks"].items() if key[1] != sqlite_merge_points.AHEAD}
     assert left == one
 
 

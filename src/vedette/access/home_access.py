@@ -15,7 +15,7 @@ from vedette.access import hub_socket
 from vedette.access.follower import Follower
 from vedette.blobs import Blobs, is_digest
 from vedette.deaths.tree import GRACE_S
-from vedette.errors import FormatError, HubError, NotFoundError, VedetteError
+from vedette.errors import FormatError, HubError, NotFoundError, SettingError, VedetteError
 from vedette.home import Home
 from vedette.ids import new_id
 from vedette.model import Command, Value
@@ -77,6 +77,7 @@ class HomeAccess:
         """Open the store as it is; raise NotFoundError when there is none yet. A reader belongs to one thread."""
         from vedette.store.sqlite_file import open_reader  # noqa: PLC0415 - it brings sqlite3
 
+        self._check_path()
         return open_reader(self.home.store, untouched=self.home.is_foreign)
 
     def open(self, patience_s: float = PATIENCE_S) -> tuple["SqliteReader", str]:
@@ -84,6 +85,7 @@ class HomeAccess:
 
         `patience_s`: what the hub has not read by then is not waited for.
         """
+        self._check_path()
         if not os.path.exists(self.home.spool) and not os.path.exists(self.home.store):
             raise NotFoundError(nothing_yet(self.root))
         warning = ""
@@ -97,6 +99,10 @@ class HomeAccess:
         except HubError as error:
             warning = f"{error}; what you see may be behind"
         return self.reader(), warning
+
+    def _check_path(self) -> None:
+        if trouble := self.home.misplaced():
+            raise SettingError(trouble)
 
     # The bytes of files.
 

@@ -1,6 +1,5 @@
 """The displays of a notebook: the name and state of a run, its bars, and charts of its metrics."""
 
-import sqlite3
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -141,7 +140,7 @@ class BarsPanel(Panel):
         try:
             self._reader = self._reader or open_reader(self._home.store)
             self._done_elsewhere = {bar.id: bar.done for bar in stored_bars(self._reader, self._run.id)}
-        except (VedetteError, sqlite3.Error):  # the store is being created, or is busy
+        except VedetteError:  # the store is being created, or is busy
             self._reader = None
 
     def _seen(self, bar: Progress, state: str, cause: str, now_t: int) -> Bar:

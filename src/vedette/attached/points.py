@@ -1,7 +1,6 @@
 """The points of a run for the charts of a notebook: those of the store, and those that only the hub has yet."""
 
 import contextlib
-import sqlite3
 import time
 
 from vedette.access.home_access import HomeAccess
@@ -40,7 +39,7 @@ class PointReader:
             with contextlib.closing(self._access.reader()) as reader:
                 reader.connection.execute("BEGIN")  # one snapshot for the whole read
                 return self._tiles(with_unsealed(reader, self._unsealed, self._unsealed.now()))
-        except (VedetteError, OSError, sqlite3.Error):
+        except (VedetteError, OSError):
             return None
 
     def _ask_hub(self) -> bool:

@@ -2,13 +2,12 @@
 
 import collections
 import os
-import sqlite3
 import time
 
 from vedette import kernel
 from vedette.access.home_access import HomeAccess
 from vedette.client import ask
-from vedette.errors import VedetteError
+from vedette.errors import StoreError, VedetteError
 from vedette.model import Event
 from vedette.query.live import Feed, News
 from vedette.query.questions import Question, settle
@@ -63,7 +62,7 @@ class RunLines:
             return None
         try:
             news = self._feed.look()
-        except sqlite3.Error:  # the store is being created, or is busy
+        except StoreError:  # the store is being created, or is busy
             self._failed_reads += 1
             if self._failed_reads > _MAX_FAILED_READS:
                 raise
@@ -86,7 +85,7 @@ class RunLines:
         if os.path.exists(self._access.home.store):
             try:
                 store = self._access.reader()
-            except (VedetteError, sqlite3.Error):  # the store is being created
+            except VedetteError:  # the store is being created
                 return
             self._feed = Feed(store, self._run, lost_after_s=self._access.lost_after_s)
 

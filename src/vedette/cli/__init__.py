@@ -9,10 +9,10 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - move: `reproduce`, `export`, `sync`
 - look after: `hub`, `token`, `doctor`, `completion`
 
-Seven files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
+Eight files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
 choose columns; `notices` prints what is said on stderr; `beside` is the console beside a command, `joined_ends` asks
-how its processes have ended, `hub_status` prints who keeps a home and who relays to it, and `doctor_home` looks at the
-directory of a home.
+how its processes have ended, `hub_status` prints who keeps a home and who relays to it; `doctor_home` is what `doctor`
+says of the directory of a home, and `store_check` of the store.
 """
 
 import argparse
@@ -177,15 +177,11 @@ def _run(args: argparse.Namespace, words: Sequence[str]) -> int:
         code = 0
     except OSError as error:  # a full disk behind stdout, say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.stderr.write(f"vedette: {clean(error.strerror or str(error), one_line=True)}\n")
+        what = f": {error.filename}" if isinstance(error.filename, str) else ""
+        sys.stderr.write(f"vedette: {clean(f'{error.strerror or error}{what}', one_line=True)}\n")
         code = 2
     except KeyboardInterrupt:
         code = 130
-    except Exception as error:
-        if type(error).__module__ != "sqlite3":  # by its name: most commands start without the module
-            raise
-        sys.stderr.write(f"vedette: the store cannot be read: {error}; `vedette doctor` says what to do\n")
-        code = 2
     return int(code)
 
 

@@ -19,10 +19,10 @@ from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
 from vedette.cli import doctor_home
 from vedette.cli.output import print_json
-from vedette.errors import HubError, NotFoundError, VedetteError
+from vedette.cli.store_check import check_store
+from vedette.errors import HubError, VedetteError
 from vedette.fileio import file_size
 from vedette.home import Home
-from vedette.query.losses import losses
 from vedette.query.retention import due
 from vedette.query.runs import SKEWED_S
 from vedette.query.weight import Weights
@@ -33,7 +33,6 @@ from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
 _LOW_BYTES = 1 << 30
-_MOST_NAMED = 5
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +65,7 @@ def examine(settings: Settings) -> list[tuple[str, str, str]]:
         *doctor_home.examine(home),
     ]
     if os.path.isdir(home.root):
-        checks += [_disk(home), *([] if home.is_foreign else _hub(home)), *_spool(home), *_store(home)]
+        checks += [_disk(home), *([] if home.is_foreign else _hub(home)), *_spool(home), *check_store(home)]
     return [*checks, _exit_status(), *_sensors()]
 
 
@@ -107,7 +106,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
     except HubError as error:
         tail = _last_line(home.log)
         return [("hub", f"{error}" + (f"; the last line of its log: {tail}" if tail else ""),
-                 "run `vedette hub` to see why; what is logged meanwhile waits in the spool")]  # fmt: skip
+                 "see `store` below, or run `vedette hub`; what is logged meanwhile waits in the spool")]  # fmt: skip
     if health is None:
         return [("hub", "did not answer with its health", "vedette hub --stop")]
     checks = [
@@ -176,8 +175,8 @@ def _kept(home: Home, health: wire.Health) -> list[tuple[str, str, str]]:
             words.append(f"{total} {'was' if total == 1 else 'were'} removed for good, by the hub or by hand")
         if left or health.sweeping:
             words.append(f"{left} of them are still being deleted" if left else "the disk space is being freed")
-    except (sqlite3.Error, VedetteError):
-        pass  # `_store` reports what is wrong with the store
+    except VedetteError:
+        pass  # `check_store` reports what is wrong with the store
     advice = f"it cannot remove what is due: {health.sweep_trouble}" if health.sweep_trouble else ""
     return [("keep", "; ".join(words), advice)]
 
@@ -233,50 +232,3 @@ def _upstream(directory: str) -> str:
         return str(addresses.parse(origin.upstream)) if origin is not None and origin.upstream else ""
     except (OSError, VedetteError):
         return ""
-
-
-def _store(home: Home) -> list[tuple[str, str, str]]:
-    try:
-        store = HomeAccess(home).reader()
-        wrong = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        count = {
-            t: store.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("runs", "series", "events")
-        }
-        lost = losses(store)
-    except NotFoundError:
-        return [("store", f"{home.store} does not exist yet", "")]
-    except (sqlite3.Error, VedetteError) as error:
-        return [("store", f"{home.store}: {error}", f"move it away, and the hub begins a new one: {home.store}")]
-    used = size(file_size(home.store) + file_size(home.store + "-wal"))
-    found = f"{used}, {count['runs']} runs, {count['series']} series, {count['events']} events"
-    checks = [("store", found, "" if wrong == "ok" else f"it is damaged ({wrong}): move {home.store} away")]
-    dropped = "; ".join(lost.reasons)
-    checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),
-                   "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip
-    checks.append(("damaged", f"{lost.damaged} records", ""))
-    failed = f"{lost.swallowed} calls had no effect because of an error in vedette itself"
-    checks.append(("errors", failed, "please report what stderr said" if lost.swallowed else ""))
-    checks.append(("refused", f"{lost.refused} values that were not numbers, or files that could not be kept", ""))
-    checks += [
-        ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
-        for limit, count in lost.limited.items()
-    ]
-    return [*checks, *_unbegun(lost.unbegun)]
-
-
-def _unbegun(runs: list[str]) -> list[tuple[str, str, str]]:
-    """Report runs that are in no list, though processes have recorded something of them."""
-    if not runs:
-        return []
-    names = ", ".join(runs[:_MOST_NAMED]) + (", ..." if len(runs) > _MOST_NAMED else "")
-    one = len(runs) == 1
-    found = (
-        f"processes have recorded something of {len(runs)} {'run' if one else 'runs'} whose beginning is not here,"
-        f" so no list shows {'it' if one else 'them'}: {names}; probably VEDETTE_RUN named a run of another home, or"
-        " this home was removed while the run was running"
-    )
-    advice = (
-        "`vedette sync OTHER_HOME` brings the beginning here; if it is nowhere any more,"
-        f" `vedette run --resume {runs[0]} -- true` makes a run of it, which can be shown and removed"
-    )
-    return [("no begin", found, advice)]

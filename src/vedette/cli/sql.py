@@ -14,8 +14,9 @@ import sys
 from typing import Any
 
 from vedette.cli.output import CsvRows, csv_cell, open_home, print_json, table
-from vedette.errors import VedetteError
+from vedette.errors import DamagedError, VedetteError
 from vedette.store.points_view import add_points_view
+from vedette.store.sqlite_connection import explained
 from vedette.views.text import clean
 
 
@@ -39,10 +40,12 @@ def run(args: argparse.Namespace) -> int:
             " ORDER BY type DESC, name"
         )
     try:
-        cursor = store.connection.execute(query)
+        cursor = sqlite3.Cursor(store.connection).execute(query)  # one of sqlite3: the errors are those of the query
         headers = [column[0] for column in cursor.description or []]
         _print(headers, cursor, args.format)
     except (sqlite3.Error, sqlite3.Warning) as error:
+        if isinstance(error, sqlite3.Error) and isinstance(ours := explained(error), DamagedError):
+            raise ours from None
         raise VedetteError(f"the query cannot be run: {error}") from None
     return 0
 

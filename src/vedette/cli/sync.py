@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
         for news in access.take_in(path):
             if not news.over:
                 counted.show(news.points)
-        all_news.append({"path": path, "spans": news.spans, "events": news.events, "points": news.points})
+        counts = {"spans": news.spans, "events": news.events, "points": news.points}
+        all_news.append({"path": path, **counts, "notes": news.notes})
         counted.close()
         for note in news.notes:
             sys.stderr.write(f"vedette: {clean(note, one_line=True)}\n")

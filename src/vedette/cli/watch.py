@@ -12,7 +12,6 @@ with exit code 0 if the run is done, else 1. If the run asks a question, you can
 import argparse
 import contextlib
 import os
-import sqlite3
 import sys
 import time
 
@@ -21,7 +20,7 @@ from msgspec import structs
 from vedette.access.follower import LEFT, Follower
 from vedette.access.home_access import HomeAccess
 from vedette.cli.output import complete_runs, count, json_line
-from vedette.errors import FormatError, HubError, NotFoundError
+from vedette.errors import HubError, LockedError, NotFoundError
 from vedette.model import KINDS
 from vedette.query.finding import find
 from vedette.query.live import Feed, News
@@ -92,11 +91,7 @@ def _opened(access: HomeAccess) -> Reader | None:
     try:
         store = access.reader()
         store.spans(SpanQuery(limit=1))
-    except (sqlite3.OperationalError, NotFoundError):  # there is none, or the hub is creating it
-        return None
-    except FormatError:
-        if os.path.exists(access.home.store) and os.path.getsize(access.home.store):
-            raise
+    except (LockedError, NotFoundError):  # there is none, or the hub is creating it
         return None
     return store
 
@@ -158,7 +153,7 @@ class _Watch:
         """Show what is new; return the exit code when the run has ended."""
         try:
             news = self._feed.look()
-        except sqlite3.OperationalError:  # the database is busy: the next look will do
+        except LockedError:  # the store is busy: the next look will do
             return None
         ended = [run for run in news.runs.values() if run.state in _ENDS and run.id not in self._ended]
         if self._feed.run and ended:

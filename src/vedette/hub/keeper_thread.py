@@ -6,6 +6,7 @@ The event loop asks by a queue, and is answered by futures that are completed in
 import asyncio
 import contextlib
 import math
+import os
 import queue
 import threading
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from vedette import wire
-from vedette.errors import HubError
+from vedette.errors import DamagedError, HubError
 from vedette.home import Home
 from vedette.hub.alarm import Alarm
 from vedette.hub.log import Log
@@ -24,6 +25,7 @@ from vedette.hub.turn.sweeper import Sweeper
 from vedette.settings import Hub
 
 _RETRY_S = 1.0
+_MOST_RETRY_S = 60.0  # a damaged store does not mend itself
 _REST = 9.0  # the pause after a turn, in lengths of that turn: many quiet spools take at most a tenth of the time
 _LEAVING = "the hub is leaving"
 T = TypeVar("T")
@@ -59,6 +61,8 @@ class KeeperThread:
         self._taking_in = takein.Queue(keeper)
         self._stopping = threading.Event()
         self._left = False
+        self._store = _identity(home.store)
+        self._resume_at = self._pause_s = 0.0  # while the store is damaged, no turn is taken before that
         self._thread = threading.Thread(target=self._run, name="keeper")
 
     def start(self, publish: Callable[[wire.Change], None], ended: Callable[[], None], *, stays: bool) -> None:
@@ -121,7 +125,7 @@ class KeeperThread:
         """Keep until nobody needs it; whatever happens, the program ends with this thread, and its lock is released."""
         try:
             self._take_turns()
-            if self._home.holds(self._lock):
+            if self._is_ours:
                 self._keeper.close()
         except Exception as error:  # the spools are safe, and the next hub reads them
             self._log.complain(f"{type(error).__name__}: {error}")
@@ -135,7 +139,7 @@ class KeeperThread:
         idle_since = connected_at = time.monotonic()
         self._keeper.upstreams.resume_blobs()
         while not self._stopping.is_set():
-            if not self._home.holds(self._lock):  # the home was removed: what is there now is another hub's
+            if not self._is_ours:
                 self._keeper.let_go()
                 break
             begun = time.monotonic()
@@ -155,6 +159,11 @@ class KeeperThread:
                 self.alarm.wait(max(self._pace.turn_s, min(_REST * took_s, self._keeper.flush_in_s)))
 
     @property
+    def _is_ours(self) -> bool:
+        """Whether home and store are still those that we began with: what is there now may be another hub's."""
+        return self._home.holds(self._lock) and _identity(self._home.store) == self._store
+
+    @property
     def _busy(self) -> bool:
         return not self._keeper.idle or self._sweeper.busy or self._keeper.blob_collector.busy
 
@@ -166,6 +175,9 @@ class KeeperThread:
             for request in requests:
                 if isinstance(request, _Act):
                     self._do(request)
+            if time.monotonic() < self._resume_at:
+                self._fail_seals()
+                return False
             self._keeper.trouble = self._keeper.watcher.trouble = ""
             change, more = self._keeper.step([seal.wish for seal in self._seals])
             if change.spans or change.events or change.points:
@@ -175,14 +187,23 @@ class KeeperThread:
         except Exception as error:  # whatever it is: the spools are safe, and it may help to start over
             self._keeper.start_over(error)
             self._log.complain(f"{self._keeper.trouble}; trying again")
-            for seal in self._seals:
-                self._loop.call_soon_threadsafe(_fail, seal.answer, HubError(self._keeper.trouble))
-            self._seals.clear()
-            self._stopping.wait(_RETRY_S)
+            self._fail_seals()
+            if isinstance(error, DamagedError):
+                self._pause_s = min(max(_RETRY_S, 2 * self._pause_s), _MOST_RETRY_S)
+                self._resume_at = time.monotonic() + self._pause_s
+            else:
+                self._stopping.wait(_RETRY_S)
             return more
+        self._pause_s = 0.0
         self._answer_seals()
         self._sweep(more=more)  # after everybody has an answer
         return more or bool(self._seals)
+
+    def _fail_seals(self) -> None:
+        """Tell those who wait for a seal why there is none."""
+        for seal in self._seals:
+            self._loop.call_soon_threadsafe(_fail, seal.answer, HubError(self._keeper.trouble))
+        self._seals.clear()
 
     def _answer_seals(self) -> None:
         """Answer those who wait for a seal that is done, or for whom the time is over."""
@@ -227,6 +248,14 @@ class KeeperThread:
     def _refuse_requests(self) -> None:
         for request in (*self._take_requests(), *self._seals):
             self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _answer(answer: "asyncio.Future[Any]", result: Any) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import resource
-import sqlite3
 import sys
 from collections.abc import Callable
 
 from vedette import address as addresses
-from vedette import kernel, pidfds
+from vedette import kernel, pidfds, tokens
+from vedette.blobs import Blobs
 from vedette.errors import HubError, VedetteError
+from vedette.fileio import file_size
 from vedette.home import Home
 from vedette.hub import listeners
 from vedette.hub.log import Log
@@ -81,15 +82,19 @@ def _keep(
     log = Log(home.log)
     log.trim()
     _raise_limits()
-    try:
-        store = SqliteStore(home.store, most_series=settings.limits.series_per_run)
-    except (sqlite3.Error, OSError, VedetteError) as error:
-        sys.stderr.write(f"vedette hub: the store {home.store} cannot be opened: {error}\n")
-        return 1
-    sweeper = Sweeper(home, store, log, settings.keep, reload)
     if pids is None:
         pids = pidfds.listen(home.pids)
-    service = Service(home, store, settings, lock, sweeper, log, endpoint, pids)
+    try:
+        if not file_size(home.store) and tokens.was_kept(home):  # the store was removed, or moved away
+            Blobs(home).spare()
+        store = SqliteStore(home.store, most_series=settings.limits.series_per_run)
+        sweeper = Sweeper(home, store, log, settings.keep, reload)
+        service = Service(home, store, settings, lock, sweeper, log, endpoint, pids)
+    except (OSError, VedetteError) as error:
+        sys.stderr.write(f"vedette hub: {home.root} cannot be kept: {error}\n")
+        with contextlib.suppress(OSError):
+            home.rest()
+        return 1
     asyncio.run(service.serve(quiet=quiet, awaited=awaited))
     return 0
 

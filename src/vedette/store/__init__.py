@@ -7,10 +7,12 @@ The store keeps records and hands them back. What they mean is worked out in `qu
 A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read` reads spans and events, with
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
 `sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back, `sqlite_few` those of short
-groups. `sqlite_purge` deletes what
-was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited` which ends are not complete,
-`sqlite_merge` takes in another store, `sqlite_copy` a copy of a spool, `sqlite_relays` knows which relay has shipped
-what. `sqlite_export` and `archive` write and read runs as one file. `points_view` shows points as an SQL table.
+groups. `sqlite_purge` deletes what was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited`
+which ends are not complete.
+`sqlite_merge` takes in another store (`foreign_store`), and `sqlite_merge_points` its points; `sqlite_copy` takes in a
+copy of a spool, `sqlite_relays` knows which relay has shipped what. `sqlite_connection` turns the errors of SQLite into
+ours; `sqlite_mend` and `sqlite_salvage` save what can be read of a damaged store. `sqlite_export` and `archive` write
+and read runs as one file. `points_view` shows points as an SQL table.
 numpy is imported only where points are read or written.
 """
 
@@ -216,14 +218,21 @@ class Store(Reader, Protocol):
         """
 
     def absorb(
-        self, source: Reader, live_here: Container[str] = (), mask: Callable[[Fact], Fact] | None = None
+        self,
+        source: Reader,
+        comes: Callable[[str], int | None] = lambda _: None,
+        mask: Callable[[Fact], Fact] | None = None,
+        *,
+        lenient: bool = False,
     ) -> Iterator[Taken]:
         """Take in all that another store has, in steps; each step is one transaction, and yields what came so far.
 
         Each fact is kept as `mask` returns it.
 
         Records that are here already are skipped. So doing it twice is the same as once, the order of sources does
-        not matter, and after a death it can be repeated. Samples of origins in `live_here` are left out: they come
-        from their own spools. Marks stay as they are, and what is purged there is not purged here, nor taken in.
-        Raise FormatError when the source is malformed; what was taken in before stays, and is sound.
+        not matter, and after a death it can be repeated. Marks stay as they are, and what is purged there is not
+        purged here, nor taken in. `comes`: from which offset on the samples of an origin come by themselves, from its
+        spool or another hub; these are left out. Raise FormatError when the source is malformed, DamagedError when
+        pages of it cannot be read; what was taken in before stays, and is sound. `lenient`: leave out rows that are
+        malformed, and count them.
         """

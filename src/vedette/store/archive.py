@@ -13,7 +13,8 @@ from contextlib import closing
 from typing import BinaryIO
 
 from vedette.blobs import Blobs
-from vedette.errors import BlobError, FormatError, OldStoreError, StoreError, VersionError
+from vedette.errors import BlobError, DamagedError, FormatError, OldStoreError, StoreError, VersionError
+from vedette.store.sqlite_connection import explained
 from vedette.store.sqlite_file import STEPS, add_schema, quoted
 from vedette.store.sqlite_read import SqliteReader
 
@@ -147,7 +148,8 @@ def open_careful(path: str, shown_path: str, mode: str = "mode=ro") -> SqliteRea
     return SqliteReader(connection)
 
 
-def _set_careful(connection: sqlite3.Connection) -> None:
+def set_careful(connection: sqlite3.Connection) -> None:
+    """Have a connection doubt what is in its file."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     connection.execute("PRAGMA mmap_size = 0")
@@ -160,11 +162,12 @@ def _check_schema(connection: sqlite3.Connection, path: str, *, whole: bool) -> 
     `whole`: it must have nothing else.
     """
     try:
-        _set_careful(connection)
+        set_careful(connection)
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         found = _schema(connection)
     except sqlite3.Error as error:
-        raise FormatError(f"{path} cannot be read as a store: {error}") from None
+        kind = DamagedError if isinstance(explained(error), DamagedError) else FormatError
+        raise kind(f"{path} cannot be read as a store: {error}") from None
     if version > len(STEPS):
         raise VersionError(
             f"{path} is a store of version {version}, and this vedette reads up to {len(STEPS)}: upgrade"

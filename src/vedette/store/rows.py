@@ -1,6 +1,8 @@
 """The rows that a store hands back, one struct for each kind."""
 
-from msgspec import Struct
+from collections import Counter
+
+from msgspec import Struct, field
 
 from vedette.labels import label
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin, Value
@@ -134,3 +136,4 @@ class Taken(Struct):
     events: int = 0
     points: int = 0
     touched: set[str] = set()  # the spans that got something new; whoever shows it empties it
+    left_out: Counter[str] = field(default_factory=Counter)  # rows that could not be read, by their table

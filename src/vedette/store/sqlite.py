@@ -4,7 +4,6 @@ import collections
 import contextlib
 import functools
 import os
-import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vedette import wire
-from vedette.errors import StoreError
 from vedette.fileio import check_private, open_private
 from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
 from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
 from vedette.store import AHEAD, UNKNOWN_RELAY, Batch, Block, Columns, Reader, RelayRow, Taken, sqlite_relays
 from vedette.store.sqlite_awaited import Awaiting
+from vedette.store.sqlite_connection import connect, unopened
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_purge import Reclaimer, is_gone, note
@@ -38,12 +37,15 @@ class SqliteStore(SqliteReader):
 
         `most_series`: the most series of one span; points of further series are refused, and counted.
         """
-        made = open_private(path, os.O_RDWR | os.O_CREAT)
-        os.fchmod(made, 0o600)  # SQLite gives its log the same mode
-        os.close(made)
-        for beside in ("-wal", "-shm", "-journal"):  # SQLite opens them itself, and would follow a link
-            check_private(path + beside)
-        connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
+        try:
+            made = open_private(path, os.O_RDWR | os.O_CREAT)
+            os.fchmod(made, 0o600)  # SQLite gives its log the same mode
+            os.close(made)
+            for beside in ("-wal", "-shm", "-journal"):  # SQLite opens them itself, and would follow a link
+                check_private(path + beside)
+        except OSError as error:
+            raise unopened(error) from error
+        connection = connect(path, isolation_level=None, timeout=10, check_same_thread=False)
         super().__init__(connection)
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -51,7 +53,7 @@ class SqliteStore(SqliteReader):
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         connection.execute("PRAGMA secure_delete = FAST")  # some builds overwrite every page that they free
-        self._migrate(path, steps)
+        self._migrate(steps)
         self._wal = path + "-wal"
         self._wal_fd: int | None = None
         self._origins: dict[str, int] = {}
@@ -66,8 +68,8 @@ class SqliteStore(SqliteReader):
 
         return PointWriter(self.connection, self._transaction, self._most_series)
 
-    def _migrate(self, path: str, steps: Sequence[str]) -> None:
-        check_version(path, self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
+    def _migrate(self, steps: Sequence[str]) -> None:
+        check_version(self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
         add_schema(self.connection, steps)
 
     @contextlib.contextmanager
@@ -76,14 +78,12 @@ class SqliteStore(SqliteReader):
             self.connection.execute("BEGIN IMMEDIATE")
             yield
             self.connection.execute("COMMIT")
-        except BaseException as error:
+        except BaseException:
             self._origins.clear()
             if "writer" in vars(self):
                 self.writer.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreError(f"the store cannot be written to: {error}") from error
             raise
 
     def keep(
@@ -224,13 +224,18 @@ class SqliteStore(SqliteReader):
         return sqlite_copy.take(self, batch)
 
     def absorb(
-        self, source: Reader, live_here: Container[str] = (), mask: Callable[[Fact], Fact] | None = None
+        self,
+        source: Reader,
+        comes: Callable[[str], int | None] = lambda _: None,
+        mask: Callable[[Fact], Fact] | None = None,
+        *,
+        lenient: bool = False,
     ) -> Iterator[Taken]:
         """Import all that another store has, in steps of one transaction each."""
         from vedette.store import sqlite_merge
 
         assert isinstance(source, SqliteReader)
-        return sqlite_merge.absorb(self, source, live_here, mask)
+        return sqlite_merge.absorb(self, source, comes, mask, lenient=lenient)
 
     def _keep_facts(
         self,

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vedette.errors import DamagedError
 from vedette.ids import range_below
 from vedette.labels import label
 from vedette.model import Origin
 from vedette.store import sqlite_relays
 from vedette.store.queries import EventQuery, SpanQuery, Where
 from vedette.store.rows import BlobRow, EventRow, Mark, OriginRow, RelayRow, SeriesRow, SpanRow
+from vedette.store.sqlite_connection import damaged
 from vedette.store.sqlite_read_points import PointReader
 from vedette.store.sqlite_where import to_order, to_sql
 
@@ -290,7 +292,15 @@ _WEIGHTS = (
 
 
 def _object(text: str) -> dict[str, Any]:
-    return {} if text == "{}" else json.loads(text)  # most are empty, and a page may read 10,000 series at once
+    if text == "{}":  # most are empty, and a page may read 10,000 series at once
+        return {}
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise DamagedError(damaged("it has attributes that are not a JSON object"))
+    return value
 
 
 def _span(row: tuple[Any, ...]) -> SpanRow:

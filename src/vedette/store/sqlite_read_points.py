@@ -8,8 +8,10 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vedette.errors import DamagedError
 from vedette.store.points import Part, Points, by_step, disordered, joined
 from vedette.store.rows import ChunkRow
+from vedette.store.sqlite_connection import damaged
 
 _MOST_RECENT_CHUNKS = 32
 _CHUNKS_IN_ORDER = "FROM chunks JOIN axes ON axes.id = chunks.axis WHERE series = ? ORDER BY origin, first_n"
@@ -51,7 +53,7 @@ class PointReader:
         for number, process, axis, value, t, step in rows:
             if axis not in axes:
                 axes[axis] = _unpack(step), _unpack(t) * 1000
-            found[number].setdefault(process, []).append((*axes[axis], _unpack(value)))
+            found[number].setdefault(process, []).append(_alike(*axes[axis], _unpack(value)))
         return {
             number: [Part(process, _points(columns)) for process, columns in processes.items()]
             for number, processes in found.items()
@@ -128,7 +130,13 @@ def _unpack(column: bytes) -> Any:
 
 
 def _unpacked(step: bytes, t: bytes, value: bytes) -> Points:
-    return Points(_unpack(step), _unpack(t) * 1000, _unpack(value))
+    return Points(*_alike(_unpack(step), _unpack(t) * 1000, _unpack(value)))
+
+
+def _alike(step: Any, t: Any, value: Any) -> tuple[Any, Any, Any]:
+    if not len(step) == len(t) == len(value):
+        raise DamagedError(damaged("a chunk does not have as many numbers as its axis"))
+    return step, t, value
 
 
 def _points(parts: list[tuple[Any, Any, Any]]) -> Points:

@@ -1,6 +1,5 @@
 """The command line: plain in a pipe, drawn on a terminal, JSON for scripts, and one sentence when it is wrong."""
 
-import concurrent.futures
 import contextlib
 import csv
 import fcntl
@@ -18,16 +17,13 @@ import sys
 import tempfile
 import termios
 import time
-import warnings
 
 import pytest
 
-import vedette
 from tests.conftest import end_hub
 from tests.rooms.conftest import Maker, call, python
 from tests.rooms.views.test_text import SEQUENCES, assert_harmless
 from vedette.cli import COMMANDS, main
-from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.model import Event
 from vedette.sources import SENSORS
@@ -649,22 +645,6 @@ def test_a_home_that_is_not_there():
         assert os.listdir(root) == []
 
 
-def test_a_store_that_is_none():
-    """A file that is no database is said to be none, in a sentence, and `doctor` says what to do."""
-    with tempfile.TemporaryDirectory(prefix="vdt-") as root:
-        with open(f"{root}/store.db", "w") as file:
-            file.write("this is not a database, however one looks at it\n" * 100)
-        with concurrent.futures.ThreadPoolExecutor() as both:
-            done, sick = both.map(lambda command: call(command, home=root), ("ls", "doctor"))
-        end_hub(Home(root))
-
-    assert "Traceback" not in done.stderr + sick.stderr
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "not a database" in done.stderr
-    assert sick.returncode == 1
-    assert f"move it away, and the hub begins a new one: {root}/store.db" in sick.stdout
-
-
 def test_a_damaged_chunk(home):
     """Points that cannot be read are said to be so; the rest of the store is shown."""
     home.prepare()
@@ -727,30 +707,6 @@ def test_version():
 def test_home_by_flag(camp, args):
     """--home is stronger than VEDETTE_HOME."""
     assert "alpha" in call(*args, camp, home="/nonexistent").stdout
-
-
-def test_a_damaged_store_is_a_sentence(home, tmp_path):
-    """If pages of the store are overwritten, a command says so in a sentence, and a verb raises VedetteError."""
-    home.prepare()
-    store = SqliteStore(home.store)
-    make = Maker(store)
-    make.run("r1", "alpha")
-    make.points("r1", "loss", [float(n) for n in range(100)])
-    make.events("r1", "a line")
-    store.close()
-    with open(home.store, "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(4096)
-        file.write(b"\xff" * (size - 4096))
-
-    for words in (("ls",), ("logs", "r1"), ("show", "r1"), ("points", "r1", "loss")):
-        done = call(*words)
-        assert_refused(done, "cannot be read")
-        assert "Traceback" not in done.stderr
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # no hub can be started there
-        with pytest.raises(VedetteError, match="cannot be read"):
-            vedette.runs()
 
 
 SECRET = "s3cr3t-t0ken"

@@ -26,12 +26,13 @@ from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.attached.points import PointReader
 from vedette.blobs import Blobs
-from vedette.cli import doctor, main, watch
+from vedette.cli import main, watch
 from vedette.cli.beside import Beside
 from vedette.cli.edit import _complete_tags
 from vedette.cli.monitor import _complete_pids, _complete_sensors, _complete_sinks
 from vedette.cli.output import complete_runs, complete_series, table
 from vedette.cli.ranking import complete_columns
+from vedette.cli.store_check import check_store
 from vedette.client.off import OffRun
 from vedette.home import Home
 from vedette.model import LANE_SAMPLES, Blob, Event, Origin, Span
@@ -315,7 +316,7 @@ def test_a_store_that_is_being_made(home):
 
         assert os.path.getsize(home.store) > 0
         assert watch._opened(HomeAccess(home)) is None
-        assert doctor._store(home) == [("store", f"{home.store} does not exist yet", "")]
+        assert check_store(home) == [("store", f"{home.store} does not exist yet", "")]
 
 
 def test_top(say, drawn):

@@ -129,6 +129,21 @@ def test_damage_in_one_inbox_stays_out_of_the_next(tmp_path):
     assert (found, batch.damaged) == (list(range(1, 21)), 0)
 
 
+def test_what_was_acknowledged_to_be_kept_by_a_store_that_is_gone(tmp_path):
+    """If the store was begun anew, an inbox of an earlier hub is taken in all the same, its gap counted."""
+    reader = reader_of(tmp_path)
+    inbox = reader.open(RELAY, ROOMY)
+    inbox.append(ship(3, samples("a", 200, 300), samples("b", 0, 10)))
+    inbox.close()
+    reader.shut()
+
+    reader = reader_of(tmp_path)
+    read_all(reader)
+    found, batch = rows(reader, "a")
+    assert (found, batch.damaged) == (list(range(201, 301)), 1)
+    assert rows(reader, "b")[0] == list(range(1, 11))
+
+
 def test_nothing_is_given_up_on_a_full_disk():
     """When the disk is full a shipment is refused; all that were acknowledged are found by the next hub."""
     with small_disk("24m") as root:

@@ -270,7 +270,9 @@ def test_a_store_that_cannot_be_opened_is_said(home, capsys):
     with open(home.store, "wb") as file:
         file.write(b"no store" * 1000)
     assert program.run(home, Settings(), quiet=True) == 1
-    assert "cannot be opened" in capsys.readouterr().err
+    assert home._is_waking(reader=False)  # no process starts one again at once, but a reader may
+    assert not home._is_waking(reader=True)
+    assert "cannot be kept: the store is damaged (file is not a database)" in capsys.readouterr().err
 
 
 def test_the_log_stays_small_and_says_a_thing_once(tmp_path, monkeypatch, capsys):

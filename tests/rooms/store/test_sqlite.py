@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from vedette.errors import FormatError, NotFoundError, VersionError
+from vedette.errors import LockedError, NotFoundError, StoreError, VersionError
 from vedette.model import LANE_FACTS, Event, Origin
 from vedette.store import Batch, EventQuery
 from vedette.store.sqlite import SqliteStore
@@ -56,7 +56,7 @@ def test_a_step_that_fails_changes_nothing(old, tmp_path):
     """A migration that fails in the middle leaves the store at its version, and readable."""
     step = tmp_path / "step.sql"
     step.write_text("CREATE TABLE half (id INTEGER); INSERT INTO nowhere VALUES (1);")
-    with pytest.raises(sqlite3.Error):
+    with pytest.raises(StoreError, match="no such table"):
         SqliteStore(old, [*STEPS, str(step)])
 
     reader = open_reader(old)
@@ -71,7 +71,7 @@ def test_a_store_that_is_locked_is_not_read_past_its_writer(old):
     writer.execute("PRAGMA locking_mode = EXCLUSIVE")
     writer.execute("BEGIN EXCLUSIVE")
 
-    with pytest.raises(FormatError, match="locked"):
+    with pytest.raises(LockedError, match="locked by another program"):
         open_reader(old, 0.1)
     writer.execute("ROLLBACK")
     writer.close()

@@ -5,7 +5,6 @@ The protocol does not say when a run begins or ends: the first message begins it
 
 import asyncio
 import contextlib
-import sqlite3
 import time
 from collections import OrderedDict
 
@@ -91,7 +90,7 @@ class Receiver:
             runs = tuple(known.run for known in self._open.values())
             try:
                 gone = await asyncio.to_thread(self._intake.ask, lambda store: _gone(store, runs))
-            except (VedetteError, sqlite3.Error, OSError):
+            except (VedetteError, OSError):
                 return  # it is tried again
             self._open = {name: known for name, known in self._open.items() if known.run not in gone}
 

@@ -113,10 +113,7 @@ class InboxReader:
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
         self._unsafe: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
-        self._left_over = set(
-            self._names()
-        )  # inboxes of an earlier hub: nobody writes to them, or sends again what they hold
-        self._left_over_damaged = False  # one of these is damaged, so that records may be missing before a later one
+        self._left_over = set(self._names())  # of an earlier hub: nobody writes to them, or sends again what they hold
         self._count = max(map(int, self._left_over), default=0)
 
     @property
@@ -222,7 +219,6 @@ class InboxReader:
             at = n
         if tail.offset == before and not live:
             self._at_end.add(name)
-            self._left_over_damaged = self._left_over_damaged or tail.damaged > 0
         return tail.offset - before
 
     def _rewind(self, name: str, offset: int) -> Tail:
@@ -277,9 +273,9 @@ class InboxReader:
             self.trouble = f"{remote.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted as damaged, and skipped
         batch.refused += self._trust.screen(batch, relay)
-        damaged = self._tails[inbox].damaged or (self._left_over_damaged and inbox in self._left_over)
-        if batch.start > remote.offset[batch.lane] and damaged:
-            batch.start = remote.offset[batch.lane]  # what was between is damaged, and nobody sends it again
+        lost = self._tails[inbox].damaged or inbox in self._left_over
+        if batch.start > remote.offset[batch.lane] and lost:  # an inbox was damaged, or the store was begun anew
+            batch.start = remote.offset[batch.lane]  # nobody sends again what was between
             batch.damaged += 1
         found = batch.damaged - parcel.damaged, batch.refused - parcel.refused
         if not remote.take(batch, now, inbox, at, found):

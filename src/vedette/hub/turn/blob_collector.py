@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from vedette import manifest
 from vedette.blobs import YOUNG_S, Blobs, Found
+from vedette.errors import StoreError
 from vedette.hub.peers.blob_queue import BlobQueue
 from vedette.model import Blob, Fact
 from vedette.store import Store
@@ -72,7 +73,7 @@ class BlobCollector:
                 next(self._steps)
         except StopIteration:
             self.busy = False
-        except OSError:
+        except (OSError, StoreError):  # what names a blob cannot be read: nothing is removed
             self.busy, self._due_at = False, time.monotonic() + _AGAIN_S
 
     def _sweep(self) -> Iterator[None]:
@@ -81,13 +82,13 @@ class BlobCollector:
         self._blobs.tidy()
         old: dict[str, Found] = {}
         total = young = 0
-        before = time.time() - YOUNG_S
+        spared, before = self._blobs.spared_until(), time.time() - YOUNG_S
         for found in self._blobs.all():
             total += found.size
-            if found.saved < before:
-                old[found.digest] = found
-            else:
+            if found.saved >= before:
                 young += 1
+            elif spared is None or found.saved > spared:
+                old[found.digest] = found
             yield
         if old:
             for named in self._named():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 
 from vedette import kernel, wire
 from vedette.blobs import Blobs
-from vedette.errors import FormatError
+from vedette.errors import FormatError, VedetteError
 from vedette.home import Home
 from vedette.hub.own import Own
 from vedette.hub.peers.blob_queue import BlobQueue
@@ -35,6 +35,7 @@ from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.hub.turn.tidying import Tidying
 from vedette.ids import above
 from vedette.model import LANE_FACTS, LANE_SAMPLES
+from vedette.segment import list_segments
 from vedette.settings import Settings
 from vedette.store import Mark, Store
 from vedette.store.points import MOST_GROUPS
@@ -179,6 +180,15 @@ class Keeper:
     def origins_here(self) -> Container[str]:
         """Return the origins that are being read, from a spool or from another hub."""
         return ChainMap[str, object](self.readers, self.inboxes.origins)  # type: ignore[arg-type]
+
+    def comes_from(self, name: str) -> int | None:
+        """Return the offset from which on samples of an origin come by themselves; None if nobody sends any.
+
+        A spool has lost what was stored and freed, but no more; what another hub still has of it is not known here.
+        """
+        if (reader := self.readers.get(name)) is not None:
+            return min(list_segments(reader.directory, LANE_SAMPLES), default=0)
+        return 0 if name in self.inboxes.origins else None
 
     def origin_readers(self) -> list[OriginReader]:
         """Return the readers of all origins, of this host and of other hubs."""
@@ -427,7 +437,7 @@ class Keeper:
 
     def start_over(self, error: Exception) -> None:
         """After a failed turn: forget everything and read again from the marks, as a new hub would."""
-        self.trouble = f"{type(error).__name__}: {error}"
+        self.trouble = str(error) if isinstance(error, VedetteError) else f"{type(error).__name__}: {error}"
         self.tidying.forget()
         for name in list(self.readers):
             self.forget(name)

@@ -8,14 +8,17 @@ import contextlib
 import fcntl
 import os
 import queue
+import sqlite3
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 
 from vedette import wire
 from vedette.blobs import NO_LIMITS, Blobs
-from vedette.errors import FormatError, NotFoundError, OldStoreError, StoreError, VedetteError
+from vedette.errors import DamagedError, FormatError, NotFoundError, OldStoreError, StoreError, VedetteError
+from vedette.fileio import unlink
 from vedette.home import Home
 from vedette.hub.processes.progress import progress_of
 from vedette.hub.turn.keeper import Keeper
@@ -23,6 +26,7 @@ from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import list_segments, origin_of
 from vedette.store import Batch, Mark, Taken, archive
+from vedette.store.sqlite_mend import MAGIC
 
 SCRATCH = "taking-in-"
 _SLICE_S = 0.05  # how long it works between two turns of the keeper
@@ -30,7 +34,9 @@ _PATIENCE_S = 0.3  # longer than `Tail` waits for a torn record
 _SEAL_S = 60.0
 _AT_ONCE = 50  # spools that are open at the same time
 _BLOCK = 1 << 20
-_SQLITE = b"SQLite format 3\0"
+_STORE = "store.db"
+_CHUNKS = "chunks of points"
+_ROWS = {"events": "lines and events", "axes": _CHUNKS, "chunks": _CHUNKS, "series": _CHUNKS, "blobs": "names of files"}
 
 
 class Queue:
@@ -138,8 +144,8 @@ class TakeIn:
             if not stat.S_ISREG(os.stat(self._path).st_mode):  # a pipe would block the hub
                 raise FormatError(f"{self._path} is neither a file nor a directory")
             with open(self._path, "rb") as file:
-                start = file.read(len(_SQLITE))
-            if start == _SQLITE:
+                start = file.read(len(MAGIC))
+            if start == MAGIC or os.path.basename(self._path) == _STORE:  # even if its first page is damaged
                 yield from self._take_blobs(os.path.dirname(self._path))
                 yield from self._take_store(self._path)
             else:
@@ -197,29 +203,63 @@ class TakeIn:
         if os.path.realpath(path) == os.path.realpath(self._keeper.home.store):
             raise FormatError(f"{path} is the store of this home itself")
         if living:
-            yield from self._absorb(path, "mode=ro")
+            yield from self._absorb(path, "mode=ro", lenient=True)
             return
         log = path + "-wal"
-        if not os.path.isfile(log) or not os.stat(log).st_size:
-            try:
-                yield from self._absorb(path, "mode=ro&immutable=1")
-                return
-            except OldStoreError:
-                pass
+        try:
+            if not os.path.isfile(log) or not os.stat(log).st_size:
+                try:
+                    yield from self._absorb(path, "mode=ro&immutable=1", lenient=True)
+                    return
+                except OldStoreError:
+                    pass
+            yield from self._copy_store(path)
+            yield from self._absorb(self._scratch, "mode=rw", lenient=True)
+        except DamagedError:
+            yield from self._take_damaged_store(path)
+
+    def _copy_store(self, path: str) -> Iterator[None]:
+        remove_scratch(self._keeper.home)
         for end in ("", "-wal"):
             if os.path.isfile(path + end):
                 yield from _copy(path + end, self._scratch + end)
-        yield from self._absorb(self._scratch, "mode=rw")
 
-    def _absorb(self, path: str, mode: str) -> Iterator[None]:
+    def _take_damaged_store(self, path: str) -> Iterator[None]:
+        """Take in what can be read of a store with unreadable pages."""
+        from vedette.store.sqlite_salvage import salvage  # noqa: PLC0415 - few stores are damaged
+
+        yield from self._copy_store(path)
+        saved = f"{self._scratch}-saved"
+        try:
+            for found in salvage(self._scratch, saved):
+                left_out = found
+                yield
+        except (FormatError, sqlite3.Error) as error:
+            raise FormatError(f"{path} is damaged, and {error}") from None
+        for end in ("", "-wal", "-shm"):
+            unlink(self._scratch + end)
+        yield from self._absorb(saved, "mode=rw", lenient=True, left_out=left_out)
+
+    def _absorb(
+        self, path: str, mode: str, *, lenient: bool = False, left_out: Counter[str] | None = None
+    ) -> Iterator[None]:
+        """Take in a store that is sound; `left_out`: what could not be read of the damaged one that it comes from."""
         before = Taken(self.spans, self.events, self.points)
+        taken = Taken()
         with closing(archive.open_careful(path, self._path, mode)) as source:
-            for taken in self._keeper.store.absorb(source, self._keeper.origins_here(), self._keeper.mask):
+            comes, mask = self._keeper.comes_from, self._keeper.mask
+            for taken in self._keeper.store.absorb(source, comes, mask, lenient=lenient):
                 self.spans, self.events = before.spans + taken.spans, before.events + taken.events
                 self.points = before.points + taken.points
                 self.touched |= taken.touched
                 taken.touched.clear()
                 yield
+            relayed = sum(row.origin.name in self._keeper.inboxes.origins for row in source.origins())
+        if relayed:
+            who = f"{relayed} {'process' if relayed == 1 else 'processes'} that another hub relays at this moment"
+            self.notes.append(f"the points of {who} are left out: take in {self._path} again when they have ended")
+        if left_out is not None or taken.left_out:
+            self.notes.append(_left_out(self._path, taken.left_out + (left_out or Counter())))
 
     def _take_spools(self, directories: list[str]) -> Iterator[None]:
         """Read spools as if their processes lived: a torn record at the end may be completed before the next time."""
@@ -290,6 +330,16 @@ class TakeIn:
             self.spans + taken.spans, self.events + taken.events, self.points + taken.points
         )  # fmt: skip
         self.touched |= taken.touched
+
+
+def _left_out(path: str, count: Counter[str]) -> str:
+    """Say that a store is damaged, and what was left out."""
+    found: Counter[str] = Counter()
+    for table, rows in count.items():
+        found[_ROWS.get(table, "facts about runs and processes")] += rows
+    words = [f"{rows} {what}" for what, rows in sorted(found.items()) if rows]
+    lost = f"; at least {', '.join(words)} cannot be read" if words else ""
+    return f"{path} is damaged: what can be read is taken in{lost}"
 
 
 def remove_scratch(home: Home) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from vedette.access.home_access import HomeAccess, nothing_yet
-from vedette.errors import NotFoundError
+from vedette.errors import NotFoundError, StoreError
 from vedette.query.unsealed import UnsealedPoints, with_unsealed
 from vedette.store import Reader
 from vedette.store.sqlite_read import SqliteReader
@@ -66,7 +66,7 @@ class ReadPool:
         self._local.until = time.monotonic() + self._timeout_s
         try:
             return self._look(act)
-        except sqlite3.Error:
+        except StoreError:
             if self._enough():
                 raise SlowError from None
             # The store was replaced or migrated meanwhile: open it again.
@@ -82,7 +82,7 @@ class ReadPool:
         try:
             return act(with_unsealed(reader, self._unsealed, waiting))
         finally:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error, StoreError):
                 reader.connection.rollback()
 
     def _reader(self) -> SqliteReader:

@@ -1,6 +1,5 @@
 """Responses: JSON, and refusals in one sentence."""
 
-import sqlite3
 from typing import Any
 
 import msgspec
@@ -9,11 +8,13 @@ from starlette.responses import Response
 from vedette.asgi import Refusal
 from vedette.errors import (
     AmbiguousError,
+    DamagedError,
     FormatError,
     HubError,
     MissingError,
     NotFoundError,
     SettingError,
+    StoreError,
     VedetteError,
     WhereError,
 )
@@ -21,7 +22,7 @@ from vedette.views.web.read_pool import BusyError, SlowError
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (WhereError, 400), (SettingError, 400), (NotFoundError, 404), (AmbiguousError, 400), (HubError, 503),
-    (MissingError, 501), (FormatError, 500), (VedetteError, 400),
+    (MissingError, 501), (FormatError, 500), (DamagedError, 500), (StoreError, 503), (VedetteError, 400),
 )  # fmt: skip
 
 
@@ -42,8 +43,6 @@ def refuse(error: Exception) -> Response:
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return as_json({"error": str(error)}, status)
-    if isinstance(error, sqlite3.Error):
-        return as_json({"error": f"the store cannot be read now: {error}"}, 503)
     return as_json({"error": f"an internal error: {type(error).__name__}"}, 500)
 
 
