@@ -6,7 +6,7 @@ shell that completes a name waits for the answer. `COMMANDS` says what each of t
 - begin and watch: `run`, `watch`, `top`, `ui`, `monitor`, `answer`
 - read: `ls`, `show`, `points`, `plot`, `logs`, `files`, `usage`, `diff`, `compare`, `sql`
 - change: `edit`, `stop`, `rm`
-- move: `reproduce`, `export`, `sync`
+- move: `reproduce`, `export`, `sync`, `backup`
 - look after: `hub`, `token`, `doctor`, `completion`
 
 Eight files are not commands: `output` prints tables, JSON and completions; `ranking` has the options that sort runs and
@@ -59,6 +59,7 @@ COMMANDS = {
     "rm": "remove runs; they can be brought back, unless they were removed for good",
     "export": "write runs to one file: an archive that `vedette sync` reads back, or their points as Parquet or CSV",
     "sync": "take in what was logged elsewhere: homes, spools and archives, each as often as you like",
+    "backup": "copy a home into one file while jobs log to it, or make a home of such a file again",
     "hub": "run the hub of a home in the foreground; one starts by itself when it is needed",
     "token": "list, make, replace and revoke the tokens with which other machines connect to the hub of this home",
     "doctor": "check home, hub (started if needed), disk and versions; say what is wrong and what to do",

@@ -89,7 +89,7 @@ def _rescue(home: Home) -> str:
     )
     return (
         f"`{commands}` begins a new store, and saves all that can be read of this one; files of runs stay where they"
-        " are, and jobs may go on meanwhile"
+        " are, and jobs may go on meanwhile; or restore a backup (`vedette backup --restore`)"
     )
 
 

@@ -12,7 +12,8 @@ which ends are not complete.
 `sqlite_merge` takes in another store (`foreign_store`), and `sqlite_merge_points` its points; `sqlite_copy` takes in a
 copy of a spool, `sqlite_relays` knows which relay has shipped what. `sqlite_connection` turns the errors of SQLite into
 ours; `sqlite_mend` and `sqlite_salvage` save what can be read of a damaged store. `sqlite_export` and `archive` write
-and read runs as one file. `points_view` shows points as an SQL table.
+and read runs as one file; `backup` and `restore` do so with a whole home, in the form of `backup_file`. `points_view`
+shows points as an SQL table.
 numpy is imported only where points are read or written.
 """
 

@@ -26,7 +26,7 @@ CALLS = {
     "ls": [], "show": [A], "points": [A, "loss"], "logs": [A], "sql": ["SELECT * FROM spans"],
     "plot": [A, "loss"], "export": [A, "-o", "x.vedette"], "compare": [A, B], "diff": [A, B], "usage": [A],
     "files": [A], "reproduce": [A, "--dir", "again"], "top": ["--once"], "watch": [A], "rm": [A, "-y"],
-    "edit": [A, "--star"], "stop": [A], "answer": [A, "yes"],
+    "edit": [A, "--star"], "stop": [A], "answer": [A, "yes"], "backup": ["x.tar"],
 }  # fmt: skip
 WITHOUT = {"run", "monitor", "completion", "token", "hub", "ui", "sync", "doctor"}  # they begin without reading it
 

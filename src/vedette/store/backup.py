@@ -1,0 +1,173 @@
+"""Copies a home into one file while it is in use (decisions/037); `restore` makes a home of it again.
+
+Spools and inboxes are copied first, then the store, then the files that its runs have saved. What the hub moves from a
+spool into the store meanwhile is then in the store; what is in both is known by its offset.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import BinaryIO
+
+from vedette.errors import BlobError, DamagedError, NotFoundError, StoreError, VedetteError
+from vedette.fileio import file_size, names, open_plain, unlink
+from vedette.home import Home
+from vedette.store.backup_file import About, Writer, is_name, read
+from vedette.store.sqlite_connection import connect, damaged
+from vedette.store.sqlite_file import check_version, open_reader, quoted
+
+STORE, SETTINGS = "store.db", "vedette.toml"
+_PAGES = 2048  # of the store that are copied at once: 8 MiB
+_SPARE_BYTES = 16 << 20
+
+Shown = Callable[[str], None]  # called with what is copied now
+
+
+def back_up(home: Home, path: str, *, force: bool, settle: Callable[[], None], shown: Shown) -> tuple[About, list[str]]:
+    """Write a backup of a home; raise VedetteError, and leave nothing, when that fails.
+
+    `settle` has the hub store all that was logged until now; it is called when the spools are copied. Also return the
+    names of files that runs have saved, and that are damaged here: they are left out.
+    """
+    _check_free(path, force=force)
+    new, store = f"{path}.new", f"{path}.new.store"
+    with _written(new, path) as file:
+        try:
+            writer = Writer(file, time.time_ns())
+            _add(writer, home, ("spool", "inbox"), shown)
+            settle()
+            _check_room(home, path)
+            writer.about.runs = _copy_store(home, store, shown)
+            if os.path.exists(store):
+                with open(store, "rb") as copy:
+                    writer.add(STORE, copy)
+                os.unlink(store)
+            left_out = _add(writer, home, ("", "tokens", "blobs"), shown)
+            writer.close()
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            shown("checking what was written")
+            about = read(file, path, lambda _name, _t: open(os.devnull, "wb"))  # noqa: SIM115 - it closes it
+        finally:
+            for end in ("", "-journal", "-wal", "-shm"):
+                unlink(store + end)
+        _check_free(path, force=force)
+        os.rename(new, path)
+        sync_directory(os.path.dirname(path) or ".")
+    return about, left_out
+
+
+def _check_free(path: str, *, force: bool) -> None:
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise VedetteError(f"there is no directory {os.path.dirname(path)}")
+    if os.path.isdir(path):
+        raise VedetteError(f"{path} is a directory: give the name of a file")
+    if os.path.lexists(path) and not force:
+        raise VedetteError(f"{path} exists already: give another name, or --force")
+
+
+def _check_room(home: Home, path: str) -> None:
+    """Raise StoreError when the disk cannot hold the backup: a full disk would stop jobs that log to it."""
+    blobs = sum(file_size(where) for name, where in _files(home, "blobs"))
+    store = file_size(home.store) + file_size(f"{home.store}-wal")
+    needed = store + max(store, blobs) + _SPARE_BYTES
+    free = shutil.disk_usage(os.path.dirname(path) or ".").free
+    if needed > free:
+        raise StoreError(
+            f"{path} cannot be written: it needs {needed >> 20} MiB at most, and its disk has {free >> 20} MiB free"
+        )
+
+
+@contextmanager
+def _written(new: str, path: str) -> Iterator[BinaryIO]:
+    """Hand out a new file, for its owner alone; if something fails, remove it, and raise VedetteError."""
+    try:
+        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(fd, "r+b") as file:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(fd), os.stat(new)):  # another one has just been completed, and this is it
+                raise BlockingIOError
+            try:
+                os.fchmod(fd, 0o600)
+                os.truncate(fd, 0)  # another one was killed
+                yield file
+            except BaseException:
+                unlink(new)
+                raise
+    except BlockingIOError:
+        raise VedetteError(f"another backup is being written to {path}") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+
+
+def _files(home: Home, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the name in the backup and the path of each file below a folder of a home that is part of a backup."""
+    for name in names(os.path.join(home.root, folder)):
+        below = f"{folder}/{name}" if folder else name
+        path = os.path.join(home.root, below)
+        if is_name(below) and below != STORE:
+            yield below, os.path.join(home.asked, name) if name == SETTINGS else path
+        elif folder and os.path.isdir(path) and not os.path.islink(path):
+            yield from _files(home, below)
+
+
+def _add(writer: Writer, home: Home, folders: tuple[str, ...], shown: Shown) -> list[str]:
+    """Add all files of some folders; return the names of those that are damaged."""
+    damaged_files = []
+    origins = set()
+    for folder in folders:
+        for count, (name, path) in enumerate(_files(home, folder), 1):
+            shown(f"{folder or 'keys'}: {count} files")
+            try:
+                with open(open_plain(path, follow=False), "rb") as source:
+                    if not writer.add(name, source):
+                        damaged_files.append(name)
+            except (FileNotFoundError, BlobError):
+                continue  # the hub has just stored it, or removed it
+            if folder == "spool":
+                origins.add(os.path.dirname(name))
+    writer.about.spools += len(origins)
+    return damaged_files
+
+
+def _copy_store(home: Home, into: str, shown: Shown) -> int:
+    """Copy the store as it is at one moment, and check the copy; return how many runs it has."""
+    unlink(into)
+    try:
+        reader = open_reader(home.store)
+    except NotFoundError:
+        return 0
+    os.close(os.open(into, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with closing(reader), closing(connect(into, isolation_level=None)) as target:
+        target.execute("PRAGMA synchronous = OFF")
+        # In a transaction it is one snapshot; else each commit of the hub would make it begin again, for ever.
+        reader.connection.execute("BEGIN")
+        reader.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        reader.connection.backup(
+            target, pages=_PAGES, progress=lambda _, left, total: shown(f"store: {100 * (total - left) // total} %")
+        )
+    shown("store: checking the copy")
+    return check_store(into)
+
+
+def check_store(path: str) -> int:
+    """Return how many runs are in a store that nobody uses; raise VedetteError when something is wrong with it."""
+    with closing(connect(f"file:{quoted(path)}?mode=ro&immutable=1", uri=True)) as store:
+        check_version(store.execute("PRAGMA user_version").fetchone()[0])
+        wrong = store.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if wrong != "ok":
+            raise DamagedError(damaged(wrong.splitlines()[-1]))
+        return int(store.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory safe from a power cut."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

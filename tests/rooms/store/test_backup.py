@@ -1,0 +1,353 @@
+"""A home in one file: all that makes it this home is in it, and nothing else comes out of one."""
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import signal
+import sqlite3
+import tarfile
+
+import msgspec
+import pytest
+
+from tests.rooms.conftest import small_disk
+from tests.rooms.hub.test_inbox import RELAY, ROOMY, samples, ship
+from tests.rooms.store.damage import RUNS, make_store, overwrite, pages_of
+from vedette import certificate, tokens
+from vedette.blobs import Blobs
+from vedette.errors import DamagedError, FormatError, HubError, StoreError, VedetteError, VersionError
+from vedette.home import Home
+from vedette.hub import program
+from vedette.hub.own import Own
+from vedette.hub.peers.blob_queue import BlobQueue
+from vedette.hub.peers.identity import identify
+from vedette.hub.peers.inbox import Inbox
+from vedette.model import Blob, Event
+from vedette.settings import Hub, Settings
+from vedette.store import SpanQuery, backup
+from vedette.store.backup import back_up
+from vedette.store.backup_file import is_name
+from vedette.store.restore import restore
+from vedette.store.sqlite_file import open_reader
+
+# What a home has that is not part of a backup: what only says how it is at this moment, or can be made again.
+LEFT_OUT = {"hub.lock", "hub.log", "hub.sock", "hub.pids", "hub.waking", "hub.connect", "ui.address", "blobs/total"}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A home that has everything: runs, files, tokens, keys, spools, inboxes, files on their way."""
+    home = Home(str(tmp_path_factory.mktemp("sound") / "home"))
+    home.prepare()
+    assert program.run(home, Settings(hub=Hub(idle_s=0.0, turn_s=0.01)), quiet=True) == 0
+    os.unlink(home.store)
+    make_store(home.store)
+    tokens.hub_token(home)
+    tokens.page_token(home)
+    tokens.new_holder(home, "ada@lab-7.org")
+    certificate.serving(home)
+    identify(home, b"challenge", "", "")
+    blobs = Blobs(home)
+    digest, size = blobs.keep(b"weights")
+    blobs.count(size)
+    blobs.spare()
+    BlobQueue(blobs).note("vedette://token@host:1", [(1, Blob("r", 1, "weights", digest, size))])
+    own = Own(home)
+    own.say([Event("r", 1, "log", 20, "waits in a spool")])
+    own.close()
+    inbox = Inbox(home.inbox, "000000000001", RELAY, ROOMY)
+    inbox.append(ship(1, samples("far", 0, 100)))
+    inbox.close()
+    with open(os.path.join(home.root, "vedette.toml"), "w") as file:
+        file.write("[keep]\nruns = 100\n")
+    return home
+
+
+def files(root):
+    """Return the files below a directory that are part of a backup: their bytes, modes and times."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            status = os.stat(path)
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, root)] = file.read(), status.st_mode & 0o777, int(status.st_mtime)
+    return {name: what for name, what in found.items() if is_name(name) and name != "store.db"}
+
+
+def save(home, path, **how):
+    """Back up a home; return what the backup says of itself, and what was left out."""
+    return back_up(home, str(path), **{"force": False, "settle": lambda: None, "shown": lambda _: None, **how})
+
+
+def runs_of(store_path):
+    with contextlib.closing(open_reader(store_path)) as reader:
+        return sorted(row.id for row in reader.spans(SpanQuery(kind="run")))
+
+
+@pytest.fixture
+def saved(sound, tmp_path):
+    """The path of a backup."""
+    save(sound, tmp_path / "home.tar")
+    return tmp_path / "home.tar"
+
+
+def test_a_restored_home_is_the_same_home(sound, saved, tmp_path):
+    """Every file is there with its bytes, mode and time, the store with all that it said; and nothing else."""
+    new = Home(str(tmp_path / "a" / "new"))
+    about = restore(str(saved), new)
+    assert (about.runs, about.files, about.spools) == (len(RUNS), 1, 1)
+    assert files(new.root) == files(sound.root)
+    assert runs_of(new.store) == RUNS
+    assert os.stat(new.root).st_mode & 0o777 == 0o700
+    assert sorted(os.listdir(new.root)) == sorted(
+        {name.partition("/")[0] for name in files(sound.root)}
+        | {"store.db", "hub.lock", "store.db-wal", "store.db-shm"}
+    )
+    assert (tokens.hub_token(new), tokens.home_id(new)) == (tokens.hub_token(sound), tokens.home_id(sound))
+    assert certificate.serving(new)[1] == certificate.serving(sound)[1]
+
+
+def test_no_file_of_a_home_is_forgotten(sound):
+    """Each file that a home has is part of a backup, or is left out on purpose."""
+    found = [
+        os.path.relpath(os.path.join(folder, name), sound.root)
+        for folder, _, names in os.walk(sound.root)
+        for name in names
+    ]
+    assert len(found) > 12
+    assert [
+        name for name in found if not is_name(name) and name not in LEFT_OUT and not name.startswith("store.db-")
+    ] == []
+
+
+def test_any_tar_can_read_it(sound, saved, tmp_path):
+    """Ten years from now nobody needs vedette to take a file out of it."""
+    with tarfile.open(saved) as tar:
+        names = tar.getnames()
+        assert names[-1] == "vedette-backup.json"
+        assert tar.extractfile("hub.token").read().decode().strip() == tokens.hub_token(sound)
+    assert set(names[:-1]) == {*files(sound.root), "store.db"}
+    assert os.stat(saved).st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["home.tar"]
+
+
+@pytest.mark.parametrize("where", ["home.tar", "folder", "nowhere/home.tar"])
+def test_what_is_there_is_not_overwritten(sound, tmp_path, where):
+    """A file that exists, a directory and a missing one are refused in a sentence, and nothing is left."""
+    (tmp_path / "home.tar").write_text("the last one")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(VedetteError, match=r"exists already|is a directory|there is no directory"):
+        save(sound, tmp_path / where)
+    assert sorted(os.listdir(tmp_path)) == ["folder", "home.tar"]
+    assert (tmp_path / "home.tar").read_text() == "the last one"
+    save(sound, tmp_path / "home.tar", force=True)
+    assert tarfile.is_tarfile(tmp_path / "home.tar")
+
+
+def test_it_ends_while_the_store_is_written_to(sound, tmp_path, monkeypatch):
+    """A hub that commits between all steps of the copy does not make it begin again; the copy is of one moment."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    monkeypatch.setattr(backup, "_PAGES", 4)
+    writer = sqlite3.connect(home.store, isolation_level=None)
+    steps = []
+
+    def write(what):
+        if what.endswith(" %"):
+            steps.append(what)
+            assert len(steps) < 1000, "it never ends"
+            writer.execute("INSERT INTO purges VALUES (?, 0)", (f"step {len(steps)}",))
+
+    save(home, tmp_path / "home.tar", shown=write)
+    writer.close()
+    new = Home(str(tmp_path / "new"))
+    restore(str(tmp_path / "home.tar"), new)
+    with contextlib.closing(sqlite3.connect(new.store)) as store:
+        assert store.execute("SELECT count(*) FROM purges").fetchone() == (0,)
+    assert len(steps) > 10
+
+
+def test_a_damaged_store_is_not_copied(sound, tmp_path):
+    """A copy of it would be as damaged, and seem to be a backup."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    overwrite(home.store, pages_of(home.store, "events")[2])
+    with pytest.raises(DamagedError, match="vedette doctor"):
+        save(home, tmp_path / "home.tar")
+    assert os.listdir(tmp_path) == ["home"]
+
+
+def test_a_damaged_file_of_a_run_is_left_out(sound, tmp_path):
+    """One file whose bytes changed does not keep the rest from being saved; it is named."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    [found] = Blobs(home).all()
+    with open(Blobs(home).path(found.digest), "r+b") as file:
+        file.write(b"W")
+    about, left_out = save(home, tmp_path / "home.tar")
+    assert (about.files, left_out) == (0, [f"blobs/{found.digest[:2]}/{found.digest[2:]}"])
+    restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
+
+
+def test_a_full_disk(sound, monkeypatch):
+    """Where there is no room it is said, before and in the middle of it, and nothing is left."""
+    with small_disk("600k") as disk:
+        for spare, why in ((backup._SPARE_BYTES, "MiB free"), (-(1 << 40), "full|no space left")):
+            monkeypatch.setattr(backup, "_SPARE_BYTES", spare)
+            with pytest.raises(StoreError, match=why):
+                save(sound, f"{disk}/home.tar")
+            assert os.listdir(disk) == []
+
+
+def test_a_kill_in_the_middle(sound, tmp_path):
+    """There is no backup then; the next one cleans up."""
+    if not (child := os.fork()):
+        with contextlib.suppress(BaseException):
+            save(sound, tmp_path / "home.tar", settle=lambda: os.kill(os.getpid(), signal.SIGKILL))
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert os.listdir(tmp_path) == ["home.tar.new"]
+    save(sound, tmp_path / "home.tar")
+    assert os.listdir(tmp_path) == ["home.tar"]
+
+
+def test_two_at_once(sound, tmp_path):
+    """The second one is refused, and does no harm to the first."""
+
+    def second():
+        with pytest.raises(VedetteError, match="another backup is being written"):
+            save(sound, tmp_path / "home.tar")
+
+    save(sound, tmp_path / "home.tar", settle=second)
+    restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
+
+
+def test_a_home_that_is_there_stays(sound, saved, tmp_path):
+    """It is restored to a directory that does not exist or is empty, or was left by a restore that was killed."""
+    new = Home(str(tmp_path / "new"))
+    os.makedirs(f"{new.root}/spool")
+    with pytest.raises(VedetteError, match="has something in it already"):
+        restore(str(saved), new)
+    os.rmdir(f"{new.root}/spool")
+    os.makedirs(f"{new.root}/restoring/spool")
+    lock = new.take_lock()
+    with pytest.raises(HubError, match="a hub keeps"):
+        restore(str(saved), new)
+    os.close(lock)
+    restore(str(saved), new)
+    assert files(new.root) == files(sound.root)
+
+
+def changed(saved, change):
+    """Write a backup again, with a change of its members; each is (TarInfo, bytes)."""
+    with tarfile.open(saved) as tar:
+        members = [(info, tar.extractfile(info).read()) for info in tar.getmembers()]
+    members = change(members)
+    long = any(len(info.name) > 150 for info, _ in members)
+    with tarfile.open(saved, "w", format=tarfile.GNU_FORMAT if long else tarfile.USTAR_FORMAT) as tar:
+        for info, data in members:
+            tar.addfile(info, io.BytesIO(data))
+
+
+def member(name, data=b"x", **fields):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info, data
+
+
+def about_with(**fields):
+    def change(members):
+        data = msgspec.json.encode({**msgspec.json.decode(members[-1][1]), **fields})
+        return [*members[:-1], member("vedette-backup.json", data)]
+
+    return change
+
+
+def other_store(members):
+    """Put something else in the place of the store, with the right digest."""
+    data = b"no store" * 1000
+    digests = {**msgspec.json.decode(members[-1][1])["digests"], "store.db": hashlib.sha256(data).hexdigest()}
+    *others, about = about_with(digests=digests)(members)
+    return [*(each for each in others if each[0].name != "store.db"), member("store.db", data), about]
+
+
+HARMS = {
+    "another store": other_store,
+    "up": lambda members: [member("../x"), *members],
+    "up inside": lambda members: [member("spool/../../x"), *members],
+    "root": lambda members: [member("/etc/x"), *members],
+    "no file of a home": lambda members: [member("x.py"), *members],
+    "a socket's name": lambda members: [member("hub.sock"), *members],
+    "no digest": lambda members: [member("blobs/ab/../../x"), *members],
+    "link": lambda members: [member("hub.id", b"", type=tarfile.SYMTYPE, linkname="/etc/passwd"), *members],
+    "hard link": lambda members: [member("hub.id", b"", type=tarfile.LNKTYPE, linkname="store.db"), *members],
+    "device": lambda members: [member("hub.id", b"", type=tarfile.CHRTYPE), *members],
+    "directory": lambda members: [member("spool", b"", type=tarfile.DIRTYPE), *members],
+    "long name": lambda members: [member("x" * 200), *members],
+    "twice": lambda members: [members[0], *members],
+    "other bytes": lambda members: [(members[0][0], bytes(members[0][0].size)), *members[1:]],
+    "a token that it does not list": lambda members: [member("tokens/eve"), *members],
+    "a blob of other bytes": lambda members: [member(f"blobs/ab/{'c' * 62}"), *members],
+    "one file less": lambda members: members[1:],
+    "no end": lambda members: members[:-1],
+    "fewer blobs": lambda members: [each for each in members if not each[0].name.startswith("blobs/")],
+    "another count of runs": about_with(runs=3),
+    "another count of files": about_with(files=7),
+    "nonsense about itself": lambda members: [*members[:-1], member("vedette-backup.json", b"{}")],
+    "no store": lambda members: [
+        (info, bytes(len(data)) if info.name == "store.db" else data) for info, data in members
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_harmful_backup_is_refused(saved, tmp_path, harm):
+    """Nothing leads out of the home, nothing comes that it does not list, and nothing is left."""
+    changed(saved, HARMS[harm])
+    with pytest.raises(FormatError, match=r"home\.tar"):
+        restore(str(saved), Home(str(tmp_path / "new")))
+    assert os.listdir(tmp_path) == ["home.tar"]
+
+
+def test_the_checks_take_what_is_not_harmed(saved, tmp_path):
+    """The positive control: written again without a change, it is restored."""
+    changed(saved, lambda members: members)
+    restore(str(saved), Home(str(tmp_path / "new")))
+
+
+@pytest.mark.parametrize("size", [0, 100, 512, 5000, -1, -600, -3000])
+def test_a_backup_that_was_cut_short(saved, tmp_path, size):
+    """It is said to be so, wherever it was cut."""
+    os.truncate(saved, size if size >= 0 else os.stat(saved).st_size - 2048 + size)
+    with pytest.raises(FormatError, match=r"cut short|cannot be read|damaged"):
+        restore(str(saved), Home(str(tmp_path / "new")))
+    assert os.listdir(tmp_path) == ["home.tar"]
+
+
+def test_a_size_that_is_not_there(saved, tmp_path):
+    """A header that claims more than the file has is refused before anything is made for it."""
+    data = bytearray(saved.read_bytes())
+    info = tarfile.TarInfo.frombuf(bytes(data[:512]), "utf-8", "strict")
+    info.size = 1 << 50
+    data[:512] = info.tobuf(tarfile.GNU_FORMAT)
+    saved.write_bytes(data)
+    with pytest.raises(FormatError, match="not a whole file"):
+        restore(str(saved), Home(str(tmp_path / "new")))
+
+
+def test_a_backup_of_a_newer_vedette(saved, tmp_path):
+    """It is refused with what to do."""
+    changed(saved, about_with(version=2, something=[]))
+    with pytest.raises(VersionError, match="upgrade vedette"):
+        restore(str(saved), Home(str(tmp_path / "new")))
+
+
+def test_what_is_no_file(tmp_path):
+    """A pipe, a directory and nothing are said to be what they are."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "nothing"):
+        with pytest.raises(VedetteError, match=r"is not a file|is a directory|no such file"):
+            restore(str(path), Home(str(tmp_path / "new")))
+    assert os.listdir(tmp_path) == ["pipe"]
