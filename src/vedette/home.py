@@ -196,7 +196,7 @@ class Home:
     def rest(self) -> None:
         """Have processes start no other hub for a while: this one could not begin. Readers may: they want to know."""
         later = time.time() + _REST_S
-        os.close(os.open(self.waking, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_private(self.waking, os.O_WRONLY | os.O_CREAT))
         os.utime(self.waking, (later, later))
 
     def _is_waking(self, *, reader: bool) -> bool:

@@ -16,6 +16,8 @@ _ADVICE = "it cannot be written to, so nothing is kept: set VEDETTE_HOME to a di
 
 def examine(home: Home) -> list[Check]:
     """Return what there is to say of the directory."""
+    if trouble := home.misplaced():
+        return [("home", trouble.partition(";")[0], _ADVICE)]
     if not os.path.isdir(home.root):
         return [("home", f"{home.root} does not exist yet", "" if _can_make(home.root) else _ADVICE)]
     found = f"{home.root} ({kernel.file_system(home.root) or 'unknown file system'})"
