@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.journeys.conftest import eventually, read_runs
+from vedette import kernel
 
 POOL = """
 import multiprocessing, os, sys, threading, time
@@ -166,3 +167,27 @@ except ChildProcessError:
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
 
     assert done.stdout.strip() == "no child"
+
+
+def test_children_that_leave_by_exit_are_done_and_counted_once(home, hub, finish):
+    """A child that logs and calls os._exit(0) is done, and no second process stands beside it."""
+    code, _, err = finish(
+        """
+        import os, vedette
+        run = vedette.init(console=False)
+        for number in range(60):
+            if os.fork() == 0:
+                run.log({"x": number})
+                os._exit(0)
+            if number % 10 == 9:
+                for _ in range(10):
+                    os.wait()
+        """,
+        environ={"VEDETTE_USAGE_INTERVAL_S": "0.1", "VEDETTE_USAGE_ENABLE": "true"},
+    )
+
+    assert (code, err) == (0, "")
+    [run] = eventually(lambda: (found := read_runs(home)) and found[0].state == "done" and found)
+    asked = run._store.connection.execute("SELECT state, id LIKE '%/pid-%' FROM spans WHERE kind = 'process'")
+    wanted = "done" if kernel.tells_exit_status() else "ended"
+    assert sorted(asked.fetchall()) == sorted([(wanted, 0)] * 60 + [("done", 0)])

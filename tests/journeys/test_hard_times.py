@@ -315,6 +315,42 @@ def test_a_home_that_was_removed_belongs_to_a_new_hub(home, finish):
     assert run.history("x").value.tolist() == [2.0]
 
 
+@pytest.mark.parametrize("noticed", ["at a roll", "at a look after the hub"])
+def test_a_program_whose_home_is_removed_begins_anew(home, finish, noticed):
+    """What it logs from then on is a run as before, with its name and config, and both are told what happened."""
+    code, _, err = finish(
+        """
+        import os, shutil, sys, time, vedette
+        run = vedette.init(name="survivor", project="p", config={"lr": 0.5}, tags=["a"])
+        run.log({"x": -1.0})
+        run.config["late"] = 7
+        time.sleep(0.3)
+        while True:
+            try:
+                shutil.rmtree(os.environ["VEDETTE_HOME"])
+                break
+            except OSError:  # a hub writes there
+                time.sleep(0.05)
+        if sys.argv[1] == "at a roll":
+            for step in range(3000):
+                run.log({"before": 1.0})
+        else:
+            run._voice.wake_at = 0  # a minute has passed
+            run.log({"before": 1.0})
+        run.log({"x": 1.0})
+        run.mark("last")
+        """,
+        noticed,
+    )
+
+    assert code == 0, err
+    assert "was removed while this run was running" in err
+    [run] = eventually(lambda: (found := read_runs(home)) and found[0].state == "done" and found)
+    assert (run.name, run.project, run.config, run.tags) == ("survivor", "p", {"lr": 0.5, "late": 7}, ["a"])
+    assert run.history("x").value.tolist() == [1.0]
+    assert [event.kind for event in run.logs() if event.kind in ("removed", "mark")] == ["removed", "mark"]
+
+
 def test_a_hub_whose_home_was_removed_leaves_the_new_ones_door_open(home, finish):
     """A hub that ends after its home was removed and made anew does not take the socket of the hub there away."""
     finish("import vedette\nvedette.log({'x': 1})")

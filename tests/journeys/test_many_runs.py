@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 import vedette
+from tests.journeys.conftest import eventually, read_runs, spools
 from tests.rooms.conftest import QUICK, call, python
 
 WORK = """
@@ -283,3 +285,36 @@ with vedette.init(name="a"), vedette.init(name="b"):
 
     found = {run.name: (run.state, [e.kind for e in run.logs() if e.kind == "stacks"]) for run in vedette.runs()}
     assert found == {"a": ("cancelled", ["stacks"]), "b": ("cancelled", ["stacks"]), "ended": ("done", [])}
+
+
+MANY = """
+import sys, time, vedette
+for i in range(int(sys.argv[1])):
+    with vedette.init(name=f"t{i}", console=False) as run:
+        run.log({"x": i})
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_hub_with_few_descriptors_keeps_many_runs(home):
+    """More runs of one living process than the hub may open files, beside another program: all are kept, none waits."""
+    words = f"ulimit -n 120; exec {sys.executable} -m vedette hub --quiet --home {home.root}"
+    hub = subprocess.Popen(["sh", "-c", words], env={**os.environ, **QUICK})
+    eventually(lambda: home.hub() is not None)
+    os.kill(hub.pid, signal.SIGSTOP)  # so that all of them wait for it
+    job = subprocess.Popen(
+        [sys.executable, "-c", MANY, "250"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert job.stdout.readline() == "done\n"
+    os.kill(hub.pid, signal.SIGCONT)
+    assert python("import vedette\nvedette.init(name='other').log({'x': -1})").returncode == 0
+    eventually(lambda: len(spools(home)) == 0)
+    assert home.hub().pid == hub.pid
+    assert len(os.listdir(f"/proc/{hub.pid}/fd")) < 100
+    runs = {run.name: (run.state, run.history("x").value.tolist()) for run in read_runs(home)}
+    job.communicate("")
+    assert runs == {f"t{i}": ("done", [i]) for i in range(250)} | {"other": ("done", [-1])}
+    hub.terminate()
+    assert hub.wait(30) == 0
+    assert not os.path.exists(home.log) or not os.path.getsize(home.log)

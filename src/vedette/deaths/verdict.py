@@ -306,7 +306,7 @@ def _left(of: Evidence) -> Verdict | None:
 def _elsewhere(of: Evidence) -> Verdict | None:
     if not of.elsewhere:
         return None
-    cause = "it ended without a word in another pid namespace, such as a container's, where nobody saw how"
+    cause = "it ended without a word where nobody here sees how: in another container, or on another machine"
     return Verdict(EndKind.UNKNOWN, UNSEEN, cause, Sure.UNKNOWN)
 
 

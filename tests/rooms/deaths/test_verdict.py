@@ -154,7 +154,7 @@ TABLE = [
      (EndKind.STOPPED, "cancelled", "killed by SIGTERM: told to stop by ada", Sure.LIKELY)),
     ({"elsewhere": True},
      (EndKind.UNKNOWN, "ended",
-      "it ended without a word in another pid namespace, such as a container's, where nobody saw how", Sure.UNKNOWN)),
+      "it ended without a word where nobody here sees how: in another container, or on another machine", Sure.UNKNOWN)),
     ({"elsewhere": True, "left": True},
      (EndKind.UNKNOWN, "ended", "its exit code was not seen", Sure.UNKNOWN)),
     ({"rebooted": True},

@@ -10,8 +10,9 @@ import pytest
 from tests import warm
 from tests.conftest import begin_hub
 from tests.rooms.hubs import PATIENCE_S, ask, connect, serving, until
+from tests.rooms.speaker import Speaker
 from vedette import address as addresses
-from vedette import wire
+from vedette import kernel, wire
 from vedette.errors import HubError, SettingError
 from vedette.hub import log as hub_log
 from vedette.hub import program
@@ -212,6 +213,23 @@ def test_an_address_that_is_taken_is_said_and_tried_again(home, monkeypatch, cap
     assert "cannot be listened on" in before
     assert after == ""
     assert "cannot be listened on" in capsys.readouterr().err
+
+
+def test_a_seal_is_answered_in_time(home, monkeypatch):
+    """Who has waited long enough is told that this machine is behind; who waits on is answered when all is there."""
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_BYTES", 2000)
+    speaker = Speaker(home, "busy")
+    for step in range(5000):
+        speaker.log(step, x=float(step))
+
+    async def act():
+        async with serving(home):
+            link = await connect(home)
+            return await ask(link, wire.Seal("run-busy", within_s=0.0)), await ask(link, wire.Seal("run-busy"))
+
+    soon, late = asyncio.run(act())
+    assert soon == wire.Done(behind=[kernel.host()])
+    assert late == wire.Done()
 
 
 def test_a_hub_that_nobody_needs_ends(home):

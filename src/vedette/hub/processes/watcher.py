@@ -103,7 +103,7 @@ class Watcher:
                 known |= {watch.pid for watch in self._processes.values() if self._is_living(watch)}
                 known |= {handed.pid for handed in self._handed.values()}
             for name, fd, pid in received:
-                if name in self._handed or name in self.watches or (pid and pid in known):
+                if name in self._handed or self._is_watched(name) or (pid and pid in known):
                     os.close(fd)
                 else:
                     self._handed[name] = _Handed(fd, pid, now)
@@ -114,6 +114,10 @@ class Watcher:
             if name not in readers:
                 os.close(self._handed.pop(name).fd)
 
+    def _is_watched(self, name: str) -> bool:
+        """Tell whether a pidfd would tell nothing new of an origin."""
+        return name in self.watches and not self.watches[name].unknown
+
     def _is_living(self, watch: Watch) -> bool:
         fd = watch.fileno()
         return bool(watch.pid) and fd is not None and self.clock.died_t(fd) is None
@@ -123,7 +127,7 @@ class Watcher:
         for name, reader in readers.items():
             if reader.origin is None:  # it is about to write its first segment, or died before it could
                 reader.gone = reader.was_read and _age_s(reader.directory) > _NO_HEADER_S
-            elif name not in self.watches:
+            elif not self._is_watched(name) and (name not in self.watches or name in self._handed):
                 reader.gone = False  # its watch will tell
                 try:
                     watch = self.watches[name] = self._watch(name, reader.origin)
@@ -172,10 +176,10 @@ class Watcher:
 
     def _is_gone(self, reader: SpoolReader, watch: Watch) -> bool:
         if watch.unknown:
-            if self._lock_is_held(reader) is False:
-                self._deaths.setdefault(reader.name, Death(None, None, unseen=True))
-                return True
-            return reader.closed
+            if not reader.closed and self._lock_is_held(reader) is not False:
+                return False
+            self._deaths.setdefault(reader.name, Death(None, None, unseen=True))
+            return True
         fd = watch.fileno()
         try:
             death = watch.look(self.clock.died_t(fd) if fd is not None else None)
