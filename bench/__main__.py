@@ -42,6 +42,7 @@ PARTS = {
     "sinks": ("sinks", "rounds"),
     "notebook": ("notebook", "kernels"),
     "web": ("web", "rounds of each question"),
+    "half_open": ("half_open", "requests to each port"),
     "page": ("page", "rounds"),
     "means": ("means", ""),
     "burden": ("burden", "runs in sequence"),

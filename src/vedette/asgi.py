@@ -1,19 +1,16 @@
-"""What the apps of our HTTP servers share: the types of ASGI, how a body is read and a request refused, and what
-uvicorn keeps closed.
+"""What the apps of our HTTP servers share: the types of ASGI, how a body is read, a request refused or let in.
 
-It imports uvicorn only for a server that begins.
+It imports no web server: `http_server` has that.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import uvicorn
+from typing import Any
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
+ADMIT = "vedette.admit"  # where a scope has what `admit` calls
 GRACE_S = 1  # for requests that are being answered when a server ends
 
 
@@ -53,14 +50,10 @@ async def read_body(scope: Scope, receive: Any, most_bytes: int, within_s: float
     return bytes(body)
 
 
-def config(app: App, **own: Any) -> "uvicorn.Config":
-    """Return uvicorn's config: no websockets, nothing printed, no name of the server, no trust in a proxy's headers.
+def admit(scope: Scope, who: str = "known") -> None:
+    """Tell the server that a request was let in, by a guard: its connection is no stranger's any more.
 
-    `own`: what the server sets besides.
+    `who`: a kind of reader; each has an allowance of its own.
     """
-    import uvicorn  # noqa: PLC0415 - a web server, only where one is asked for
-
-    return uvicorn.Config(
-        app, ws="none", log_config=None, access_log=False, log_level="critical", server_header=False,
-        proxy_headers=False, timeout_graceful_shutdown=GRACE_S, **own,
-    )  # fmt: skip
+    if act := scope.get(ADMIT):
+        act(who)

@@ -4,21 +4,21 @@ import socket
 
 from vedette import host_port
 from vedette.errors import SettingError
+from vedette.http_gate import Gate
 
-_BACKLOG = 256
 
-
-def take(host: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+def take(host: str, port: int, *, dual_stack: bool = False, most: int = 0) -> Gate:
     """Listen on a port; clients wait until it is served. Raise OSError if that fails.
 
-    `dual_stack`: `::` takes connections over IPv4, too.
+    `dual_stack`: `::` takes connections over IPv4, too. `most`: connections of each kind, if not what fits.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = dual_stack and family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    bound = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    gate = Gate(socket.create_server((host, port), family=family, dualstack_ipv6=both), most)
+    gate.listen()
     # The connections inherit this: asyncio sets it only on sockets that name their protocol, and these do not.
-    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return bound
+    gate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return gate
 
 
 def where(bound: socket.socket) -> str:

@@ -26,7 +26,7 @@ from tests.ports import reserve_port
 from tests.rooms import web
 from tests.rooms.conftest import call
 from tests.soak import times
-from vedette import guard, listeners
+from vedette import guard, http_gate, listeners
 from vedette.access.home_access import HomeAccess
 from vedette.errors import SettingError
 from vedette.home import Home
@@ -112,6 +112,20 @@ def test_a_tunnel_and_names_of_this_machine_are_let_in(home):
             ):
                 attack = hostile_requests.Attack(host, "host", (), host)
                 assert hostile_requests.send(port, listener.good[0], attack)[0] == 200, host
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_crowd_with_half_requests(name, home, monkeypatch):
+    """While a crowd hangs on the line with half a request each, good requests are answered by every listener."""
+    monkeypatch.setattr(http_gate, "_MOST", 8)
+    monkeypatch.setattr(http_gate, "_LEAST", 8)
+    listener = GUARDED[name]
+    with listener.opened(home) as port, contextlib.ExitStack() as stack:
+        for _ in range(105):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with contextlib.suppress(OSError):  # it had to go already
+                idle.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nX-")
+        assert [hostile_requests.send(port, good)[0] for good in listener.good] == [200] * len(listener.good)
 
 
 def test_a_port_that_is_open_says_nothing_first(home):

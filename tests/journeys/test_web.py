@@ -1,8 +1,10 @@
 """`vedette ui` over a real home: a run that lives is seen, drawn as it goes on, edited and stopped."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -28,10 +30,10 @@ for step in bar:
 
 
 @contextmanager
-def ui(home, *options):
-    """Run the command as a user does; hand out where it answers."""
+def ui(home, *options, before=()):
+    """Run the command as a user does; hand out where it answers. `before`: words before the command."""
     served = subprocess.Popen(
-        [sys.executable, "-m", "vedette", "ui", "--no-browser", "--port", "0", "--json", *options],
+        [*before, sys.executable, "-m", "vedette", "ui", "--no-browser", "--port", "0", "--json", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, **QUICK, "VEDETTE_HOME": home.root},
     )  # fmt: skip
@@ -133,3 +135,15 @@ def test_a_port_that_is_taken_is_said(home):
         done = call("ui", "--no-browser", "--port", str(site.port), home=home.root)
         assert done.returncode == 2
         assert "another program listens there already" in done.stderr
+
+
+def test_a_crowd_takes_no_descriptor_that_others_need(home):
+    """With few descriptors it answers while more connections than that hang on the line with half a request each."""
+    few = ("sh", "-c", 'ulimit -n 128; exec "$0" "$@"')
+    with ui(home, before=few) as site, contextlib.ExitStack() as stack:
+        for _ in range(150):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", site.port)))
+            with contextlib.suppress(OSError):  # it had to go already
+                idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        for _ in range(3):
+            assert site.get("/api/about")["version"]

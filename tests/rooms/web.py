@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import uvicorn
 
+from vedette import http_port, http_server
 from vedette.access.home_access import HomeAccess
 from vedette.blobs import Blobs
 from vedette.home import Home
@@ -100,7 +100,7 @@ class Site:
         return head, cut  # type: ignore[return-value]
 
 
-class _Prompt(uvicorn.Server):
+class _Prompt(http_server.Server):
     """Sees at once that it is to end, and that all connections are closed; uvicorn looks ten times a second."""
 
     async def main_loop(self) -> None:
@@ -126,16 +126,16 @@ class _Prompt(uvicorn.Server):
 @contextlib.contextmanager
 def served(app: Any) -> Iterator[int]:
     """Serve an app on a port of its own; hand out which."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-    running = _Prompt(config_of(app))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+    gate = http_port.take("127.0.0.1", 0)
+    running = _Prompt(config_of(app, gate), gate)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [gate]}, daemon=True)
     thread.start()
     try:
-        yield listener.getsockname()[1]
+        yield gate.getsockname()[1]
     finally:
         running.should_exit = True
         thread.join(30)
-        listener.close()
+        gate.close()
 
 
 @contextlib.contextmanager

@@ -1,12 +1,15 @@
 """The page for Prometheus: right names and types, nothing stale, closed to strangers, and really gone when closed."""
 
+import contextlib
 import http.client
 import os
+import select
 import shutil
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -17,12 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
-from vedette import sinks
+from vedette import http_gate, sinks
 from vedette.certificate import _make_certificate
 from vedette.errors import SettingError
 from vedette.model import Sample
 from vedette.sinks import prometheus
-from vedette.sinks.prometheus import Config
+from vedette.sinks.prometheus import Config, page
 
 
 @pytest.fixture
@@ -198,24 +201,50 @@ def test_a_crowd(opened):
 
 
 def test_those_who_come_to_stay(opened):
-    """Connections that say a little and stay keep nobody else from reading: the oldest of them has to go."""
+    """Connections that say a little and stay keep nobody from reading, and cost no thread: the oldest has to go."""
     sink = opened()
+    before = len(os.listdir("/proc/self/fd"))
     crowd = [socket.create_connection(("127.0.0.1", sink.port)) for _ in range(100)]
     for idle in crowd:
         idle.sendall(b"GET /")
     try:
         assert fetch(sink.port)[0] == 200
+        eventually(lambda: len(os.listdir("/proc/self/fd")) - before <= 100 + page._MAX_READERS + 1)
+        assert not any(
+            "process_request" in thread.name for thread in threading.enumerate()
+        )  # half a request costs none
     finally:
         for idle in crowd:
             idle.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_those_who_take_their_time(tls, opened, pem, monkeypatch):
+    """A line that says a little now and then ends all the same when its time is over."""
+    monkeypatch.setattr(http_gate, "HEADERS_S", 0.3)
+    sink = opened(cert=pem) if tls else opened()
+    with socket.create_connection(("127.0.0.1", sink.port), timeout=60) as slow, contextlib.suppress(OSError):
+        slow.sendall(bytes.fromhex("1603010200010001fc0303") if tls else b"GET / HTTP/1.0\r\n")  # a Hello begins so
+        while not select.select([slow], [], [], 0.02)[0]:
+            slow.sendall(b"\0" if tls else b"X: y\r\n")
+        assert slow.recv(1) == b""
+
+
+def test_a_long_head(opened):
+    """Headers without an end are refused, not cut: what follows could tell the guard something."""
+    sink = opened()
+    with socket.create_connection(("127.0.0.1", sink.port), timeout=60) as long, contextlib.suppress(OSError):
+        long.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n" + 2 * (b"X: " + b"y" * 60_000 + b"\r\n"))
+        long.sendall(b"Origin: http://evil.example\r\n\r\n")
+        assert long.recv(1000).startswith(b"HTTP/1.0 431")
 
 
 USED_UP = """
 import os, resource, socket, time
 from vedette.sinks import prometheus
 from vedette.sinks.prometheus import page
-tries, handle = [], page._Server.handle_request
-page._Server.handle_request = lambda self: (tries.append(1), handle(self))
+tries, handle = [], page._Server.get_request
+page._Server.get_request = lambda self: (tries.append(1), handle(self))[1]
 sink = prometheus.open(prometheus.Config(), {})
 peer = socket.socket()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

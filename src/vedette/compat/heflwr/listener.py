@@ -5,7 +5,6 @@ The clients have no token, so this listens only on this machine, and the guard r
 
 import asyncio
 import contextlib
-import socket
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +14,7 @@ from vedette.asgi import App, Refusal, Scope
 from vedette.compat.heflwr import wire
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
+from vedette.http_gate import Gate
 from vedette.listeners import http
 from vedette.listeners.http import HttpServer
 from vedette.listeners.intake import Intake
@@ -43,7 +43,7 @@ def parse(address: str) -> Config:
 class Listener:
     """The HTTP server of heflwr's clients, and the receiver behind it."""
 
-    def __init__(self, port: socket.socket, intake: Intake) -> None:
+    def __init__(self, port: Gate, intake: Intake) -> None:
         """Answer nothing before `serve`."""
         self.where = http_port.where(port)
         self._receiver = Receiver(intake)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from msgspec import structs
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from vedette import guard
+from vedette import asgi, guard
 from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import share
 from vedette.views.web.replies import refuse
@@ -83,6 +83,7 @@ class Guard:
         decision = guard.judge(request, self._rules)
         if decision.status != 200:
             return self._refuse(scope, decision)
+        asgi.admit(scope, decision.who)
         scope["vedette.shared"] = decision.who == "share"
         scope["vedette.base"] = request.base
         return None

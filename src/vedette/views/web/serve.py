@@ -1,16 +1,17 @@
 """The port: where the web server listens, and who may reach it."""
 
 import contextlib
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from vedette import asgi, guard, http_port
+from vedette import guard, http_port, http_server
 from vedette.asgi import App
+from vedette.http_gate import Gate
 
-_MOST_CONNECTIONS = 2048
+_MOST_HEADERS = 64 << 10  # bytes
+_IDLE_S = 60  # of a connection between two requests
 
 
 def check_bind(host: str, *, token: str, tls: bool) -> None:
@@ -19,7 +20,7 @@ def check_bind(host: str, *, token: str, tls: bool) -> None:
     guard.check_bind(host, token=bool(token), tls=tls, advice=advice)
 
 
-def open_port(host: str, port: int) -> socket.socket:
+def open_port(host: str, port: int) -> Gate:
     """Open the port; raise SettingError when that fails."""
     try:
         return http_port.take(host, port)
@@ -27,11 +28,11 @@ def open_port(host: str, port: int) -> socket.socket:
         raise http_port.explain(error, host, port, "give another with --port") from None
 
 
-def config_of(app: App, certificate: str = "") -> uvicorn.Config:
+def config_of(app: App, gate: Gate, certificate: str = "") -> uvicorn.Config:
     """Return uvicorn's config for an app; `certificate`: a file with key and certificate, for TLS."""
-    config = asgi.config(
-        app, http="h11", lifespan="on", limit_concurrency=_MOST_CONNECTIONS, timeout_keep_alive=60,
-        ssl_certfile=certificate or None, h11_max_incomplete_event_size=64 << 10,
+    config = http_server.config(
+        app, gate, lifespan="on", timeout_keep_alive=_IDLE_S, ssl_certfile=certificate or None,
+        h11_max_incomplete_event_size=_MOST_HEADERS,
     )  # fmt: skip
     if certificate:
         config.load()
@@ -40,23 +41,14 @@ def config_of(app: App, certificate: str = "") -> uvicorn.Config:
     return config
 
 
-def serve(app: App, bound: socket.socket, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
+def serve(app: App, gate: Gate, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
     """Answer until SIGINT or SIGTERM."""
-    server = _Server(config_of(app, certificate), ready)
+    server = _Server(config_of(app, gate, certificate), gate, ready)
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[bound])
+        server.run(sockets=[gate])
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self._ready is not None:
-            self._ready()
-
+class _Server(http_server.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """End at a signal, without raising it again."""
