@@ -59,6 +59,7 @@ class Rules(Struct, frozen=True):
 
     names: frozenset[str] = frozenset()  # in lower case, beside those of loopback
     who: Callable[[str], str] | None = None  # who has this token, '' for nobody; None: clients have no token
+    why_not: Callable[[str], str] | None = None  # why nobody has this token any more; '' if nobody ever had
     methods: tuple[str, ...] = METHODS  # of all its routes; a route may take fewer
     name_hint: str = "use localhost"
     way_in: str = "send `Authorization: Bearer TOKEN`"
@@ -71,6 +72,7 @@ class Decision(Struct, frozen=True):
     sentence: str = ""
     headers: Mapping[str, str] = {}
     who: str = ""  # whose token it was
+    token: str = ""
 
 
 def judge(asked: Asked, rules: Rules) -> Decision:
@@ -83,16 +85,19 @@ def judge(asked: Asked, rules: Rules) -> Decision:
     follows_link = asked.page and asked.method in ("GET", "HEAD") and asked.all("sec-fetch-mode") == ["navigate"]
     if asked.is_crossing and not follows_link:
         return Decision(403, _OTHER_PAGE)
-    who = ""
+    who = token = ""
     if rules.who is not None:
-        who = rules.who(_token(asked))
+        token = _token(asked)
+        who = rules.who(token)
         if not who:
+            why = rules.why_not(token) if rules.why_not is not None else ""
             what = "wrong, or has expired" if asked.url_token is not None else "missing or wrong"
-            return Decision(401, f"the token is {what}: {rules.way_in}", {"WWW-Authenticate": "Bearer"})
+            sentence = why or f"the token is {what}: {rules.way_in}"
+            return Decision(401, sentence, {"WWW-Authenticate": "Bearer"})
     if asked.method not in rules.methods:
         allowed = ", ".join(rules.methods)
         return Decision(405, f"the methods here are {allowed}", {"Allow": allowed})
-    return Decision(who=who)
+    return Decision(who=who, token=token)
 
 
 def in_scope(scope: Mapping[str, Any]) -> Asked:

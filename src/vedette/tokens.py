@@ -74,7 +74,7 @@ def renew(home: Home) -> str:
     """Replace the owner's tokens, of the hub and of the page; return the hub's. Who uses the old ones is sent away."""
     token, page = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     write_private(_path_of(home, OWNER), token.encode() + b"\n")
-    write_private(_page_path(home), page.encode() + b"\n")
+    write_private(page_path(home), page.encode() + b"\n")
     return token
 
 
@@ -91,7 +91,8 @@ def is_current(home: Home, holder: str, token: str) -> bool:
     return bool(known) and same_token(token, known or "")
 
 
-def _page_path(home: Home) -> str:
+def page_path(home: Home) -> str:
+    """Return where the token of the page lies; `renew` replaces that file."""
     return os.path.join(home.root, "ui.token")
 
 
@@ -105,7 +106,7 @@ def _directory(home: Home) -> str:
 
 def page_token(home: Home) -> str:
     """Return the token of the home's page in the browser. It is not the hub's: that one may write."""
-    return _made_once(_page_path(home), lambda: secrets.token_urlsafe(24))
+    return _made_once(page_path(home), lambda: secrets.token_urlsafe(24))
 
 
 def home_id(home: Home) -> str:

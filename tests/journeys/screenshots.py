@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.journeys.browser import launched, shown, why_not
@@ -150,12 +151,16 @@ def main(wanted: list[str]) -> int:
                 "beside": f"/compare?runs={a},{b},{c}&view=config&equal=hide",
                 "explain": f"/explain?a={a}&b={b}",
             }
+            shares = {"share": ("/run/reference", _press_share), "shared": ("/run/reference", _follow_link)}
             with launched() as browser, shown(home, browser) as site:
                 if not wanted or "top" in wanted:
                     _take_top(browser, how)
                 for name, path in pages.items():
                     if not wanted or name in wanted:
                         _take(site, name, path)
+                for name, (path, act) in shares.items():
+                    if not wanted or name in wanted:
+                        _take(site, name, path, act)
         finally:
             living.kill()
             living.wait()
@@ -190,14 +195,31 @@ def _command(place: str, name: str, code: str) -> list[str]:
     return ["python", f"{name}.py"]
 
 
-def _take(site: Any, name: str, path: str) -> None:
+def _take(site: Any, name: str, path: str, act: Callable[[Any], None] = lambda _: None) -> None:
+    """Take the pictures of a page; `act` does something on it first."""
     for scheme in ("light", "dark"):
         for size, (width, height) in _SIZES.items():
             page = site.open(path, width=width, height=height, scheme=scheme)
             page.wait_for_selector("main")
+            act(page)
             page.wait_for_timeout(2000)
             page.screenshot(path=os.path.join(_OUT, f"{name}-{scheme}-{size}.png"))
+            page.context.clear_cookies()
             page.close()
+
+
+def _press_share(page: Any) -> None:
+    page.get_by_role("button", name="Share").click()
+    page.get_by_text("until 20").wait_for()
+
+
+def _follow_link(page: Any) -> None:
+    """Open what was shared, as somebody who has only the link."""
+    _press_share(page)
+    url = page.get_by_label("Link to share").input_value()
+    page.context.clear_cookies()
+    page.goto(url)
+    page.get_by_text("Shared with you").wait_for()
 
 
 if __name__ == "__main__":

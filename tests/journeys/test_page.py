@@ -3,15 +3,18 @@
 import json
 import re
 import shutil
+import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 from tests.conftest import begin_hub
-from tests.journeys.browser import HOSTILE, Site, copied, launched, made_by, shown, why_not
+from tests.journeys.browser import HOSTILE, PATIENCE_MS, Site, copied, launched, made_by, shown, why_not
 from tests.journeys.conftest import eventually, read_runs
 from tests.rooms.conftest import call
+from vedette import tokens
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
 from vedette.store import Batch, Block
 from vedette.store.sqlite import SqliteStore
@@ -250,28 +253,88 @@ def test_values_are_shown_as_they_were_given(site):
     _ended(page, site)
 
 
+def _shared(page):
+    """Press Share; return the dialog when it has a link."""
+    page.get_by_role("button", name="Share").click()
+    dialog = page.get_by_role("dialog", name="Share a read-only link")
+    dialog.get_by_text(re.compile("^until 20")).wait_for()
+    return dialog
+
+
 def test_a_view_is_shared_by_a_link_that_only_reads(site):
-    """Share copies a link to what is shown, says how long it is good, and shows it where nothing can be copied."""
+    """Share says what a link shows and for how long; who opens it sees that, and nothing that leads elsewhere."""
     page = site.open("/run/train-1/logs?level=warning")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Share").click()
-    page.get_by_text("for 7 days").wait_for()
+    dialog = _shared(page)
+    dialog.get_by_text("can read the run train-1: charts").wait_for()
+    dialog.get_by_label("Valid for").select_option("1 day")
+    tomorrow = time.strftime("until %Y-%m-%d", time.localtime(time.time() + 86400))
+    dialog.get_by_text(tomorrow).wait_for()
+    dialog.get_by_role("button", name="Copy link").click()
+    dialog.get_by_role("button", name="Copied").wait_for()
     url = page.evaluate("navigator.clipboard.readText()")
-    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    page.get_by_role("button", name="Share").click()
-    shown_url = page.get_by_label("Link to share").input_value()
-    for link in (url, shown_url):
-        context = page.context.browser.new_context()
-        other = context.new_page()
-        other.goto(link)
-        other.get_by_text("read only").wait_for()
-        other.get_by_role("log").get_by_text("a warning to be found").wait_for()
-        assert "level=warning" in other.url
-        assert other.get_by_role("button", name="Share").count() == 0
-        context.close()
-    page.get_by_role("button", name="Close").click()
-    page.get_by_role("dialog").wait_for(state="detached")
+    assert url == page.get_by_label("Link to share").input_value()
+    dialog.get_by_role("button", name="Close").click()
+    dialog.wait_for(state="detached")
+    context = page.context.browser.new_context()
+    other = context.new_page()
+    other.goto(url)
+    strip = other.get_by_text("Shared with you, to read:")
+    strip.get_by_role("link", name="the run train-1").wait_for()
+    strip.get_by_text(tomorrow).wait_for()
+    other.get_by_role("log").get_by_text("a warning to be found").wait_for()
+    assert "level=warning" in other.url
+    assert other.get_by_role("button", name="Share").count() == 0
+    assert other.get_by_role("link", name="Runs", exact=True).count() == 0
+    assert {urlsplit(link.get_attribute("href")).path for link in other.get_by_role("link").all()} <= {
+        "/run/train-1", urlsplit(other.url).path, strip.get_by_role("link").get_attribute("href"), "",
+    }  # fmt: skip
+    other.goto(f"{site.base}/run/train-2")
+    other.get_by_text("This is not among what was shared, or was removed since.").wait_for()
+    other.get_by_role("link", name="What was shared", exact=True).click()
+    other.get_by_role("heading", name="train-1").wait_for()
+    context.close()
     _ended(page, site)
+
+
+def test_who_was_given_some_runs_finds_these(site):
+    """A link to a comparison leads to those runs, their list and why they differ; a filter is said as it is."""
+    page = site.open("/compare?runs=train-0,train-1&view=config")
+    url = _shared(page).get_by_label("Link to share").input_value()
+    page.get_by_text("can read 2 runs").wait_for()
+    context = page.context.browser.new_context()
+    other = context.new_page()
+    other.goto(url)
+    other.get_by_role("row", name="seed 20240115 20240116").wait_for()
+    other.get_by_role("link", name="Explain").click()
+    other.get_by_role("region", name="Config").wait_for()
+    other.get_by_role("link", name="Runs", exact=True).click()
+    other.get_by_role("status").filter(has_text=re.compile("^2 runs$")).wait_for()
+    _row(other, "train-0").get_by_role("link").first.click()
+    other.get_by_role("heading", name="train-0").wait_for()
+    context.close()
+    page.goto(f"{site.base}/?where=config.lr")
+    page.get_by_role("button", name="Share").click()
+    page.get_by_text("can read all runs that match config.lr, also later ones").wait_for()
+    _ended(page, site)
+
+
+def test_a_page_whose_token_is_over_says_so(made, chromium):
+    """When the token is replaced an open page says what to do; when a link has expired it says that."""
+    with copied(made) as home, shown(home, chromium) as site:
+        page = site.open("/run/train-1")
+        page.get_by_role("heading", name="train-1").wait_for()
+        url = page.evaluate(
+            "fetch('/api/share', {method: 'POST', headers: {'content-type': 'application/json'}, body:"
+            " JSON.stringify({path: '/run/train-1', hours: 4 / 3600})}).then(r => r.json()).then(made => made.url)"
+        )
+        other = page.context.browser.new_context().new_page()
+        other.goto(url)
+        other.get_by_text("This link has expired: ask for a new one.").wait_for(timeout=PATIENCE_MS)
+        tokens.renew(home)
+        page.get_by_text("This page's token was replaced: open it again with vedette ui").wait_for()
+        assert page.get_by_text("not connected").count() == 0
+        assert {word for word in site.wrong if "401" not in word} == set()
 
 
 def test_the_project_that_was_asked_for_is_shown(hub, home, finish, chromium):

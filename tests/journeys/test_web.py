@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import subprocess
@@ -107,6 +109,34 @@ def test_a_home_in_which_nothing_was_logged(home):
         assert os.stat(token).st_mode & 0o777 == 0o600
     with ui(home) as again:
         assert again.token == site.token  # a bookmark, and the cookie, stay good
+
+
+def test_no_token_stands_on_a_command_line(home, tmp_path):
+    """The browser is given a file of the owner's alone, with a code that opens the page once, and is no token."""
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    browser.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {seen}.html\ncat /proc/$$/cmdline > {seen}\n')
+    browser.chmod(0o755)
+    ours, its = pty.openpty()  # it opens a browser only for somebody who sits before it
+    environ = {**os.environ, **QUICK, "VEDETTE_HOME": home.root, "DISPLAY": ":9", "BROWSER": str(browser)}
+    served = subprocess.Popen([sys.executable, "-m", "vedette", "ui", "--port", "0"], stdout=its, env=environ)
+    os.close(its)
+    try:
+        with open(ours) as screen:
+            url = urlsplit(screen.readline().strip())
+            token = parse_qs(url.query)["token"][0]
+            eventually(lambda: seen.exists() and seen.read_bytes())
+            page = (tmp_path / "seen.html").read_text()
+            assert token not in seen.read_text() + page
+            target = urlsplit(re.search('url=([^"]*)', page)[1])
+            site = Site(target.port, token)
+            statuses = [site.ask("GET", f"/?{target.query}", token="")[0] for _ in range(2)]
+            assert statuses == [303, 401]
+            for _ in range(2):  # what is printed may be pasted into any number of browsers
+                assert site.ask("GET", f"/?{url.query}", token="")[0] == 303
+            eventually(lambda: not [name for name in os.listdir(home.root) if name.endswith(".html")])
+    finally:
+        served.terminate()
+        served.wait(60)
 
 
 def test_a_run_is_opened_by_name(home, finish):

@@ -19,9 +19,11 @@ from vedette.access.home_access import HomeAccess
 from vedette.blobs import Blobs
 from vedette.home import Home
 from vedette.views.web import server
+from vedette.views.web.key import Key
 from vedette.views.web.serve import config_of
 
 TOKEN = "t0ken-of-the-owner"
+KEY = Key(lambda: TOKEN)
 
 
 def access(store: Any) -> HomeAccess:
@@ -141,5 +143,5 @@ def served(app: Any) -> Iterator[int]:
 @contextlib.contextmanager
 def site(access: Any, **kwargs: Any) -> Iterator[Site]:
     """Serve a home."""
-    with served(server.build(access, TOKEN, **kwargs)) as port:
+    with served(server.build(access, KEY, **kwargs)) as port:
         yield Site(port)

@@ -136,3 +136,13 @@ describe("times", () => {
     expect(format.moment(null)).toBe("");
   });
 });
+
+describe("sentence", () => {
+  it("begins with a capital and ends with a full stop, once", () => {
+    expect(format.sentence("this link has expired: ask for a new one")).toBe(
+      "This link has expired: ask for a new one.",
+    );
+    expect(format.sentence("Is it `vedette ui`?")).toBe("Is it `vedette ui`?");
+    expect(format.sentence("")).toBe(".");
+  });
+});

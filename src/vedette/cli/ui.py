@@ -6,7 +6,8 @@ examples:
   vedette ui --read-only --project cifar
 
 It prints an address with a token, which the browser keeps as a cookie. From another machine, use an ssh tunnel. To
-listen on a network, give --tls, and with --name the names that others use for this machine.
+listen on a network, give --tls, and with --name the names that others use for this machine. `vedette token --new`
+replaces the token: pages that are open end, and the new address is printed here.
 """
 
 import argparse
@@ -56,7 +57,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from vedette import certificate, guard, host_port, tokens
+    from vedette import certificate, guard, host_port
+    from vedette.views.web.handover import Handover
+    from vedette.views.web.key import Key
     from vedette.views.web.serve import check_bind, open_port, serve
     from vedette.views.web.server import build
 
@@ -66,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
     path = _path(args)
     _check_project(args)
     home.prepare()
-    token = tokens.page_token(home)
+    key = Key.of(home)
     wide = not guard.is_loopback(args.host)
-    check_bind(args.host, token=token, tls=args.tls)
+    check_bind(args.host, token=key.now, tls=args.tls)
     pem = ""
     names = list(args.name)
     if args.tls:
@@ -77,32 +80,40 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
     if wide:
         names += host_port.own_names()
-    bound = open_port(args.host, _PORT if args.port is None else args.port)
-    port = bound.getsockname()[1]
+    gate = open_port(args.host, _PORT if args.port is None else args.port)
+    port = gate.getsockname()[1]
     shown = (names[0] if wide and names else args.host) or "127.0.0.1"
     frame, frame_host = _frame(args.frame)
     if not wide and frame_host in ("localhost", "127.0.0.1"):
         shown = frame_host  # browsers send the page's cookie into a frame only where both have the same host
     base = f"{'https' if args.tls else 'http'}://{host_port.join(shown, port)}"
-    url = f"{base}{path}?token={token}"
-    if args.project and path == "/":
-        url += f"&project={quote(args.project, safe='')}"
-    refused: Counter[str] = Counter()
-    app = build(
-        HomeAccess.of(args.settings), token, names=names, read_only=args.read_only, project=args.project, frame=frame,
-        refused=refused,
-    )  # fmt: skip
+    query = f"?project={quote(args.project, safe='')}" if args.project and path == "/" else ""
+    handover = Handover(home, key, f"{base}{path}{query}", sys.stderr.write)
+
+    def tell() -> None:
+        url = f"{base}{path}?token={key.now}{query.replace('?', '&', 1)}"
+        print(json.dumps({"url": url, "port": port, "pid": os.getpid()}) if args.json else url, flush=True)
+
+    def renewed() -> None:
+        sys.stderr.write("vedette: the token was replaced: pages that are open end. The page is at\n")
+        tell()
 
     def ready() -> None:
         with contextlib.suppress(OSError):  # it is only for links in notebooks
             page_address.tell_page(home, page_address.PageAddress(base, base if frame else ""))
-        print(json.dumps({"url": url, "port": port, "pid": os.getpid()}) if args.json else url, flush=True)
+        tell()
         if not args.no_browser and _has_screen():
-            import webbrowser
+            threading.Thread(target=handover.open, daemon=True).start()
 
-            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-
-    serve(app, bound, pem, ready)
+    refused: Counter[str] = Counter()
+    app = build(
+        HomeAccess.of(args.settings), key, names=names, read_only=args.read_only, project=args.project, frame=frame,
+        refused=refused, renewed=renewed,
+    )  # fmt: skip
+    try:
+        serve(app, gate, pem, ready)
+    finally:
+        handover.close()
     if refused:
         parts = ", ".join(f"{count} by {kind}" for kind, count in refused.most_common())
         sys.stderr.write(f"vedette: the page was not shown to everybody who asked; requests were refused: {parts}\n")

@@ -59,8 +59,8 @@ class Listing:
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._known: dict[str, Known] = {}
-        self._orders: OrderedDict[tuple[str, str, tuple[str, ...], str], _Order] = OrderedDict()
-        self._columns: dict[str, tuple[float, list[tuple[str, int]]]] = {}
+        self._orders: OrderedDict[tuple[str, str, tuple[str, ...], str, str], _Order] = OrderedDict()
+        self._columns: dict[tuple[str, str], tuple[float, list[tuple[str, int]]]] = {}
         self._statistics: statistics.Known = {}
         self._epoch = new_id(6)
         self._seq = 0
@@ -114,17 +114,23 @@ class Listing:
     def page(
         self, store: Reader, where: str = "", project: str = "", sort: str = "-start_t", *, group: str = "",
         offset: int = 0, limit: int = 200, metric: str = "", only: set[str] | None = None, zone: str = "",
+        among: str = "",
     ) -> Listed:  # fmt: skip
         """Return a page of the runs that match. `group`: sort by this field first; `only`: give lines of these only.
 
-        `zone`: of dates in `where` that name none.
+        `zone`: of dates in `where` that name none. `among`: a name of the part of the home that the reader sees, if it
+        does not see all of it: what is cached for one part is not for another.
         """
         order = tuple(_order(field) for field in (group, sort) if field)
-        ids = self._ids(store, where, project, order, zone)
+        ids = self._ids(store, where, project, order, zone, among)
         shown = ids[offset : offset + limit]
         wanted = shown if only is None else [run for run in shown if run in only]
         views, lines = self.look(store, wanted, metric)
         return Listed(len(ids), shown, views, lines)
+
+    def matching(self, store: Reader, where: str, project: str = "", zone: str = "") -> list[str]:
+        """Return the ids of all runs that match, the newest first; `zone` is as for `page`."""
+        return self._ids(store, where, project, ("-start",), zone, "")
 
     def look(self, store: Reader, runs: Sequence[str], metric: str = "") -> tuple[list[RunView], list[RunLine]]:
         """Return runs by their ids, in this order; runs that do not exist any more are left out."""
@@ -150,21 +156,24 @@ class Listing:
             raise NotFoundError("a run was removed for good just now")
         return views, lines
 
-    def columns(self, store: Reader, project: str = "") -> list[tuple[str, int]]:
-        """Return the columns of the newest runs (config, summary, tags, metrics), and how many runs have each."""
+    def columns(self, store: Reader, project: str = "", among: str = "") -> list[tuple[str, int]]:
+        """Return the columns of the newest runs (config, summary, tags, metrics), and how many runs have each.
+
+        `among` is as for `page`.
+        """
         with self._lock:
-            cached = self._columns.get(project)
+            cached = self._columns.get((project, among))
         if cached is not None and time.monotonic() - cached[0] < _COLUMNS_S:
             return cached[1]
         found = store.columns(_where(None, project), _COLUMNS_OF)[:_MOST_COLUMNS]
         with self._lock:
             if len(self._columns) > _MOST_ORDERS:
                 self._columns.clear()
-            self._columns[project] = time.monotonic(), found
+            self._columns[project, among] = time.monotonic(), found
         return found
 
-    def _ids(self, store: Reader, where: str, project: str, order: tuple[str, ...], zone: str) -> list[str]:
-        key = where, project, order, zone
+    def _ids(self, store: Reader, where: str, project: str, order: tuple[str, ...], zone: str, among: str) -> list[str]:
+        key = where, project, order, zone, among
         now = time.monotonic()
         with self._lock:
             cached, stamp, following = self._orders.get(key), self._seq, self._following

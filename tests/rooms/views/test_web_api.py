@@ -21,7 +21,7 @@ from vedette import wire
 from vedette.access.home_access import HomeAccess
 from vedette.home import Home
 from vedette.model import Blob, Event, Span
-from vedette.views.web import openapi
+from vedette.views.web import openapi, series
 from vedette.views.web.pages import PAGES
 from vedette.views.web.server import ROUTES
 from vedette.wire import Change
@@ -118,7 +118,7 @@ def test_one_run(site, make):
 
 def test_only_what_changed_since_a_cursor(hub, site, make):
     """With the cursor of an earlier answer, the list tells only rows that may have changed, and the order of all."""
-    cursor = _settled(site)
+    cursor = settled(site)
     assert site.get(f"/api/runs?since={cursor}")["rows"] == []
     make.facts("run05", Span("run05", BORN + 10**12, attrs={"description": "new"}))
     hub.tell(Change(spans=["run05"]))
@@ -131,7 +131,7 @@ def test_only_what_changed_since_a_cursor(hub, site, make):
     assert site.get("/api/runs?since=nonsense-9")["whole"] is True
 
 
-def _settled(site):
+def settled(site):
     """Return a cursor of when the server listens to the hub: its first word is that something was missed."""
     return _until(lambda: site.get("/api/runs")["cursor"], lambda now: int(now.partition("-")[2]) >= 1)
 
@@ -198,6 +198,15 @@ def test_bytes_are_shown_only_where_they_do_nothing(site, blobs):
         if status == 200:
             assert re.fullmatch(r"inline; filename\*=UTF-8''[\w.%~-]+", headers["content-disposition"])
             assert "set-cookie" not in headers
+
+
+def test_an_answer_with_points_is_bounded(site, monkeypatch):
+    """Who asks for more points than fit into an answer is told to ask for less."""
+    wish = {"of": [{"run": f"run{number:02d}", "name": "loss"} for number in range(30)]}
+    assert site.draw(**wish)[0]["series"]
+    monkeypatch.setattr(series, "_MOST_BYTES", 500)
+    status, _, body = site.ask("POST", "/api/series", {**wish, "width": 700})
+    assert (status, "ask for less" in json.loads(body)["error"]) == (400, True)
 
 
 def test_files_of_a_run(site, make, blobs):

@@ -20,7 +20,7 @@ from vedette.query import unsealed
 from vedette.query.listing import Listing
 from vedette.query.unsealed import UnsealedPoints
 from vedette.views.web import live, updater
-from vedette.views.web.live import Live
+from vedette.views.web.live import Live, Topic
 from vedette.views.web.server import around
 from vedette.views.web.state import AppState
 from vedette.wire import UNSEALED, AskUnsealed, Change, Newest, Seal
@@ -44,6 +44,7 @@ class Listener:
         self._peer.sendall(head.encode())
         self._file = self._peer.makefile("rb")
         self.headers = b""
+        self.heard = b""
         while (line := self._file.readline()) != b"\r\n":
             self.headers += line
 
@@ -53,6 +54,7 @@ class Listener:
         while True:
             line = self._file.readline()
             assert line, "it ended"
+            self.heard += line
             if line.startswith(b"event: "):
                 event = line[7:].strip().decode()
             if line.startswith(b"data: "):
@@ -65,6 +67,14 @@ class Listener:
             if holds(told):
                 return told
 
+    def rest(self) -> bytes:
+        """Wait until it ends; return what came before that."""
+        found = b""
+        with contextlib.suppress(OSError):
+            while (line := self._file.readline()) not in (b"", b"0\r\n"):  # the last chunk is empty
+                found += line
+        return found
+
     def close(self) -> None:
         self._file.close()
         self._peer.close()
@@ -73,7 +83,7 @@ class Listener:
 @contextlib.contextmanager
 def _site(store, takes=(UNSEALED,), *, greets=True):
     access = web.access(store)
-    room = AppState(access, web.TOKEN)
+    room = AppState(access, web.KEY)
     with ToldHub(access.home, takes=takes, greets=greets) as hub, web.served(around(room)) as port:
         yield web.Site(port), hub, room
 
@@ -127,8 +137,8 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     async def scene():
         live = Live(HomeAccess(Home("/nowhere")), Listing(), UnsealedPoints())
         live._loop = asyncio.get_running_loop()
-        reading = [live.watch("") for _ in range(100)]
-        idle = live.watch("")
+        reading = [live.watch(Topic("")) for _ in range(100)]
+        idle = live.watch(Topic(""))
         for one in (*reading, idle):
             await anext(one)
         before = live.encoded
@@ -196,7 +206,7 @@ class Chart:
 def _watch_stream(home, chance, *, rounds=25):
     """Have a page watch a run that logs, and whose points are sealed, merged, and read by another hub meanwhile."""
     stream = Stream(home)
-    state = AppState(HomeAccess(home), web.TOKEN)
+    state = AppState(HomeAccess(home), web.KEY)
     with ToldHub(home, takes=[UNSEALED]) as hub, web.served(around(state)) as port:
         hub.answers[AskUnsealed] = stream.answer
         site = web.Site(port)

@@ -25,6 +25,13 @@ export function address<P extends keyof (Gets & Posts)>(path: P, takes: (Gets & 
   return text ? `${filled}?${text}` : filled;
 }
 
+let refused: (sentence: string) => void = () => undefined;
+
+/** Set what is called with a sentence when the server no longer knows this page's token. */
+export function onRefused(act: (sentence: string) => void): void {
+  refused = act;
+}
+
 async function ask(path: string, options: RequestInit): Promise<Response> {
   let response: Response;
   try {
@@ -39,8 +46,9 @@ async function ask(path: string, options: RequestInit): Promise<Response> {
     const body = (await response.json()) as { error?: string };
     if (body.error) sentence = body.error;
   } catch {
-    if (response.status === 401) sentence = "This page is not signed in: open the link that `vedette ui` printed.";
+    if (response.status === 401) sentence = "this page is not signed in: open the link that `vedette ui` printed";
   }
+  if (response.status === 401) refused(sentence);
   throw new ApiError(response.status, sentence);
 }
 

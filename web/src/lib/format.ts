@@ -128,3 +128,9 @@ export function value(of: unknown, digits = 12): string {
 function minus(text: string): string {
   return text.replaceAll("-", "−");
 }
+
+/** A sentence of the server, which begins small and has no full stop, as it stands alone. */
+export function sentence(text: string): string {
+  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.?!]$/.test(whole) ? whole : `${whole}.`;
+}

@@ -1,5 +1,5 @@
 /** The server's change events, and a limit on how often they make the page request data again. */
-import { address, type News } from "./api";
+import { address, get, type News } from "./api";
 import { session } from "./session.svelte";
 
 /** Everything may have changed. */
@@ -28,6 +28,7 @@ export function live(
     source = new EventSource(address("/api/live", { run }));
     source.onopen = () => {
       wait_ms = 500;
+      session.over = "";
       link?.("open");
       if (broken) missed();
       broken = false;
@@ -45,9 +46,15 @@ export function live(
       link?.("waiting");
       broken = true;
       if (source?.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
-      timer = setTimeout(open, wait_ms);
-      wait_ms = Math.min(wait_ms * 2, 15_000);
+      void retry();
     };
+  };
+  const retry = async (): Promise<void> => {
+    const refused = source; // an event source does not tell why, a request does
+    await get("/api/about", {}).catch(() => undefined);
+    if (source !== refused || session.over) return;
+    timer = setTimeout(open, wait_ms);
+    wait_ms = Math.min(wait_ms * 2, 15_000);
   };
   const close = (): void => {
     clearTimeout(timer);

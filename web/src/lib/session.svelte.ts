@@ -1,5 +1,5 @@
 /** State that all pages share: the server, the connection for changes, the clock, and notes to the user. */
-import { get, type About } from "./api";
+import { get, onRefused, type About, type SharedPart } from "./api";
 
 export type Note = { id: number; text: string; bad: boolean; undo?: () => void };
 
@@ -7,12 +7,14 @@ class Session {
   about: About | null = $state.raw(null);
   link: "open" | "waiting" = $state("open");
   trouble = $state(""); // why the hub does not answer
+  over = $state(""); // why the server no longer answers this page: the link has expired, or the token was replaced
   notes: Note[] = $state.raw([]);
   now = $state(Date.now());
   #next = 0;
   #skew_ms = 0;
 
   constructor() {
+    onRefused((sentence) => (this.over = sentence));
     setInterval(() => (this.now = Date.now() + this.#skew_ms), 1000);
   }
 
@@ -22,12 +24,27 @@ class Session {
       this.#skew_ms = this.about.now_t - Date.now();
       this.now = this.about.now_t;
     } catch (error) {
-      this.say((error as Error).message, true);
+      if (!this.over) this.say((error as Error).message, true);
     }
   }
 
   get mayEdit(): boolean {
     return this.about !== null && !this.about.read_only;
+  }
+
+  /** What was shared with the reader, who came by links; empty for the owner. */
+  get shared(): SharedPart[] {
+    return this.about?.shared ?? [];
+  }
+
+  /** The page to begin from: the list of runs, or what was shared. */
+  get start(): string {
+    return this.shared.length === 1 ? this.shared[0].path : "/";
+  }
+
+  /** Whether there is a list of runs to go to: whoever was given a single run has none. */
+  get hasList(): boolean {
+    return !this.start.startsWith("/run/");
   }
 
   /** Show the user a sentence for some seconds; with `undo`, also an Undo button. */

@@ -3,7 +3,12 @@
 - `serve`: the port, and who may reach it
 - `server`: the table of all routes; it passes a request through guard and checks to its route
 - `routes`: what a route is, and how a request finds its own
-- `guard`: checks every request, and turns a token in a URL into a cookie
+- `guard`: checks every request, turns a token in a URL into a cookie, and ends what is answered when a token is over
+- `key`: the owner's token as it is now, and codes that stand for it once
+- `handover`: opens the page in the owner's browser
+- `links`: what a link to share says, and how it is signed
+- `narrow`: what somebody with a link sees, in the place of `state`; `narrow_reader`: the same of the store;
+  `manifests`: which files belong to the code of a run
 - `state`: what all routes share
 - `read_pool`: threads that read the store
 - `updater`: the thread that follows the hub for all viewers

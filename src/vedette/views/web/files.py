@@ -90,7 +90,7 @@ def _beginning(home: HomeAccess, digest: str, most: int) -> bytes:
         return b""
 
 
-def blob(state: AppState, request: Request) -> Response:
+def blob(state: AppState, store: Reader, request: Request) -> Response:  # noqa: ARG001 - it says which may be read
     """Send the bytes of a file, by its digest."""
     digest, name = request.path["digest"], request.query["name"]
     try:

@@ -4,7 +4,10 @@ Only pages accept a token in a URL. The answer redirects to the same page withou
 browser's history.
 """
 
+import asyncio
 import html
+import math
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -16,10 +19,24 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from vedette import asgi, guard
 from vedette.asgi import App, Refusal, Scope
-from vedette.views.web import share
+from vedette.views.web import links
+from vedette.views.web.key import CODE, Key
 from vedette.views.web.replies import refuse
 
+BASE = "vedette.base"  # where a scope has the beginning of the page's addresses
+LINKS = "vedette.links"  # and the links that the reader came by; None for the owner, who needs none
+_OWNER, _READER = "owner", "reader"
+_LOOK_S = 1.0  # how often we look whether the token was replaced
+_OVER = "this is over: the link has expired, or the token was replaced"
+_REPLACED = "this page's token was replaced: open it again with `vedette ui`, which prints the new address"
+_USED = "this way in was used already, or is too old: open the address that `vedette ui` prints"
+_REFUSAL = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+    '<meta name="viewport" content="width=device-width"><title>vedette</title>'
+    "<h1>vedette</h1><p>{reason}.</p><p><a href=''>Try again</a></p></html>"
+)
 _COOKIE_S = 365 * 86400
+_KNOWN_S = 30 * 86400  # for so long a browser can be told that its link has expired
 _POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self';"
     " object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -36,10 +53,10 @@ HEADERS = {
 
 
 class Guard:
-    """Lets in requests with the token, and adds security headers to every answer."""
+    """Lets in requests with a token, ends those whose token is over, and adds security headers to every answer."""
 
     def __init__(
-        self, app: App, token: str, names: Iterable[str], refused: Counter[str], *,
+        self, app: App, key: Key, names: Iterable[str], refused: Counter[str], *,
         is_page: Callable[[str], bool], frame: str = "",
     ) -> None:  # fmt: skip
         """`names`: other host names of this machine; `is_page`: tells whether a path belongs to the page.
@@ -49,22 +66,53 @@ class Guard:
         """
         self._refused = refused
         self._app = app
-        self._token = token
+        self._key = key
         self._is_page = is_page
         self._headers = HEADERS if not frame else _headers_for(frame)
+        self._answering: dict[asyncio.Timeout, str] = {}  # of requests, and the owner's token when they came
         self._rules = guard.Rules(
             guard.lower(names),
             self._who,
+            self._why_not,
             name_hint="use localhost, or start `vedette ui --name HOSTNAME`",
             way_in="open the address that `vedette ui` prints, or send `Authorization: Bearer TOKEN`",
         )
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Check, then pass on."""
+        """Check, then pass on, for as long as the token is good."""
         if scope["type"] != "http":
             return
-        answer = self._check(scope)
-        await (answer or self._app)(scope, receive, _add_headers(send, self._headers))
+        send, token = _add_headers(send, self._headers), self._key.now
+        if (answer := self._check(scope)) is not None:
+            await answer(scope, receive, send)
+            return
+        ends_s = min((link.end_s for link in scope[LINKS] or ()), default=math.inf)
+        begun = _Begun(send)
+        try:
+            async with asyncio.timeout(ends_s - time.time() if ends_s < math.inf else None) as limit:
+                self._answering[limit] = token
+                await self._app(scope, receive, begun)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if not begun.begun:
+                await (self._check(scope) or refuse(Refusal(401, _OVER)))(scope, receive, send)
+            elif begun.streams:  # else the connection is closed, as the answer is shorter than it said
+                await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._answering.pop(limit, None)
+
+    async def watch_key(self, renewed: Callable[[], None]) -> None:
+        """End what is being answered whenever the owner's token was replaced; `renewed` is called then."""
+        token = self._key.now
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._key.now != token:
+                token = self._key.now
+                for limit, then in self._answering.items():
+                    if then != token:
+                        limit.reschedule(asyncio.get_running_loop().time())
+                renewed()
 
     def _check(self, scope: Scope) -> Response | None:
         """Return a refusal, or the redirect for a token in the URL; None: let the request in."""
@@ -72,35 +120,73 @@ class Guard:
         request = guard.in_scope(scope)
         cookie = f"vedette_{guard.port(request)}"
         request = structs.replace(request, cookie=cookie, page=page)
+        decision = guard.judge(request, self._rules)
         url_token = _token_in(scope["query_string"]) if page else None
         if url_token is not None:
-            decision = guard.judge(structs.replace(request, url_token=url_token), self._rules)
-            if decision.status != 200:
-                return self._refuse(scope, decision)
-            if guard.judge(request, self._rules).who == "owner":
-                url_token = self._token  # an owner who opens a link that he shares stays the owner
-            return _set_cookie(scope, cookie, url_token, crossing=request.is_crossing)
-        decision = guard.judge(request, self._rules)
+            return self._take(scope, request, url_token, decision)
         if decision.status != 200:
             return self._refuse(scope, decision)
         asgi.admit(scope, decision.who)
-        scope["vedette.shared"] = decision.who == "share"
-        scope["vedette.base"] = request.base
+        scope[LINKS] = None if decision.who == _OWNER else self._links(decision.token)
+        scope[BASE] = request.base
         return None
 
+    def _take(self, scope: Scope, request: guard.Asked, url_token: str, before: guard.Decision) -> Response:
+        """Turn a token in the URL into a cookie; `before`: what the request would be without it."""
+        owner = self._key.now
+        code = url_token if scope["method"] == "GET" and self._key.knows(url_token) else ""
+        asked = structs.replace(request, url_token=owner if code else url_token)
+        decision = guard.judge(asked, self._rules)
+        if decision.status == 401 and before.who == _OWNER:
+            decision = before  # one who holds a better token already, and follows an old link
+        if decision.status != 200:
+            return self._refuse(scope, decision)
+        if code:
+            self._key.use(code)
+        if _OWNER in (decision.who, before.who):  # an owner who opens a link that he shares stays the owner
+            return _set_cookie(scope, request.cookie, owner, _COOKIE_S, crossing=request.is_crossing)
+        held = (*self._links(before.token), *self._links(url_token))
+        left_s = max((link.end_s for link in held), default=0) - time.time()
+        age_s = int(left_s) + _KNOWN_S
+        return _set_cookie(scope, request.cookie, links.joined(held), age_s, crossing=request.is_crossing)
+
+    def _links(self, token: str) -> tuple[links.Link, ...]:
+        return links.read(token, self._key.now, time.time())
+
     def _who(self, token: str) -> str:
-        """Return whose token this is: "owner", "share", or "" if it is not valid."""
-        if guard.same_token(token, self._token):
-            return "owner"
-        return "share" if share.is_good(token, self._token, time.time()) else ""
+        """Return whose token this is: the owner's, that of a link, or "" if it is not valid."""
+        if guard.same_token(token, self._key.now):
+            return _OWNER
+        return _READER if self._links(token) else ""
+
+    def _why_not(self, token: str) -> str:
+        if any(guard.same_token(token, old) for old in self._key.old):
+            return _REPLACED
+        if token.startswith(CODE):
+            return _USED
+        return links.why_not(token, (self._key.now, *self._key.old))
 
     def _refuse(self, scope: Scope, decision: guard.Decision) -> Response:
         self._refused[guard.REFUSALS[decision.status]] += 1
         if decision.status in (401, 403) and self._is_page(scope["path"]):
-            reason = html.escape(decision.sentence)
-            text = f"<!doctype html><title>vedette</title><p>{reason}</p><p><a href=''>try again</a></p>"
+            reason = html.escape(decision.sentence[:1].upper() + decision.sentence[1:])
+            text = _REFUSAL.format(reason=re.sub("`(.*?)`", r"<code>\1</code>", reason))
             return HTMLResponse(text, decision.status, {**decision.headers, "Cache-Control": "no-store"})
         return refuse(Refusal(decision.status, decision.sentence, dict(decision.headers)))
+
+
+class _Begun:
+    """Sends an answer, and knows whether it has begun, and whether it is a stream, which may end at any time."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self.begun = self.streams = False
+
+    async def __call__(self, message: Any) -> None:
+        if not self.begun:
+            self.begun = True
+            self.streams = all(name.lower() != b"content-length" for name, _ in message["headers"])
+        await self._send(message)
 
 
 def _headers_for(frame: str) -> dict[str, str]:
@@ -131,7 +217,7 @@ def _token_in(query: bytes) -> str | None:
     return fields.get("token")
 
 
-def _set_cookie(scope: Scope, cookie: str, token: str, *, crossing: bool) -> Response:
+def _set_cookie(scope: Scope, cookie: str, token: str, age_s: int, *, crossing: bool) -> Response:
     """Put the token into a cookie, and redirect to the same page without it."""
     rest = [pair for pair in parse_qsl(scope["query_string"].decode("ascii"), keep_blank_values=True) if
             pair[0] != "token"]  # fmt: skip
@@ -147,6 +233,6 @@ def _set_cookie(scope: Scope, cookie: str, token: str, *, crossing: bool) -> Res
         answer = RedirectResponse(target, 303)
     answer.headers["Cache-Control"] = "no-store"
     answer.set_cookie(
-        cookie, token, max_age=_COOKIE_S, path="/", httponly=True, samesite="strict", secure=scope["scheme"] == "https"
+        cookie, token, max_age=age_s, path="/", httponly=True, samesite="strict", secure=scope["scheme"] == "https"
     )
     return answer

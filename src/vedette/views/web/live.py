@@ -3,12 +3,13 @@
 A viewer learns at most five times a second which runs have changed, and in which way, but not the new values: it then
 asks for what it shows.
 A viewer that reads too slowly gets one message that says it has missed something.
+Whoever came by a link is told only of the runs that it shows when the message is sent.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +25,9 @@ from vedette.wire import Change
 _LEAST_S = 0.2  # the least pause between two messages to a viewer
 _HEARTBEAT_S = 15.0
 _MOST_BEHIND = 8  # messages that a viewer may leave unread
-_MOST_VIEWERS = 1000
+_MOST_VIEWERS = 1000  # of the owner, and as many who came by a link
 _MOST_RUNS = 500  # runs in one message; if more have changed, it says `missed`
+_MOST_SPANS = 20_000  # that are gathered for one message
 
 
 class News(Struct):
@@ -38,6 +40,16 @@ class News(Struct):
     missed: bool = False  # read everything again
     hub: bool = True  # whether a hub is connected, which reports changes
     trouble: str = ""  # why the hub does not answer, in a sentence, though it runs
+
+
+Sees = Callable[[], Awaitable[frozenset[str]]]  # the runs that somebody with a link may see now
+
+
+class Topic(NamedTuple):
+    """What some viewers watch together: a run, or all of them (""); `links`: those that they came by, if any."""
+
+    run: str
+    links: str = ""
 
 
 class Viewer:
@@ -62,8 +74,10 @@ class Live:
         self._updater = Updater(home, listing, unsealed, self._send_later)
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._scopes: dict[str, set[Viewer]] = {}
-        self._pending: dict[str, News] = {}
+        self._topics: dict[Topic, set[Viewer]] = {}
+        self._sees: dict[str, Sees] = {}  # by the links that viewers came by
+        self._pending: dict[Topic, Change] = {}
+        self._sending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._sent_at = 0.0
         self._closed = False
@@ -72,7 +86,7 @@ class Live:
     @property
     def viewers(self) -> int:
         """How many viewers there are."""
-        return sum(len(viewers) for viewers in self._scopes.values())
+        return sum(len(viewers) for viewers in self._topics.values())
 
     def start(self) -> None:
         """Start following the hub; call it in the event loop that serves."""
@@ -83,21 +97,26 @@ class Live:
         """Stop following the hub, and end the streams of all viewers."""
         self._closed = True
         self._updater.close()
-        for viewers in self._scopes.values():
+        for viewers in self._topics.values():
             for viewer in viewers:
                 viewer.send(b"", b"")
 
     # In the event loop.
 
-    async def watch(self, run: str) -> AsyncIterator[bytes]:
-        """Yield the changes of a run, or of all, as server-sent events; a heartbeat when nothing changes."""
-        if self.viewers >= _MOST_VIEWERS:
+    async def watch(self, topic: Topic, sees: Sees | None = None) -> AsyncIterator[bytes]:
+        """Yield the changes of a run, or of all, as server-sent events; a heartbeat when nothing changes.
+
+        `sees`: what somebody who came by a link may see.
+        """
+        if sum(len(some) for one, some in self._topics.items() if bool(one.links) == bool(sees)) >= _MOST_VIEWERS:
             raise Refusal(503, f"{_MOST_VIEWERS} viewers are connected already")
         viewer = Viewer()
-        self._scopes.setdefault(run, set()).add(viewer)
-        self._updater.watch(self._scopes)
+        self._topics.setdefault(topic, set()).add(viewer)
+        if sees is not None:
+            self._sees[topic.links] = sees
+        self._watch_topics()
         try:
-            yield b"retry: 2000\n" + self._encode(News(hub=self._updater.connected), "hello")
+            yield b"retry: 2000\n" + self._encode(News(), topic, "hello")
             while not self._closed:
                 try:
                     message = await asyncio.wait_for(viewer.queue.get(), _HEARTBEAT_S)
@@ -107,12 +126,17 @@ class Live:
                     return
                 yield message
         finally:
-            viewers = self._scopes.get(run, set())
+            viewers = self._topics.get(topic, set())
             viewers.discard(viewer)
             if not viewers:
-                self._scopes.pop(run, None)
-                self._pending.pop(run, None)
-            self._updater.watch(self._scopes)
+                self._topics.pop(topic, None)
+                self._pending.pop(topic, None)
+            self._watch_topics()
+
+    def _watch_topics(self) -> None:
+        self._updater.watch({topic.run for topic in self._topics})
+        links = {topic.links for topic in self._topics}
+        self._sees = {one: sees for one, sees in self._sees.items() if one in links}
 
     def _send_later(self, change: Change) -> None:
         """Send a change to viewers soon; the thread of the updater calls this."""
@@ -122,23 +146,11 @@ class Live:
 
     def _take(self, change: Change) -> None:
         touched = {run_of(span) for span in (*change.spans, *change.events, *change.points)}
-        for scope in self._scopes:
-            if not scope or scope in touched or change.missed:
-                self._gather(self._pending.setdefault(scope, News()), scope, change, touched)
+        for topic in self._topics:
+            if not topic.run or topic.run in touched or change.missed:
+                shown = change if not topic.run else _within(change, frozenset([topic.run]))
+                self._pending[topic] = _joined(self._pending.get(topic, Change()), shown)
         self._schedule()
-
-    @staticmethod
-    def _gather(news: News, scope: str, change: Change, touched: set[str]) -> None:
-        def own(spans: list[str]) -> list[str]:
-            return spans if not scope else [span for span in spans if run_of(span) == scope]
-
-        news.missed = news.missed or change.missed
-        news.spans = news.spans or bool(own(change.spans))
-        news.events = news.events or bool(own(change.events))
-        news.points = sorted({*news.points, *own(change.points)})
-        news.runs = sorted({*news.runs, *(touched if not scope else {scope} & touched)})
-        if len(news.runs) > _MOST_RUNS or len(news.points) > _MOST_RUNS:
-            news.missed, news.runs, news.points = True, [], []
 
     def _schedule(self) -> None:
         if self._timer is None and self._pending and self._loop is not None:
@@ -150,23 +162,71 @@ class Live:
         self._timer = None
         self._sent_at = self._loop.time()
         pending, self._pending = self._pending, {}
-        for scope, news in pending.items():
-            message, missed = self._encode(news), b""
-            for viewer in self._scopes.get(scope, ()):
-                if viewer.queue.full() and not missed:
-                    missed = self._encode(News(missed=True, hub=self._updater.connected))
-                viewer.send(message, missed)
+        for topic, change in pending.items():
+            if not topic.links:
+                self._tell(topic, change)
+            elif (sees := self._sees.get(topic.links)) is not None:
+                sending = self._loop.create_task(self._send_narrowed(topic, change, sees))
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
 
-    def _encode(self, news: News, event: str = "change") -> bytes:
+    async def _send_narrowed(self, topic: Topic, change: Change, sees: Sees) -> None:
+        """Tell those who came by a link what they may see of a change, if that is anything."""
+        try:
+            shown = _within(change, await sees())
+        except Exception:  # the store cannot be read now: what they ask for next is judged anew
+            shown = Change(missed=True)
+        if shown != Change():
+            self._tell(topic, shown)
+
+    def _tell(self, topic: Topic, change: Change) -> None:
+        message, missed = self._encode(_news(change), topic), b""
+        for viewer in self._topics.get(topic, ()):
+            if viewer.queue.full() and not missed:
+                missed = self._encode(News(missed=True), topic)
+            viewer.send(message, missed)
+
+    def _encode(self, news: News, topic: Topic, event: str = "change") -> bytes:
         self.encoded += 1
+        news.hub = self._updater.connected
         news.trouble = self._updater.trouble
+        cursor = self._listing.cursor()
+        if topic.links:  # what happens elsewhere in the home is not theirs to know
+            cursor, news.trouble = "", "the newest values are missing" if news.trouble else ""
         data = msgspec.json.encode(news)
-        return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), self._listing.cursor().encode(), data)
+        return b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), cursor.encode(), data)
 
 
-async def live(live_one: Live, run: str, receive: Any, send: Any) -> None:
+def _within(change: Change, runs: frozenset[str]) -> Change:
+    """Return what a change says of some runs."""
+
+    def own(spans: list[str]) -> list[str]:
+        return [span for span in spans if run_of(span) in runs]
+
+    return Change(own(change.spans), own(change.events), own(change.points), change.missed)
+
+
+def _joined(before: Change, then: Change) -> Change:
+    """Return two changes as one; one of too many spans says only that something was missed."""
+    spans, events, points = (
+        sorted({*getattr(before, name), *getattr(then, name)}) for name in ("spans", "events", "points")
+    )
+    if before.missed or then.missed or max(map(len, (spans, events, points))) > _MOST_SPANS:
+        return Change(missed=True)
+    return Change(spans, events, points)
+
+
+def _news(change: Change) -> News:
+    """Return a change as viewers are told of it."""
+    runs = sorted({run_of(span) for span in (*change.spans, *change.events, *change.points)})
+    if len(runs) > _MOST_RUNS or len(change.points) > _MOST_RUNS:
+        return News(missed=True, spans=bool(change.spans), events=bool(change.events))
+    return News(runs, bool(change.spans), bool(change.events), change.points, change.missed)
+
+
+async def live(live_one: Live, topic: Topic, sees: Sees | None, receive: Any, send: Any) -> None:
     """Serve one viewer until it is gone."""
-    messages = live_one.watch(run)
+    messages = live_one.watch(topic, sees)
     first = await anext(messages)
     headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

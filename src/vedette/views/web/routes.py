@@ -8,10 +8,15 @@ import msgspec
 from msgspec import Struct, field
 
 from vedette.asgi import Refusal
+from vedette.views.web.links import Link
 
 MOST_QUERY = 16 << 10  # bytes of a query string
 MOST_T = 9e12  # milliseconds: the year 2255, which still fits 64 bits in nanoseconds
 Kind = Literal["text", "count", "number"]
+# What those who came by a link get of a route. "": nothing, it is refused to them, as is a route that does not say.
+# "runs": an answer made from the runs that were shared alone. "hosts": and from the machines that these ran on.
+# "public": what tells nothing of a home.
+Shares = Literal["", "runs", "hosts", "public"]
 
 
 class Parameter(Struct, frozen=True):
@@ -32,7 +37,7 @@ class Request(Struct, frozen=True):
     path: dict[str, str] = {}
     query: dict[str, Any] = {}
     body: Any = None
-    shared: bool = False  # it came by a shared link, which can only read
+    links: tuple[Link, ...] | None = None  # by which it came; None: it is the owner's
 
 
 class Route(Struct, frozen=True):
@@ -48,7 +53,7 @@ class Route(Struct, frozen=True):
     gives: Any = None  # a type, or the name of a media type
     carries: type[Struct] | None = None  # the JSON inside an answer of that media type: a header, the data of an event
     changes: bool = False  # it changes the home: refused to those who can only read
-    owner: bool = False  # it changes nothing, but is refused to those who came by a shared link
+    shared: Shares = ""
     most_body: int = 64 << 10
     how: Literal["reads", "calls", "serves"] = "reads"  # in a thread with a reader, in a thread, in the event loop
 

@@ -25,6 +25,7 @@ MEDIA = "application/octet-stream"
 _MOST_SERIES = 500
 _MOST_WIDTH = 8192
 _MOST_SIGMA = 1000  # points
+_MOST_BYTES = 64 << 20  # of one answer
 _MOST_BEGINNINGS = 20  # of ids and names: to look for one takes up to 0.2 s, among 10,000 runs
 
 
@@ -218,6 +219,8 @@ class _Columns:
         """Add a column; return where it is."""
         self.all.append(np.asarray(column).astype("<f8").tobytes())
         self._at += len(column)
+        if 8 * self._at > _MOST_BYTES:
+            raise Refusal(400, f"these are more than {_MOST_BYTES >> 20} MiB of points: ask for less, or fewer pixels")
         return self._at - len(column), len(column)
 
 

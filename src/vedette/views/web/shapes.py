@@ -10,8 +10,16 @@ from msgspec import Struct
 Number = int | float | Literal["nan", "inf", "-inf"] | None  # JSON has no NaN or infinity, so they are text
 
 
+class SharedPart(Struct, frozen=True):
+    """What a link shows, in some words; its page; and when it expires."""
+
+    what: str
+    path: str
+    end_t: float
+
+
 class About(Struct, frozen=True):
-    """What is served, and how."""
+    """What is served, and how; `shared`: the links that the reader came by, none for the owner."""
 
     version: str
     read_only: bool
@@ -20,6 +28,7 @@ class About(Struct, frozen=True):
     project: str  # the one to show first
     projects: list[str]
     now_t: float
+    shared: list[SharedPart]
 
 
 class BarShape(Struct, frozen=True):

@@ -1,56 +1,93 @@
-"""Links that can read for a limited time. A link has its end time, signed with the owner's token."""
+"""Makes links that read what a page shows: a run, some runs, or the runs that match a filter."""
 
-import hashlib
-import hmac
 import time
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from msgspec import Struct
 
 from vedette.asgi import Refusal
+from vedette.query.finding import find
+from vedette.query.overview import condition
+from vedette.store import Reader
+from vedette.views.web.links import MOST_CHARS, Scope, sign
 from vedette.views.web.routes import Request
 from vedette.views.web.state import AppState
 
-_PREFIX = "share"
 _MOST_HOURS = 24.0 * 366
+_PAGE = "path must be that of a page: /, /run/ID, /compare?runs=ID,ID or /explain?a=ID&b=ID"
 
 
 class Share(Struct, frozen=True, forbid_unknown_fields=True):
-    """For how long a link is valid, and which page it shows."""
+    """For how long a link is valid, and which page it shows; `zone`: that of dates in a filter."""
 
     hours: float = 24.0 * 7
     path: str = "/"
+    zone: str = ""
 
 
 class Shared(Struct, frozen=True):
-    """A link that can only read, and when it expires."""
+    """A link that can only read, what it shows, and when it expires."""
 
     url: str
+    what: str
     end_t: float
 
 
-def sign(token: str, end_s: int) -> str:
-    """Return a token that can read until `end_s`."""
-    signed = hmac.new(token.encode(), f"{_PREFIX}.{end_s}".encode(), hashlib.sha256).hexdigest()
-    return f"{_PREFIX}.{end_s}.{signed}"
-
-
-def is_good(shared: str, token: str, now_s: float) -> bool:
-    """Tell whether `shared` is a token from `sign` that has not expired."""
-    prefix, _, rest = shared.partition(".")
-    end, _, _ = rest.partition(".")
-    if prefix != _PREFIX or not end.isascii() or not end.isdigit() or len(end) > 12:
-        return False
-    return hmac.compare_digest(shared.encode("utf-8", "replace"), sign(token, int(end)).encode()) and now_s < int(end)
-
-
-def share(state: AppState, request: Request) -> Shared:
-    """Make a link."""
+def share(state: AppState, store: Reader, request: Request) -> Shared:
+    """Make a link to what a page shows."""
     wanted: Share = request.body
     if not 0 < wanted.hours <= _MOST_HOURS:
         raise Refusal(400, f"hours is {wanted.hours:g}: it takes a number above 0, up to {_MOST_HOURS:g}")
-    if not wanted.path.startswith("/") or wanted.path.startswith(("//", "/api", "/\\")) or len(wanted.path) > 8000:
-        raise Refusal(400, "path must be that of a page, such as /run/ID")
+    if not wanted.path.startswith("/") or wanted.path.startswith(("//", "/\\")) or len(wanted.path) > 8000:
+        raise Refusal(400, _PAGE)
+    scope = scope_of(store, wanted.path, wanted.zone)
     end_s = int(time.time() + wanted.hours * 3600)
+    link = sign(state.key.now, end_s, scope)
+    if len(link) > MOST_CHARS:
+        raise Refusal(400, "this is too much for one link: share fewer runs, or a shorter filter that they match")
     page, _, _ = wanted.path.partition("#")
     joint = "&" if "?" in page else "?"
-    return Shared(f"{request.base}{page}{joint}token={sign(state.token, end_s)}", end_s * 1e3)
+    return Shared(f"{request.base}{page}{joint}token={link}", describe(store, scope), end_s * 1e3)
+
+
+def scope_of(store: Reader, path: str, zone: str = "") -> Scope:
+    """Return what a page shows; raise a Refusal when it is not a page, NotFoundError when a run does not exist."""
+    url = urlsplit(path)
+    query = dict(parse_qsl(url.query, keep_blank_values=True))
+    words = [unquote(word) for word in url.path.split("/") if word]
+    if not words:
+        condition(query.get("where", ""), zone)  # raises when it cannot be read
+        return Scope(None, query.get("where", ""), query.get("project", ""), zone)
+    if words[0] == "run" and len(words) in (2, 3):
+        names = [words[1]]
+    elif words == ["compare"]:
+        names = [unquote(name) for name in query.get("runs", "").split(",") if name]
+    elif words == ["explain"]:
+        names = [query[side] for side in ("a", "b") if query.get(side)]
+    else:
+        raise Refusal(400, _PAGE)
+    if not names:
+        raise Refusal(400, "this page shows no run yet, so there is nothing to share")
+    return Scope(tuple(dict.fromkeys(find(store, name).id for name in names)))
+
+
+def describe(store: Reader, scope: Scope) -> str:
+    """Return what a link shows, in some words."""
+    if scope.runs is not None and len(scope.runs) == 1:
+        run = find(store, scope.runs[0])
+        return f"the run {run.name or run.id}"
+    if scope.runs is not None:
+        return f"{len(scope.runs)} runs"
+    of = f" of the project {scope.project}" if scope.project else ""
+    return f"all runs{of}" + (f" that match {scope.where}" if scope.where.strip() else "")
+
+
+def path_of(scope: Scope) -> str:
+    """Return the page of what a link shows."""
+    if scope.runs is not None:
+        if len(scope.runs) == 1:
+            return f"/run/{quote(scope.runs[0], safe='')}"
+        escaped = (run.replace("%", "%25").replace(",", "%2C") for run in scope.runs)
+        return f"/compare?{urlencode({'runs': ','.join(escaped)}, safe=',/')}"
+    asked = {name: text for name, text in (("where", scope.where), ("project", scope.project)) if text}
+    return f"/?{urlencode(asked)}" if asked else "/"

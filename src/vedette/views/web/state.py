@@ -10,17 +10,19 @@ from vedette.query.curves import Curves
 from vedette.query.listing import Listing
 from vedette.query.means import Means
 from vedette.query.unsealed import UnsealedPoints
+from vedette.views.web.key import Key
 from vedette.views.web.live import Live
+from vedette.views.web.manifests import Manifests
 from vedette.views.web.read_pool import ReadPool
 
 
 class AppState:
     """The state of a web server: one home, and what was made for it."""
 
-    def __init__(self, home: HomeAccess, token: str, *, read_only: bool = False, project: str = "") -> None:
-        """`project`: the one to show first."""
+    def __init__(self, home: HomeAccess, key: Key, *, read_only: bool = False, project: str = "") -> None:
+        """`key`: the owner's token; `project`: the one to show first."""
         self.home = home
-        self.token = token
+        self.key = key
         self.read_only = read_only
         self.project = project
         self.unsealed = UnsealedPoints()
@@ -30,6 +32,7 @@ class AppState:
         self.curves = Curves()
         self.means = Means()
         self.cache = Cache()
+        self.manifests = Manifests()
         self.described: Any = None  # the OpenAPI document
 
     def start(self) -> None:
