@@ -3,15 +3,20 @@
 import contextlib
 import http.client
 import json
+import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bench.place import fresh_home
 from bench.report import Part
+from vedette import address, wire
 
 _CROWD = 2000
 _GOAL_S = 1.0
@@ -68,18 +73,18 @@ def measure(*, quick: bool, times: int | None) -> Part:
         ("`vedette ui`", _ui),
         ("the listener heflwr", _listener),
         ("the page of the sink prometheus", _page),
+        ("the hub's own port", _hub),
     ):
         for again, what in (("", "that hang"), ("again", "that come back at once")):
             count = rounds // 5 if again else rounds
-            with begin() as (port, request), _crowd(port, again):
-                worst, wrong = _ask(port, request, count)
+            with begin() as (port, half, ask), _crowd(port, half, again):
+                worst, wrong = _ask(ask, count)
             figure = f"{worst * 1000:.0f} ms" + (f", {wrong} not answered" if wrong else "")
             asked = f"{name}: slowest of {count} requests, {_CROWD:,} {what}"
             if again:
                 part.know(asked, figure)
             else:
                 part.judge(asked, figure, "< 1 s, all answered", worst < _GOAL_S and not wrong)
-    part.know("the hub's own port", "not measured here yet")
     part.note(
         f"Each honest request is on a connection of its own. The servers may open {_DESCRIPTORS} descriptors;"
         " the crowd is a process beside them, which takes the other core where it comes back."
@@ -103,7 +108,7 @@ def _ui():
     with fresh_home(hub=False), _started("-m", "vedette", "ui", "--no-browser", "--port", "0", "--json") as process:
         url = urlsplit(json.loads(process.stdout.readline())["url"])
         token = parse_qs(url.query)["token"][0]
-        yield url.port, ("GET", "/api/about", None, {"Authorization": f"Bearer {token}"})
+        yield url.port, _HALF, _http(url.port, "GET", "/api/about", None, {"Authorization": f"Bearer {token}"})
 
 
 @contextlib.contextmanager
@@ -112,18 +117,29 @@ def _listener():
         port = ""
         while not port:
             port = "".join(re.findall(r"clients send to 127\.0\.0\.1:(\d+)", process.stdout.readline()))
-        yield int(port), ("POST", "/simple_log", b"identifier=a&message=b", {})
+        yield int(port), _HALF, _http(int(port), "POST", "/simple_log", b"identifier=a&message=b", {})
 
 
 @contextlib.contextmanager
 def _page():
     with _started("-c", _PAGE) as process:
-        yield int(process.stdout.readline()), ("GET", "/metrics", None, {})
+        port = int(process.stdout.readline())
+        yield port, _HALF, _http(port, "GET", "/metrics", None, {})
 
 
 @contextlib.contextmanager
-def _crowd(port: int, again: str):
-    argv = [sys.executable, "-c", _HANG, str(port), str(_CROWD), again, _HALF.decode()]
+def _hub():
+    with fresh_home(hub=True) as home, _started("-m", "vedette", "hub", "--quiet", "--address", "127.0.0.1:0"):
+        while not os.path.exists(home.connect):
+            time.sleep(0.05)
+        with open(home.connect) as file:
+            there = address.parse(file.read())
+        yield there.port, b"\x10", lambda: _greeted(there)
+
+
+@contextlib.contextmanager
+def _crowd(port: int, half: bytes, again: str):
+    argv = [sys.executable, "-c", _HANG, str(port), str(_CROWD), again, half.decode()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as crowd:
         try:
             crowd.stdout.readline()
@@ -132,20 +148,39 @@ def _crowd(port: int, again: str):
             crowd.kill()
 
 
-def _ask(port: int, request: tuple, rounds: int) -> tuple[float, int]:
+def _ask(ask: Callable[[], bool], rounds: int) -> tuple[float, int]:
     """Return how long the slowest answer took, and how many requests were not answered."""
-    method, path, body, headers = request
     worst, wrong = 0.0, 0
     for _ in range(rounds):
         begun = time.monotonic()
         try:
-            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
-                client.request(method, path, body, headers)
-                answer = client.getresponse()
-                answer.read()
-                wrong += answer.status != 200
+            wrong += not ask()
         except (OSError, http.client.HTTPException):
             wrong += 1
         worst = max(worst, time.monotonic() - begun)
         time.sleep(0.02)
     return worst, wrong
+
+
+def _http(port: int, *request: Any) -> Callable[[], bool]:
+    """Return what asks over HTTP, and tells whether it was answered."""
+
+    def ask() -> bool:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+            client.request(*request)
+            answer = client.getresponse()
+            answer.read()
+            return answer.status == 200
+
+    return ask
+
+
+def _greeted(there: address.Address) -> bool:
+    """Greet a hub with its token; tell whether it has greeted back."""
+    unframer = wire.Unframer()
+    with socket.create_connection((there.host, there.port), timeout=30) as line:
+        line.sendall(wire.pack_message(wire.Hello(name="bench", token=there.token)))
+        while data := line.recv(1 << 16):
+            for payload in unframer.feed(data):
+                return isinstance(wire.unpack_message(payload), wire.Hello)
+    return False
