@@ -47,7 +47,7 @@ Modules of the core:
 - `masks`: masks secrets, which it finds by name or form; no I/O
 - `guard`: the one check before every HTTP server; no I/O
 - `http_port`: the port of every HTTP server
-- `http_gate`: how many connections that port may have, and which one has to go
+- `gate`: how many connections that port may have, and which one has to go
 - `http_server`: uvicorn, with the limits that it lacks
 - `asgi`: what the apps of HTTP servers share
 - `host_port`: HOST:PORT read and written, and the names of this machine

@@ -4,7 +4,7 @@ import socket
 
 from vedette import host_port
 from vedette.errors import SettingError
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 
 
 def take(host: str, port: int, *, dual_stack: bool = False, most: int = 0) -> Gate:

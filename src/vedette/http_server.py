@@ -1,7 +1,7 @@
 """uvicorn, as all servers of ours run it: closed where it is open, and with the limits that it lacks.
 
 A connection ends when the headers of a request do not come in time, and when its answers are not read: each that waits
-to be read is held in memory. `http_gate` says how many connections there may be.
+to be read is held in memory. `gate` says how many connections there may be.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from vedette import http_gate
+from vedette import gate as gates
 from vedette.asgi import ADMIT, GRACE_S, App, Scope
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 
 _UNREAD_S = 30.0  # how often we look whether an answer is being read
 _LEAST_BYTES = 64 << 10  # read in that time; an answer that is nearly read may be shorter
@@ -90,7 +90,7 @@ class _Connection(H11Protocol):
         super().data_received(data)
         partial = self.conn.their_state is h11.IDLE
         if partial and self._headers is None:
-            self._headers = self.loop.call_later(http_gate.HEADERS_S, self.transport.abort)
+            self._headers = self.loop.call_later(gates.HEADERS_S, self.transport.abort)
         elif not partial and self._headers is not None:
             self._headers.cancel()
             self._headers = None

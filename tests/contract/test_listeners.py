@@ -26,7 +26,8 @@ from tests.ports import reserve_port
 from tests.rooms import web
 from tests.rooms.conftest import call
 from tests.soak import times
-from vedette import guard, http_gate, listeners
+from vedette import gate as gates
+from vedette import guard, listeners
 from vedette.access.home_access import HomeAccess
 from vedette.errors import SettingError
 from vedette.home import Home
@@ -117,8 +118,8 @@ def test_a_tunnel_and_names_of_this_machine_are_let_in(home):
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_crowd_with_half_requests(name, home, monkeypatch):
     """While a crowd hangs on the line with half a request each, good requests are answered by every listener."""
-    monkeypatch.setattr(http_gate, "_MOST", 8)
-    monkeypatch.setattr(http_gate, "_LEAST", 8)
+    monkeypatch.setattr(gates, "_MOST", 8)
+    monkeypatch.setattr(gates, "_LEAST", 8)
     listener = GUARDED[name]
     with listener.opened(home) as port, contextlib.ExitStack() as stack:
         for _ in range(105):

@@ -96,7 +96,9 @@ class Service:
         server = await self._open_socket(root)
         port = None
         if self._endpoint is not None:
-            port = Port(self._endpoint, self._home.socket, self._server.tcp, self._server.strangers)
+            most = max(8, self._settings.limits.connections // 8)
+            port = Port(self._endpoint, self._home.socket, self._server.tcp, most, self._server.refuse_connection)
+            self._server.admit = port.admit
             await self._open(port, self._endpoint, quiet=quiet, awaited=awaited)
         if awaited:
             await self._open_listeners(quiet=quiet)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette import asgi, guard
 from vedette.asgi import App, Scope
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 
 if TYPE_CHECKING:
     import uvicorn

@@ -11,7 +11,8 @@ import time
 import pytest
 import uvicorn
 
-from vedette import asgi, http_gate, http_port, http_server
+from vedette import asgi, http_port, http_server
+from vedette import gate as gates
 from vedette.certificate import _make_certificate
 
 BIG = 16 << 20  # bytes of an answer, more than the system holds on its way
@@ -130,7 +131,7 @@ def test_uvicorn_without_the_gate_is_full():
 @pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"])
 def test_headers_that_do_not_come(said, monkeypatch):
     """A connection whose first headers are not complete in time ends, whatever it has said so far."""
-    monkeypatch.setattr(http_gate, "HEADERS_S", 0.2)
+    monkeypatch.setattr(gates, "HEADERS_S", 0.2)
     with ours() as (_, port), socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
         slow.sendall(said)
         assert slow.recv(100) == b""
@@ -138,7 +139,7 @@ def test_headers_that_do_not_come(said, monkeypatch):
 
 def test_headers_of_a_later_request_that_do_not_come(monkeypatch):
     """Who was let in has no longer to say what he wants next, once he has begun; until then he may wait."""
-    monkeypatch.setattr(http_gate, "HEADERS_S", 0.3)
+    monkeypatch.setattr(gates, "HEADERS_S", 0.3)
     with ours() as (_, port), socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = http.client.HTTPResponse(slow)
@@ -168,7 +169,7 @@ def test_a_handshake_that_does_not_come(tmp_path, monkeypatch):
             client.request("GET", "/")
             assert client.getresponse().status == 200
         assert len(gate) <= 2 * 8
-        monkeypatch.setattr(http_gate, "HEADERS_S", 0.0)
+        monkeypatch.setattr(gates, "HEADERS_S", 0.0)
         assert ends[-1].recv(1) == b""
 
 

@@ -217,9 +217,10 @@ def test_an_address_that_is_taken_is_said_and_tried_again(home, monkeypatch, cap
 
 def test_a_seal_is_answered_in_time(home, monkeypatch):
     """Who has waited long enough is told that this machine is behind; who waits on is answered when all is there."""
-    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_BYTES", 2000)
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_BYTES", 1)
+    monkeypatch.setattr("vedette.tail._MOST_WINDOW", 1)  # of which there are at least 4 KiB
     speaker = Speaker(home, "busy")
-    for step in range(5000):
+    for step in range(20_000):
         speaker.log(step, x=float(step))
 
     async def act():

@@ -6,25 +6,9 @@ import contextlib
 from tests.rooms.hubs import PATIENCE_S, ask, serving, until
 from vedette import address, tokens, wire
 from vedette.hub.sockets.connection import Connection
-from vedette.hub.sockets.strangers import Strangers
 from vedette.settings import Hub, Limits, Settings
 
 SETTINGS = Settings(hub=Hub(address="127.0.0.1:0", idle_s=PATIENCE_S, turn_s=0.01), limits=Limits(connections=64))
-
-
-def test_the_oldest_of_the_busiest_address_gives_way():
-    """One machine that floods the port takes places from itself only."""
-    closed, refused = [], []
-    strangers = Strangers(4, lambda: refused.append(1))
-    for number in range(2):
-        strangers.enter(("honest", number), "honest", lambda number=number: closed.append(("honest", number)))
-    for number in range(10):
-        strangers.enter(("flood", number), "flood", lambda number=number: closed.append(("flood", number)))
-    assert closed == [("flood", number) for number in range(8)]
-    assert (len(strangers), len(refused)) == (4, 8)
-    strangers.leave(("honest", 0))
-    strangers.leave(("nobody", 7))
-    assert len(strangers) == 3
 
 
 def test_who_has_the_token_gets_in_beside_a_crowd_that_says_nothing(home):

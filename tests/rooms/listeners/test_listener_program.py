@@ -9,7 +9,8 @@ import pytest
 from tests import hostile_requests
 from tests.hostile_requests import Good
 from tests.listening import answering, started
-from vedette import http_gate, listeners
+from vedette import gate as gates
+from vedette import listeners
 from vedette.listeners import http, program
 from vedette.listeners.intake import Intake
 from vedette.model import Event, Sample
@@ -106,7 +107,7 @@ def test_a_body_that_does_not_come(home, monkeypatch):
 
 def test_a_connection_that_says_nothing_is_closed(home, monkeypatch):
     """Who comes to stay has to go."""
-    monkeypatch.setattr(http_gate, "HEADERS_S", 0.2)
+    monkeypatch.setattr(gates, "HEADERS_S", 0.2)
     with answering(home, "heflwr") as port, socket.create_connection(("127.0.0.1", port)) as silent:
         silent.sendall(b"POST /log HT")
         silent.settimeout(60)

@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.journeys.conftest import eventually
 from tests.moments import METRICS, moment
-from vedette import http_gate, sinks
+from vedette import gate as gates
+from vedette import sinks
 from vedette.certificate import _make_certificate
 from vedette.errors import SettingError
 from vedette.model import Sample
@@ -219,7 +220,7 @@ def test_those_who_come_to_stay(opened):
 @pytest.mark.parametrize("tls", [False, True])
 def test_those_who_take_their_time(tls, opened, pem, monkeypatch):
     """A line that says a little now and then ends all the same when its time is over."""
-    monkeypatch.setattr(http_gate, "HEADERS_S", 0.3)
+    monkeypatch.setattr(gates, "HEADERS_S", 0.3)
     sink = opened(cert=pem) if tls else opened()
     with socket.create_connection(("127.0.0.1", sink.port), timeout=60) as slow, contextlib.suppress(OSError):
         slow.sendall(bytes.fromhex("1603010200010001fc0303") if tls else b"GET / HTTP/1.0\r\n")  # a Hello begins so

@@ -14,7 +14,7 @@ from vedette.asgi import App, Refusal, Scope
 from vedette.compat.heflwr import wire
 from vedette.compat.heflwr.receiver import Receiver
 from vedette.errors import FormatError
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 from vedette.listeners import http
 from vedette.listeners.http import HttpServer
 from vedette.listeners.intake import Intake

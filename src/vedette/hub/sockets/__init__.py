@@ -1,7 +1,6 @@
 """The hub's sockets: who may connect, and what they may ask.
 
 - `port`: the TCP port, and where it is opened
-- `strangers`: the connections that have not shown a token
 - `server`: admits connections and answers them
 - `connection`: one open connection: frames <-> messages
 - `questions`: hands answers to the processes that asked

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import socket
 import ssl
@@ -12,8 +13,8 @@ from vedette import address as addresses
 from vedette import certificate, host_port, tokens
 from vedette.address import Address
 from vedette.errors import SettingError
+from vedette.gate import Gate
 from vedette.home import Home
-from vedette.hub.sockets.strangers import Strangers
 from vedette.settings import Settings
 
 _HANDSHAKE_S = 5.0
@@ -57,13 +58,17 @@ def endpoint_of(home: Home, settings: Settings, *, tls: bool = True) -> Endpoint
 class Port:
     """Accepts connections, and hands them on once their handshake is done."""
 
-    def __init__(self, endpoint: Endpoint, own: str, talk: Talk, strangers: Strangers) -> None:
-        """`strangers`: those that have not shown a token, from here on. `own`: the hub's Unix socket."""
+    def __init__(self, endpoint: Endpoint, own: str, talk: Talk, most: int, refused: Callable[[], None]) -> None:
+        """`most`: connections that have not shown a token; `refused` counts those that had to go.
+
+        `own`: the hub's Unix socket.
+        """
         self._endpoint = endpoint
         self._own = own
         self._talk = talk
-        self._strangers = strangers
-        self._socket: socket.socket | None = None
+        self._most = most
+        self._refused = refused
+        self._gate: Gate | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> int:
@@ -74,15 +79,22 @@ class Port:
             return 0
         if bind.host:
             family, *_, address = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)[0]
-            self._socket = socket.create_server((str(address[0]), bind.port), family=family)
+            bound = socket.create_server((str(address[0]), bind.port), family=family)
         else:
             try:
-                self._socket = socket.create_server(("", bind.port), family=socket.AF_INET6, dualstack_ipv6=True)
+                bound = socket.create_server(("", bind.port), family=socket.AF_INET6, dualstack_ipv6=True)
             except (OSError, ValueError):  # no IPv6 here
-                self._socket = socket.create_server(("", bind.port))
-        self._socket.setblocking(False)
-        self._start(self._accept(self._socket))
-        return int(self._socket.getsockname()[1])
+                bound = socket.create_server(("", bind.port))
+        self._gate = Gate(bound, self._most, self._refused)
+        self._gate.listen()
+        self._gate.setblocking(False)
+        self._start(self._accept(self._gate))
+        return int(self._gate.getsockname()[1])
+
+    def admit(self, connection: socket.socket) -> None:
+        """Note that a connection has shown a token, or is gone."""
+        if self._gate is not None and connection.fileno() >= 0:
+            self._gate.release(connection.fileno())
 
     def _start(self, doing: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(doing)
@@ -90,20 +102,19 @@ class Port:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _accept(self, server: socket.socket) -> None:
+    async def _accept(self, gate: Gate) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        for number in itertools.count():
+            if number % gate.at_once == 0:
+                await asyncio.sleep(0)  # sock_accept does not let others in while somebody waits
             try:
-                peer, where = await loop.sock_accept(server)
+                peer, _ = await loop.sock_accept(gate)
             except OSError:  # too many open files, for example
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            task = self._start(self._handshake(peer, where))
-            self._strangers.enter(where, str(where[0]), task.cancel)
+            self._start(self._handshake(peer))
 
-    async def _handshake(self, peer: socket.socket, where: Any) -> None:
-        """Do the handshake, and have the connection served; `where` it comes from tells it from all others."""
-        handed_over = False
+    async def _handshake(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         context = self._endpoint.context
         patience = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _SHUTDOWN_S} if context else {}
@@ -111,22 +122,21 @@ class Port:
         try:
             with contextlib.suppress(OSError):
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                transport, _ = await loop.connect_accepted_socket(
+                await loop.connect_accepted_socket(
                     lambda: asyncio.StreamReaderProtocol(reader, self._talk), peer, ssl=context, **patience
                 )
-                self._strangers.enter(where, str(where[0]), transport.abort)
-                handed_over = True
-        finally:
-            if not handed_over:
-                self._strangers.leave(where)
-                peer.close()
+                return
+        except BaseException:
+            peer.close()
+            raise
+        peer.close()
 
     def close(self) -> None:
         """Stop listening."""
         for task in self._tasks:
             task.cancel()
-        if self._socket is not None:
-            self._socket.close()
+        if self._gate is not None:
+            self._gate.close()
         path = self._endpoint.bind.path
         with contextlib.suppress(OSError):
             if path and os.readlink(path) == self._own:

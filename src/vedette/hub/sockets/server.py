@@ -8,6 +8,7 @@ import asyncio
 import collections
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,6 @@ from vedette.hub.peers import identity
 from vedette.hub.peers.downstreams import Downstreams
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.sockets.questions import Questions
-from vedette.hub.sockets.strangers import Strangers
 from vedette.hub.turn import requests
 from vedette.hub.turn.edits import facts_of
 from vedette.hub.turn.orders import ANSWER
@@ -49,7 +49,7 @@ class Server:
         self._limits = limits
         self._home_id = home_id
         self._open = {True: 0, False: 0}  # connections of this machine (True), and of others that have shown a token
-        self.strangers = Strangers(max(8, limits.connections // 8), self.refuse_connection)
+        self.admit: Callable[[socket.socket], None] = lambda _connection: None  # called with who is no stranger
         self._followers: dict[asyncio.Queue[bytes], str] = {}
         self._questions = Questions()
 
@@ -67,7 +67,7 @@ class Server:
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
         is_known = local  # it has shown that it may come in
-        peer = writer.get_extra_info("peername")
+        peer = writer.get_extra_info("socket")
         self._open[local] += is_known
         try:
             if self._open[local] >= self._limits.connections + is_known:
@@ -90,7 +90,7 @@ class Server:
                 connection.holder = holder
                 connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
                 writer.write(self._greeting(challenge))
-                self.strangers.leave(peer)
+                self.admit(peer)
                 is_known = True
                 self._open[local] += 1
             fingerprint, token = ("", "") if local else (self._fingerprint, hello.token)
@@ -108,7 +108,8 @@ class Server:
             pass
         finally:
             self._open[local] -= is_known
-            self.strangers.leave(peer)
+            if not local:
+                self.admit(peer)  # it does not count any more
             with contextlib.suppress(ConnectionError, RuntimeError):
                 writer.close()
 

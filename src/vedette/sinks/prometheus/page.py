@@ -17,7 +17,7 @@ from socketserver import BaseServer
 from typing import Any, BinaryIO
 
 from vedette import guard, http_port, kernel
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 
 Render = Callable[[str], tuple[bytes, str]]  # from the Accept header to the page and its media type
 _TIMEOUT_S = 10.0  # for one read or write

@@ -8,7 +8,7 @@ import uvicorn
 
 from vedette import guard, http_port, http_server
 from vedette.asgi import App
-from vedette.http_gate import Gate
+from vedette.gate import Gate
 
 _MOST_HEADERS = 64 << 10  # bytes
 _IDLE_S = 60  # of a connection between two requests

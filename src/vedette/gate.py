@@ -1,8 +1,9 @@
-"""The connections of an HTTP port: how many there may be, and which one has to go when there are too many.
+"""The connections of a port: how many there may be, and which one has to go when there are too many.
 
-Whoever connects is a stranger until a request of his was let in by the guard. Strangers have an allowance of their own,
-and ten seconds. When there are too many, the oldest goes: one who means it has asked long before. So those who only
-hang on the line keep nobody out, use no descriptor that others need, and cost a bounded amount of memory.
+Whoever connects is a stranger until he was let in: by the guard of an HTTP server, or by a hub to which he has shown a
+token. Strangers have an allowance of their own, and ten seconds. When there are too many, the oldest goes, of the
+address that has the most: one who means it has asked long before. So those who only hang on the line keep nobody out,
+use no descriptor that others need, and cost a bounded amount of memory.
 """
 
 import contextlib
@@ -10,8 +11,9 @@ import resource
 import socket
 import threading
 import time
-from collections import OrderedDict, defaultdict
-from typing import Any
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 HEADERS_S = 10.0  # from the beginning of a connection to the first request that is let in
 _STRANGER = ""
@@ -25,18 +27,26 @@ def room() -> int:
     return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(_MOST, soft // 8))
 
 
+class _Line(NamedTuple):
+    """A connection, where it comes from, and since when it is of its kind."""
+
+    connection: socket.socket
+    host: str
+    since_s: float
+
+
 class Gate(socket.socket):
     """A listening socket that counts what it accepts; thread-safe."""
 
-    def __init__(self, bound: socket.socket, most: int = 0) -> None:
-        """Take over a bound socket; `most`: connections of each kind."""
+    def __init__(self, bound: socket.socket, most: int = 0, refused: Callable[[], None] = lambda: None) -> None:
+        """Take over a bound socket; `most`: connections of each kind. `refused` counts those that had to go."""
         super().__init__(fileno=bound.detach())
+        self._refused = refused
         self.most = most or room()
         # How many to accept before the earlier ones are looked at: who has asked is heard before he would have to go.
         self.at_once = max(1, self.most // 8)
         self._lock = threading.Lock()
-        # By kind, then by descriptor, the oldest first: the connection, and when it became one of this kind.
-        self._held: defaultdict[str, OrderedDict[int, tuple[socket.socket, float]]] = defaultdict(OrderedDict)
+        self._held: defaultdict[str, OrderedDict[int, _Line]] = defaultdict(OrderedDict)  # by kind, the oldest first
 
     def listen(self, _backlog: int = 0, /) -> None:
         """Listen; asyncio asks for as many as it accepts at once, and more of them may wait."""
@@ -46,7 +56,7 @@ class Gate(socket.socket):
         """Accept a connection, of a stranger; if there are too many, the oldest of them ends."""
         connection, address = super().accept()
         with self._lock:
-            self._note(_STRANGER, connection)
+            self._note(_STRANGER, connection, str(address[0]) if isinstance(address, tuple) else "")
         return connection, address
 
     def admit(self, fd: int, who: str) -> None:
@@ -54,8 +64,14 @@ class Gate(socket.socket):
         with self._lock:
             for held in self._held.values():
                 if fd in held:
-                    self._note(who, held[fd][0])
+                    self._note(who, held[fd].connection, held[fd].host)
                     return
+
+    def release(self, fd: int) -> None:
+        """Note that a connection was let in, or is gone, and does not count here any more."""
+        with self._lock:
+            for held in self._held.values():
+                held.pop(fd, None)
 
     def replace(self, connection: socket.socket) -> None:
         """Note that TLS has put another object in the place of a connection, with the same descriptor."""
@@ -63,15 +79,15 @@ class Gate(socket.socket):
         with self._lock:
             for held in self._held.values():
                 if fd in held:
-                    held[fd] = connection, held[fd][1]
+                    held[fd] = held[fd]._replace(connection=connection)
                     return
-            self._note(_STRANGER, connection)
+            self._note(_STRANGER, connection, "")
 
     def holds(self, connection: socket.socket) -> bool:
         """Tell whether a connection was not ended: one that was may still have something to be read."""
         fd = connection.fileno()
         with self._lock:
-            return any(fd in held and held[fd][0] is connection for held in self._held.values())
+            return any(fd in held and held[fd].connection is connection for held in self._held.values())
 
     def sweep(self, known_s: float = float("inf")) -> None:
         """End the strangers whose time is over, and the others after `known_s`; call it now and then."""
@@ -79,34 +95,37 @@ class Gate(socket.socket):
         with self._lock:
             for kind, held in self._held.items():
                 most_s = known_s if kind else HEADERS_S
-                while held and now - next(iter(held.values()))[1] > most_s:
-                    _end(held.popitem(last=False)[1][0])
+                while held and now - next(iter(held.values())).since_s > most_s:
+                    _end(held.popitem(last=False)[1].connection)
 
     def end_all(self) -> None:
         """End every connection."""
         with self._lock:
             for held in self._held.values():
                 while held:
-                    _end(held.popitem()[1][0])
+                    _end(held.popitem()[1].connection)
 
     def __len__(self) -> int:
         """How many connections are open."""
         with self._lock:
-            return sum(connection.fileno() >= 0 for held in self._held.values() for connection, _ in held.values())
+            return sum(line.connection.fileno() >= 0 for held in self._held.values() for line in held.values())
 
     def __bool__(self) -> bool:
         return True
 
-    def _note(self, kind: str, connection: socket.socket) -> None:
+    def _note(self, kind: str, connection: socket.socket, host: str) -> None:
         fd, held = connection.fileno(), self._held[kind]
         for others in self._held.values():
             others.pop(fd, None)  # one that was closed: its descriptor is used again
         if len(held) >= self.most:
-            for gone in [other for other, (one, _) in held.items() if one.fileno() < 0]:
+            for gone in [other for other, line in held.items() if line.connection.fileno() < 0]:
                 del held[gone]
         while len(held) >= self.most:
-            _end(held.popitem(last=False)[1][0])
-        held[fd] = connection, time.monotonic()
+            busiest, _ = Counter([host, *(line.host for line in held.values())]).most_common(1)[0]
+            oldest = next((other for other, line in held.items() if line.host == busiest), next(iter(held)))
+            _end(held.pop(oldest).connection)
+            self._refused()
+        held[fd] = _Line(connection, host, time.monotonic())
 
 
 def _end(connection: socket.socket) -> None:

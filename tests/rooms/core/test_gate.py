@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from vedette import http_gate, http_port
+from vedette import gate as gates
+from vedette import http_port
 
 
 @pytest.fixture
@@ -57,6 +58,25 @@ def test_who_was_let_in_is_no_stranger(gate, connect):
     assert [ended(client) for client, _ in lines] == [False, True, True]
 
 
+def test_the_oldest_of_the_busiest_address_gives_way(gate, monkeypatch):
+    """One machine that floods the port takes places from itself only; who was let in does not count there any more."""
+    with contextlib.ExitStack() as stack:
+
+        def come(host):
+            client = stack.enter_context(socket.socket())
+            client.bind((host, 0))
+            client.connect(gate.getsockname()[:2])
+            return client, stack.enter_context(gate.accept()[0])
+
+        honest = [come("127.0.0.2") for _ in range(2)]
+        flood = [come("127.0.0.3") for _ in range(10)]
+        assert not any(ended(client) for client, _ in honest)
+        assert [ended(client) for client, _ in flood] == [True] * 8 + [False] * 2
+        gate.release(honest[0][1].fileno())
+        gate.release(1 << 20)
+        assert len(gate) == 3
+
+
 def test_closed_connections_take_no_room(gate, connect):
     """Only those that are open count, also where a descriptor is used again."""
     for _ in range(20):
@@ -78,7 +98,7 @@ def test_a_stranger_has_ten_seconds(gate, connect, monkeypatch):
     gate.admit(line.fileno(), "owner")
     gate.sweep()
     assert not ended(early)
-    monkeypatch.setattr(http_gate, "HEADERS_S", 0.0)
+    monkeypatch.setattr(gates, "HEADERS_S", 0.0)
     gate.sweep()
     assert (ended(early), ended(known)) == (True, False)
     late, _ = connect()
@@ -92,5 +112,5 @@ def test_there_is_room_for_all_kinds(soft, most, monkeypatch):
     """Strangers, owner, and those with a link fit into what the system allows, with half of it left for files."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
 
-    assert http_gate.room() == most
+    assert gates.room() == most
     assert soft < 256 or 3 * most + 64 <= soft / 2
