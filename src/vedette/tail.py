@@ -11,6 +11,7 @@ from zlib import crc32
 from vedette import wire
 from vedette.errors import FormatError, VersionError
 from vedette.fileio import file_size
+from vedette.model import Origin
 from vedette.resync import sound_starts
 from vedette.segment import Header, list_segments, read_header, segment_name
 
@@ -86,6 +87,7 @@ class Tail:
         self.damaged = 0
         self.closed = False
         self.header: Header | None = None
+        self.origin: Origin | None = None  # whose lane it is, as the first segment that was read says
         self._directory = directory
         self._lane = lane
         self._files = files
@@ -205,6 +207,7 @@ class Tail:
                 os.close(fd)
                 continue
             self._fd, self.header = fd, header
+            self.origin = self.origin or header.origin
             if self._files is not None:
                 self._files.used(self)
             self.offset = max(self.offset, header.offset + begin)

@@ -36,6 +36,28 @@ def test_what_is_logged_after_the_end_is_not_removed(keeper):
     assert os.listdir(directory) == [begun]
 
 
+def test_a_run_that_is_over_before_its_spool_is_first_read(keeper, monkeypatch):
+    """A spool that is found before it has a segment, and is closed when it is read, is read whole."""
+    found = []
+    prepare = os.mkdir
+
+    def mkdir(path, *rest, **words):
+        prepare(path, *rest, **words)
+        if os.path.dirname(path) == keeper.home.spool:
+            found.append(SpoolReader(path, Mark(), Mark()))
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    run = Run._begin(Home(keeper.home.asked), Settings(), About(name="a"))
+    run.log({"x": 1})
+    run.finish()
+    [reader] = found
+    assert reader.origin is None
+    batch = reader.read_facts()
+    assert batch is not None and batch.origin.span == run.id
+    assert reader.closed and len(batch.facts) > 2
+    assert reader.read_samples(0) == 1
+
+
 def test_how_far_a_process_has_come_is_told_while_it_writes(keeper):
     """It is told exactly, from the last segment alone: a process that writes faster than it is read has no end."""
     run = Run._begin(Home(keeper.home.asked), Settings(), About(name="a"))

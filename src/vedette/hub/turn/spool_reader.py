@@ -112,7 +112,7 @@ class SpoolReader:
         tail = Tail(self.directory, LANE_FACTS)
         try:
             for records in tail.read_until(offset, gone=True):
-                self.origin = self.origin or (tail.header.origin if tail.header else None)
+                self.origin = self.origin or tail.origin
                 for _, payload in records:
                     fact = read_fact(payload, self.origin) if self.origin else None
                     if fact is not None:
@@ -212,8 +212,8 @@ class SpoolReader:
         self._caught_up[lane] = tail.offset - before < _READ_BYTES
         self.has_more = self.has_more or not self._caught_up[lane]
         self._at_end[lane] = self.gone and tail.offset == before
-        if self.origin is None and tail.header is not None:
-            self.origin = tail.header.origin
+        if self.origin is None and tail.origin is not None:
+            self.origin = tail.origin
             self.upstream = self.origin.upstream
             self._quota = Quota(self._limits, by_hub=self.of_hub)
         return records
