@@ -42,6 +42,7 @@ def damaged(home, hub, start):
     job = start(JOB, stdin=subprocess.PIPE)
     assert job.stdout.readline() == "ready\n", job.stderr.read()
     ask(home, wire.Seal(""))
+    eventually(lambda: len(spools(home)) == 1)  # those of the runs that have ended are removed
     [spool] = [os.path.join(home.spool, name) for name in spools(home)]
     eventually(lambda: list_segments(spool, "s")[0] > 0)  # some of it is only in the store by now
     end_hub(home, 15)

@@ -364,10 +364,12 @@ def test_no_descriptors_left(tree, monkeypatch):
 
 def test_without_proc_psutil_tells():
     """Where there is no /proc the same is known by psutil: the tree, its CPU time, who has ended."""
-    code = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\ninput()"
+    code = "import time\ninput()\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\ninput()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=-1) as child:
         watching = sensor(Target(child.pid, "/nowhere"))
         first = look_at(watching)
+        child.stdin.write(b"burn\n")
+        child.stdin.flush()
         while look_at(watching)["cpu_s"] < 0.3:
             time.sleep(0.05)
         values = look_at(watching)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vedette import kernel
 from vedette.cli import main
 from vedette.hub import program
 from vedette.query.runs import select
@@ -28,8 +29,9 @@ QUICK = Settings(hub=Hub(idle_s=0.0, turn_s=0.01, sync_s=0.01))
 
 
 @pytest.fixture(params=CASES, ids=[path.stem for path in CASES])
-def old(request, home):
-    """A home as an earlier version has left it, and what that version said of it."""
+def old(request, home, monkeypatch):
+    """A home as an earlier version has left it on the machine `lab`, which has been rebooted since; what it said of it."""
+    monkeypatch.setattr(kernel, "host", lambda: "lab")
     with tarfile.open(request.param) as tar:
         for member in tar.getmembers():
             if member.isfile() and member.name.startswith("home/"):
@@ -98,6 +100,7 @@ def test_a_hub_reads_on_where_the_old_one_stopped(old):
     assert found == said
     assert (unread["points"], unread["config"]) == ({"x": [1000, "999.0"]}, {"seed": 7})
     assert ["mark", "said before it died"] in unread["lines"]
+    assert (unread["state"], "went down" in unread["cause"]) == ("failed", True)
     assert (relayed["points"], relayed["state"]) == ({"x": [100, "100.0"]}, "done")
     assert os.listdir(home.spool) == os.listdir(home.inbox) == []
     with contextlib.closing(open_reader(home.store)) as reader:
