@@ -53,8 +53,10 @@ def test_a_run_that_is_over_before_its_spool_is_first_read(keeper, monkeypatch):
     [reader] = found
     assert reader.origin is None
     batch = reader.read_facts()
-    assert batch is not None and batch.origin.span == run.id
-    assert reader.closed and len(batch.facts) > 2
+    assert batch is not None
+    assert batch.origin.span == run.id
+    assert reader.closed
+    assert len(batch.facts) > 2
     assert reader.read_samples(0) == 1
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from itertools import count
 
+import msgspec
 import pytest
 
 from tests.journeys.conftest import eventually
@@ -475,6 +476,19 @@ def test_without_pidfds_processes_are_looked_for(stage, monkeypatch):
     stage.look_until(reader)
     assert stage.ends() == [("r/1/o0", "failed", "exit code 3")]
     assert not stage.watcher.watches["o0"].send(0)
+
+
+def test_the_dead_take_no_descriptors_from_the_living(stage):
+    """However many dead processes wait to be read, one that lives is watched by a pidfd."""
+    stage.watcher._most_pidfds = 2
+    dead = [stage.spool(pid, started=1)[1] for pid in (os.getpid(),) * 3]
+    for number, reader in enumerate(dead):  # of three processes
+        reader.origin = msgspec.structs.replace(reader.origin, started=1 + number)
+    stage.watcher.look(stage.readers)
+    stage.spool(stage.start().pid)
+    stage.watcher.look(stage.readers)
+    assert all(reader.gone for reader in dead)
+    assert stage.watcher.watches["o3"].fileno() is not None
 
 
 def test_one_that_cannot_be_watched_now_is_tried_again(stage):

@@ -30,7 +30,7 @@ QUICK = Settings(hub=Hub(idle_s=0.0, turn_s=0.01, sync_s=0.01))
 
 @pytest.fixture(params=CASES, ids=[path.stem for path in CASES])
 def old(request, home, monkeypatch):
-    """A home as an earlier version has left it on the machine `lab`, which has been rebooted since; what it said of it."""
+    """A home as an earlier version has left it, on a machine that has been rebooted since; what it said of it."""
     monkeypatch.setattr(kernel, "host", lambda: "lab")
     with tarfile.open(request.param) as tar:
         for member in tar.getmembers():

@@ -17,6 +17,7 @@ class DeathClock:
         self._epoll = select.epoll()
         self._lock = threading.Lock()  # between a poll and its note, no descriptor may become another process's
         self._deaths: dict[int, int] = {}  # by pidfd
+        self._watched: set[int] = set()  # pidfds
 
     def fileno(self) -> int:
         """Return what becomes readable when a process dies, for an event loop that is to call `note` then."""
@@ -25,6 +26,11 @@ class DeathClock:
     def watch(self, pidfd: int) -> None:
         """Begin to watch; raise OSError if the kernel watches no more."""
         self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
+        self._watched.add(pidfd)
+
+    def __len__(self) -> int:
+        """How many pidfds are watched."""
+        return len(self._watched)
 
     def note(self) -> None:
         """Note who has died by now. The kernel tells them in their order, and their times have the same."""
@@ -43,3 +49,4 @@ class DeathClock:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(pidfd)
             self._deaths.pop(pidfd, None)
+            self._watched.discard(pidfd)

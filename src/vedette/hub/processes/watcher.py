@@ -96,7 +96,7 @@ class Watcher:
         """
         now = time.monotonic()
         known: set[int] = set()
-        while len(self._handed) + len(self._processes) < self._most_pidfds:
+        while self._has_room:
             received = pidfds.receive(pids, _RECEIVED_AT_ONCE)
             if received and not known:
                 self.clock.note()
@@ -113,6 +113,11 @@ class Watcher:
         for name in [name for name, handed in self._handed.items() if now - handed.at > _NO_SPOOL_S]:
             if name not in readers:
                 os.close(self._handed.pop(name).fd)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether one more pidfd may be held: the dead, of whom many may wait to be read, have none."""
+        return len(self._handed) + len(self.clock) < self._most_pidfds
 
     def _is_watched(self, name: str) -> bool:
         """Tell whether a pidfd would tell nothing new of an origin."""
@@ -147,7 +152,7 @@ class Watcher:
                 os.close(handed)
             watch = known
         else:  # if another one is known, it was begun without a pidfd
-            watch = Watch(origin, handed, by_pidfd=len(self._processes) + len(self._handed) < self._most_pidfds)
+            watch = Watch(origin, handed, by_pidfd=self._has_room)
             try:
                 if (fd := watch.fileno()) is not None:
                     self.clock.watch(fd)
