@@ -90,7 +90,7 @@ class Load:
             with open(path, "wb") as file:
                 file.write(bytes(8))
             environ = {**os.environ, **self._chance.choice(self._homes)}
-            process = _start(_SHORT, environ, path)
+            process = _start(_SHORT, environ, self._folder, path)
             self._running.append((process, now + self._chance.uniform(0.5, 8.0), path))
             self.said.append(path)
 
@@ -102,9 +102,11 @@ class Load:
             process.wait()
 
 
-def _start(code: str, environ: dict[str, str], *words: str) -> "subprocess.Popen[bytes]":
+def _start(code: str, environ: dict[str, str], folder: str, *words: str) -> "subprocess.Popen[bytes]":
+    """Start a program in an empty directory: what is captured of its code must not be more than two cores can do."""
     command = [sys.executable, "-c", textwrap.dedent(code), *words]
-    return subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, start_new_session=True)
+    os.makedirs(cwd := os.path.join(folder, "code"), exist_ok=True)
+    return subprocess.Popen(command, env=environ, cwd=cwd, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 class Viewer:
@@ -186,7 +188,7 @@ def _soak(folder: str, minutes: float) -> tuple[dict[str, list[tuple[float, int]
     )  # fmt: skip
     assert page.stdout is not None
     url = json.loads(page.stdout.readline())["url"]
-    long = _start(_LONG, here)
+    long = _start(_LONG, here, folder)
     viewer, load = Viewer(url), Load([here, there], folder)
     chance, begun, kills = random.Random(2), time.monotonic(), 0
     samples: dict[str, list[tuple[float, int]]] = {"hub": [], "meter": [], "page": [], "client": []}
