@@ -84,6 +84,28 @@ class Sample(Struct, array_like=True, gc=False):
 
 Fact = Span | Event | Blob
 
+MOST_LEVELS = 64  # of lists and dicts in an attribute: code that descends into them must not run out of stack
+
+
+def shallow(attrs: dict[str, Value]) -> dict[str, Value]:
+    """Return attributes in which lists and dicts that lie deeper than `MOST_LEVELS` are {}; mostly the same object."""
+    return _cut(attrs, MOST_LEVELS) if _is_deep(attrs, MOST_LEVELS) else attrs
+
+
+def _is_deep(value: Value, levels: int) -> bool:
+    items = value.values() if isinstance(value, dict) else value
+    return any(type(item) in (dict, list) and (levels == 0 or _is_deep(item, levels - 1)) for item in items)
+
+
+def _cut(value: Value, levels: int) -> Value:
+    if not isinstance(value, dict | list):
+        return value
+    if levels < 0:
+        return {}
+    if isinstance(value, dict):
+        return {key: _cut(item, levels - 1) for key, item in value.items()}
+    return [_cut(item, levels - 1) for item in value]
+
 
 LEAVING: Final = "leaving"  # about to end; or ended, but not all that it said is here
 UNSEEN: Final = "ended"  # an end, and nobody saw its exit status: it may have been a good one or a bad one

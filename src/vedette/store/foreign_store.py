@@ -13,7 +13,7 @@ from msgspec import Meta
 from vedette import wire
 from vedette.errors import DamagedError, FormatError
 from vedette.ids import above
-from vedette.model import Fact
+from vedette.model import Fact, shallow
 from vedette.store import Taken
 from vedette.store.sqlite_connection import explained
 
@@ -87,4 +87,4 @@ def as_object(text: str) -> dict[str, Any]:
         raise FormatError(f"what is taken in has attributes that are not JSON: {error}") from None
     if not isinstance(value, dict):
         raise FormatError("what is taken in has attributes that are not an object")
-    return value
+    return shallow(value)

@@ -9,7 +9,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.model import HUB, LANE_FACTS, OWNER, Fact, Origin, Span
+from vedette.model import HUB, LANE_FACTS, OWNER, Blob, Fact, Origin, Span, shallow
 from vedette.settings import Limits
 from vedette.store import Batch, Block
 
@@ -137,11 +137,16 @@ def nothing_of(parcel: wire.Parcel) -> Batch:
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
-    """Return a fact, None when it cannot be read. A process may speak only for itself: `by` and `of` are reset."""
+    """Return a fact, None when it cannot be read. A process may speak only for itself: `by` and `of` are reset.
+
+    Attributes that are nested too deep are cut.
+    """
     try:
         fact = wire.decode_fact(payload)
     except wire.UNREADABLE:
         return None
+    if not isinstance(fact, Blob) and (attrs := shallow(fact.attrs)) is not fact.attrs:
+        fact = msgspec.structs.replace(fact, attrs=attrs)
     if isinstance(fact, Span) and (fact.by != OWNER or fact.of) and (origin.voice != HUB or origin.process):
         return msgspec.structs.replace(fact, by=OWNER, of="")
     return fact

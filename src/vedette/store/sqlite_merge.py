@@ -14,7 +14,7 @@ import msgspec
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
-from vedette.model import PURGED, Event, Fact, Id, Int64, Origin, Span, Time
+from vedette.model import PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
 from vedette.store import Taken
 from vedette.store.foreign_store import ForeignStore, Name, Place, Text, as_object, checked
 from vedette.store.sqlite_json import to_json
@@ -110,7 +110,7 @@ def _load(source: ForeignStore, span: str) -> Folded:
     for row in source.read("SELECT t, origin, n, attrs FROM writes WHERE span = ?", span):
         t, origin, n, attrs = checked(row, _WRITE)
         try:
-            writes.append(Write(t, origin, n, flatten(masked(attrs=_decode_attrs(attrs)).attrs)))
+            writes.append(Write(t, origin, n, flatten(masked(attrs=shallow(_decode_attrs(attrs))).attrs)))
         except wire.UNREADABLE as error:
             raise FormatError(f"what is taken in has attributes that cannot be read: {error}") from None
     progress = {

@@ -211,3 +211,48 @@ def test_what_is_taken_in_is_masked(home, far, mask):
     assert leaked(home) == (set() if mask else {"s3cr3t1x", "s3cr3t2x", "s3cr3t3x"})
     assert taken == [2, 0]
     assert [text.partition("=")[0] for text in texts] == ["token", "token"]
+
+
+def nested(levels):
+    """Return a list in lists."""
+    value = ["password: a1b2c3"]
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("levels", [64, 65, 600])
+def test_deep_attributes_hold_up_nobody(home, mask, levels):
+    """However deep a program nests what it says, its other words and those of others are stored; the deepest is cut."""
+    with keeping(home, mask=mask) as keeper:
+        config = {"config": {"deep": nested(levels - 1), "lr": 0.1}}
+        keeper.own.say([Span("r", 1, "running", kind="run", attrs=config), Event("r", 2, "log", 20, "", {"a": 1})])
+        keeper.own.say([Event("r", 3, "log", 20, "deep", {"deep": nested(levels)}), Event("r", 4, "log", 20, "last")])
+        for _ in range(3):
+            keeper.turn(seal={""})
+        found = keeper.store.events(EventQuery("r"))
+        [run] = keeper.store.spans(SpanQuery(kind="run"))
+        assert [event.text for event in found] == ["", "deep", "last"]
+        assert run.attrs["config.lr"] == 0.1
+        assert keeper.trouble == ""
+        kept = str(found[1].attrs["deep"])
+        assert kept.count("[") == min(levels, 64)
+        assert ("{}" in kept) is (levels > 64)
+        assert ("a1b2c3" in kept) is (levels <= 64 and not mask)
+
+
+def test_a_fact_that_cannot_be_masked_is_counted(home):
+    """If a fact cannot be masked, it is not stored, it is counted, and everything else is stored."""
+
+    def fail(fact):
+        if isinstance(fact, Event) and fact.text == "bad":
+            raise RecursionError("too deep")
+        return fact
+
+    with keeping(home) as keeper:
+        keeper._commits._mask = fail
+        keeper.own.say([Event("r", number, "log", 20, text) for number, text in enumerate(("one", "bad", "two"), 1)])
+        keeper.turn(seal={""})
+        assert [event.text for event in keeper.store.events(EventQuery("r"))] == ["one", "two"]
+        assert "cannot be masked" in keeper.inboxes.trouble

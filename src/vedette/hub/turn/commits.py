@@ -10,7 +10,7 @@ from vedette.hub.peers.upstreams import OriginReader, Upstreams
 from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.hub.turn.masking import Masking
 from vedette.hub.turn.rank_tries import RankTries
-from vedette.model import LANE_SAMPLES, Event, Span
+from vedette.model import LANE_SAMPLES, Event, Fact, Span
 from vedette.store import Batch, Store
 
 _SHORT_CHUNKS = 64  # seals of one origin, after which the store joins its short chunks
@@ -47,7 +47,7 @@ class Commits:
         Raise StoreError or OSError when the store fails as a whole: nothing of it is committed then.
         """
         for _, batch in batches:
-            batch.facts = [(n, self._mask(fact)) for n, fact in batch.facts]
+            batch.facts = [(n, masked) for n, fact in batch.facts if (masked := self._masked(fact, batch)) is not None]
         for upstream in {reader.upstream for reader, _ in batches} - {""}:
             group = [(reader, batch) for reader, batch in batches if reader.upstream == upstream]
             self._upstreams.ship(upstream, group)
@@ -67,6 +67,15 @@ class Commits:
                 if self._seals[reader.name] % _SHORT_CHUNKS == 0:
                     self._tidy(reader.name)
         return refused
+
+    def _masked(self, fact: Fact, batch: Batch) -> Fact | None:
+        """Mask a fact; None if that fails: it is counted, and holds up nobody."""
+        try:
+            return self._mask(fact)
+        except Exception as error:
+            batch.refused += 1
+            self._inboxes.trouble = f"{batch.origin.name}: a record cannot be masked: {error}"[:500]
+            return None
 
     def _keep(self, batches: Batches) -> tuple[Batches, dict[str, str]]:
         """Keep batches in the store, all in one transaction; return those that were kept, and the readers refused.
