@@ -383,6 +383,20 @@ class Tail:
         return int.from_bytes(os.pread(self._fd, 4, offset - self.header.offset), "little")
 
 
+def written_until(directory: str, lane: str, offset: int, *, gone: bool = False, limit: int = 4 << 20) -> int:
+    """Return the offset of a lane just behind all that is written by now, read or not, beginning to look at `offset`.
+
+    Only the last segment is searched for that, and only to its end: its writer may write faster than anybody reads.
+    """
+    tail = Tail(directory, lane, max(offset, *list_segments(directory, lane)[-1:], 0))
+    try:
+        for _ in tail.read_until(tail.end(), gone=gone, limit=limit):
+            pass
+        return tail.offset
+    finally:
+        tail.shut()
+
+
 def _flush(path: str) -> None:
     """Flush a file that is not open; nothing if its writer has dropped it."""
     try:

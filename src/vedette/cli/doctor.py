@@ -10,7 +10,6 @@ import platform
 import shutil
 import sqlite3
 import time
-from collections import Counter
 
 from msgspec.structs import asdict
 
@@ -29,6 +28,7 @@ from vedette.query.weight import Weights
 from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Keep, Settings
 from vedette.store.sqlite_file import VERSION
+from vedette.tail import written_until
 from vedette.version import __version__
 from vedette.views.text import clean, duration, size
 
@@ -218,11 +218,27 @@ def _spool(home: Home) -> list[tuple[str, str, str]]:
         for offset in list_segments(os.path.join(home.spool, name), lane)
     )
     found = [("spool", f"of {len(names)} {'process' if len(names) == 1 else 'processes'}, {size(total)}", "")]
-    for upstream, count in Counter(_upstream(os.path.join(home.spool, name)) for name in names).items():
-        if upstream:
-            who = f"what {count} {'process has' if count == 1 else 'processes have'} logged"
-            found.append(("waits", f"{who} for {upstream}: a hub sends it there, as soon as that answers", ""))
-    return found
+    return found + _waiting(home, names)
+
+
+def _waiting(home: Home, names: list[str]) -> list[tuple[str, str, str]]:
+    """Report what was logged for other hubs and is not with them yet."""
+    try:
+        marks = HomeAccess(home).reader().marks(names)
+    except VedetteError:
+        marks = {}
+    sizes: dict[str, list[int]] = {}
+    for name in names:
+        directory = os.path.join(home.spool, name)
+        if upstream := _upstream(directory):
+            places = [(lane, marks[name, f"{lane}>"].offset if (name, f"{lane}>") in marks else 0) for lane in "fs"]
+            waits = sum(max(0, written_until(directory, lane, place) - place) for lane, place in places)
+            sizes.setdefault(upstream, []).extend([waits] if waits else [])
+    return [
+        ("waits", f"{size(sum(waits))} of {len(waits)} {'process' if len(waits) == 1 else 'processes'} for {upstream}:"
+         " a hub sends it there as soon as that one answers", "")
+        for upstream, waits in sizes.items() if waits
+    ]  # fmt: skip
 
 
 def _upstream(directory: str) -> str:

@@ -8,7 +8,7 @@ from vedette.cli.output import print_json, table
 from vedette.errors import HubError, NotFoundError
 from vedette.home import Home
 from vedette.store.rows import RelayRow
-from vedette.tokens import OWNER_NAME
+from vedette.tokens import OWNER_NAME, holders
 from vedette.views.text import counted, duration, moment, number
 
 _MOST_SHOWN = 50  # relays: a home that a job made for itself has one of its own
@@ -39,12 +39,14 @@ def print_status(home: Home, *, json: bool) -> None:
         print("no other hub has ever relayed to it: `vedette token --new NAME` invites one")
         return
     shown = relays[:_MOST_SHOWN]
+    known = {"", *(holder.name for holder in holders(home))}
     now_t = time.time_ns()
     table(
         ["RELAY", "HOLDER", "HOST", "HEARD", "SINCE", "FACTS", "POINTS", "REFUSED"],
         [
             [
-                relay.id[:_ID_CHARS], relay.holder or OWNER_NAME, relay.host,
+                relay.id[:_ID_CHARS],
+                (relay.holder or OWNER_NAME) + ("" if relay.holder in known else " (revoked)"), relay.host,
                 "connected" if relay.id in connected else f"{duration((now_t - relay.heard_t) / 1e9)} ago",
                 moment(relay.since_t), number(relay.facts), number(relay.points), number(relay.refused),
             ]

@@ -24,7 +24,8 @@ def losses(store: Reader) -> Losses:
     refused = sum(int(e.attrs.get("count", 0)) for e in store.events(EventQuery(kinds=("refused",))))
     origins = store.origins()
     damaged = sum(row.damaged for row in origins)
-    runs = {row.origin.span for row in origins} - {""}  # a hub's own origins have none
+    here = {name for name, lane in store.marks() if not lane.endswith(">")}  # of others all is kept by another hub
+    runs = {row.origin.span for row in origins if row.origin.name in here} - {""}  # a hub's own origins have none
     begun = {row.id for row in store.spans(SpanQuery(kind="run", ids=tuple(runs), only=()))}
     return Losses(
         dropped, damaged, refused + sum(row.refused for row in origins), swallowed, reasons[-5:], store.refusals(),

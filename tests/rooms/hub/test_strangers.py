@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from tests.rooms.hubs import PATIENCE_S, ask, serving, until
-from vedette import address, tokens, wire
+from vedette import address, gate, tokens, wire
 from vedette.hub.sockets.connection import Connection
 from vedette.settings import Hub, Limits, Settings
 
@@ -36,3 +36,22 @@ def test_who_has_the_token_gets_in_beside_a_crowd_that_says_nothing(home):
     greeted, refused = asyncio.run(act())
     assert greeted == 30
     assert refused >= 80
+
+
+def test_a_stranger_has_ten_seconds_in_all(home, monkeypatch):
+    """Who has sent nothing for as long as a port gives strangers is sent away, whatever he does meanwhile."""
+    monkeypatch.setattr(gate, "HEADERS_S", 0.2)
+
+    async def act():
+        async with serving(home, SETTINGS) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+            reader, writer = await asyncio.open_connection(there.host, there.port)
+            writer.write(b"\x10")
+            try:
+                async with asyncio.timeout(8):  # a Hello is waited for longer
+                    return await reader.read()
+            finally:
+                writer.close()
+
+    assert asyncio.run(act()) == b""

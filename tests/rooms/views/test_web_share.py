@@ -400,6 +400,19 @@ def test_a_link_cannot_be_made_up_widened_or_made_longer():
     assert len(links.read(f"{good}~x~{good}", "key", now)) == 2
 
 
+def test_a_long_text_costs_a_stranger_no_signatures():
+    """Only what can be a cookie of ours is looked into: each part costs a signature, and strangers send many."""
+    good = links.sign("key", int(time.time()) + 60, SCOPES["a run"])
+    for crowd in ("~".join([good, *"x" * 40]), good + "~" * 60_000, f"{good}~{'x' * 5000}"):
+        assert links.read(crowd, "key", time.time()) == ()
+        assert links.why_not(crowd, ["key"]) == ""
+    many = links.read("~".join([good, *"x" * 19]), "key", time.time())
+    assert [link.token for link in many] == [good]
+    held = [links.sign("key", int(time.time()) + 60 + n, Scope(("r",))) for n in range(30)]
+    joined = links.joined(link for text in held for link in links.read(text, "key", time.time()))
+    assert joined.split("~") == held[-20:]
+
+
 def test_an_answer_that_is_underway_ends_with_its_link(home, site, monkeypatch):
     """A long file that is being sent when its link expires is not sent to its end."""
     digest = web.put_blob(home.home, bytes(64 << 20))

@@ -13,8 +13,8 @@ import msgspec
 from vedette.ids import is_host, run_of
 from vedette.model import PURGED, Fact, Origin, Span
 from vedette.store import UNKNOWN_RELAY, Batch, Block, Columns, RelayRow, SpanQuery, Store
+from vedette.tokens import OWNER
 
-_OWNER = ""  # the holder of the token that a home is born with: whoever runs this hub
 _HERE = ""  # in place of a relay: this hub reads it itself
 _MOST_CACHED = 100_000
 _SILENCE_NS = 60 * 10**9  # a host belongs to the relay that tells of it, until that one has been silent for so long
@@ -100,18 +100,18 @@ class Trust:
     def holder_of(self, run: str) -> str:
         """Return whose a run is: the holder of the relay that has begun it; "" is the owner of this home."""
         relay = self._beginner(run)
-        return _OWNER if relay is None else self._holder(relay)  # _HERE is no relay, so it is the owner's
+        return OWNER if relay is None else self._holder(relay)  # _HERE is no relay, so it is the owner's
 
-    def _may_speak(self, span: str, relay: str, *, begins: bool = True) -> bool:
-        """Tell whether a relay may say something of a span. `begins`: a run that nobody knows is its own now."""
+    def _may_speak(self, span: str, relay: str, *, claims: bool = True) -> bool:
+        """Tell whether a relay may say something of a span. `claims`: a run that nobody knows is its own now."""
         top = run_of(span)
         if (known := self._beginner(top)) is None:
-            if begins:
+            if claims:
                 self._bind(relay, [], [top])
             return True
         if known == relay or self._holder(known) == self._holder(relay):
             return True
-        if begins and is_host(top) and known != _HERE and self._is_silent(known):
+        if claims and is_host(top) and known != _HERE and self._is_silent(known):
             self._store.bind(relay, [], [top], anew=True)
             _remember(self._beginners, top, relay)
             return True
@@ -139,7 +139,7 @@ class Trust:
 
     def _holder(self, relay: str) -> str:
         seen = self._relays.get(relay)
-        return _OWNER if seen is None else seen.holder
+        return OWNER if seen is None else seen.holder
 
     def _bind(self, relay: str, origins: list[str], spans: list[str]) -> None:
         self._store.bind(relay, origins, spans)
@@ -172,9 +172,11 @@ class Trust:
         """Leave out of a batch what the relay may not say; return how many records that were."""
         strays: collections.Counter[str] = collections.Counter()  # runs and hosts of others, and records about them
         facts = [(n, kept) for n, fact in batch.facts if (kept := self._screened(fact, relay, strays)) is not None]
-        columns = [each for each in batch.columns if self._may_speak(each.span, relay)]
+        columns: list[Columns | Block] = []
         for each in batch.columns:
-            if not any(each is kept for kept in columns):
+            if self._may_speak(each.span, relay):
+                columns.append(each)
+            else:
                 strays[run_of(each.span)] += _points(each)
         for host in [span for span in strays if is_host(span)]:
             del strays[host]  # two people relay from one machine, and one tells of it: that is no offence
@@ -190,7 +192,7 @@ class Trust:
         if purges or not self._may_speak(about, relay):
             strays[run_of(about)] += 1
             return None
-        if parent and not self._may_speak(parent, relay, begins=False):
+        if parent and not self._may_speak(parent, relay, claims=False):
             strays[run_of(parent)] += 1
             return None
         if not isinstance(fact, Span) or all(self.may_ship(place.origin, relay) for place in fact.after):

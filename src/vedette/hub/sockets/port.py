@@ -20,6 +20,7 @@ from vedette.settings import Settings
 _HANDSHAKE_S = 5.0
 _SHUTDOWN_S = 1.0
 _PAUSE_S = 0.1
+_LOOK_S = 0.5  # how often we look for those whose time is over
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -89,6 +90,7 @@ class Port:
         self._gate.listen()
         self._gate.setblocking(False)
         self._start(self._accept(self._gate))
+        self._start(self._sweep(self._gate))
         return int(self._gate.getsockname()[1])
 
     def admit(self, connection: socket.socket) -> None:
@@ -113,6 +115,12 @@ class Port:
                 await asyncio.sleep(_PAUSE_S)
                 continue
             self._start(self._handshake(peer))
+
+    async def _sweep(self, gate: Gate) -> None:
+        """End those who have not shown a token in time, the handshake of TLS included."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            gate.sweep()
 
     async def _handshake(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()

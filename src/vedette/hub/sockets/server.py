@@ -86,7 +86,7 @@ class Server:
             if not local:
                 if (holder := tokens.holder_of(self._home, hello.token)) is None:
                     self.refused["token"] += 1
-                    raise HubError("the token is not this hub's: copy the connect string that it printed")
+                    raise HubError("the token is not this hub's, or was revoked: ask its owner for a connect string")
                 connection.holder = holder
                 connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
                 writer.write(self._greeting(challenge))

@@ -17,7 +17,7 @@ from vedette.settings import Limits
 from vedette.store import Batch, Block, Columns, Mark
 from vedette.store.parcels import read_fact
 from vedette.store.points import FULL, MOST_GROUPS, cut_of
-from vedette.tail import OpenFiles, Tail
+from vedette.tail import OpenFiles, Tail, written_until
 
 _HOLD_BYTES = 16 << 20
 _READ_BYTES = 4 << 20  # bytes of a lane that are read at once
@@ -227,20 +227,12 @@ class SpoolReader:
         return self._facts.end(), self._samples.end()
 
     def written_until(self) -> tuple[int, int]:
-        """Return the offsets of both lanes just behind all that is written by now, read or not.
-
-        Only the last segment is searched for that, and only to its end: the process may write faster than we read.
-        """
-        found = []
-        for lane, at in ((LANE_FACTS, self._facts.offset), (LANE_SAMPLES, self._samples.offset)):
-            ahead = Tail(self.directory, lane, max(at, *list_segments(self.directory, lane)[-1:], 0))
-            try:
-                for _ in ahead.read_until(ahead.end(), gone=self.gone, limit=_READ_BYTES):
-                    pass
-                found.append(ahead.offset)
-            finally:
-                ahead.shut()
-        return found[0], found[1]
+        """Return the offsets of both lanes just behind all that is written by now, read or not."""
+        facts, samples = (
+            written_until(self.directory, lane, tail.offset, gone=self.gone, limit=_READ_BYTES)
+            for lane, tail in ((LANE_FACTS, self._facts), (LANE_SAMPLES, self._samples))
+        )
+        return facts, samples
 
     def has_reached(self, ends: tuple[int, int], reads: int) -> bool:
         """Tell whether both lanes were read up to these offsets, or to their end since `reads`."""

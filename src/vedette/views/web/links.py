@@ -18,6 +18,7 @@ MOST_CHARS = 3000  # of a link; browsers keep cookies of 4,096
 _PREFIX = "share"
 _JOINT = "~"  # between the links of a cookie
 _MOST_IN_COOKIE = 3800
+_MOST_JOINED = 20  # links of a cookie
 
 
 class Scope(Struct, frozen=True, array_like=True):
@@ -46,14 +47,14 @@ def sign(token: str, end_s: int, scope: Scope) -> str:
 
 def read(text: str, token: str, now_s: float) -> tuple[Link, ...]:
     """Return the links of a cookie, or one, that were signed with this token and have not expired, the oldest first."""
-    found = (_read(one, token) for one in text.split(_JOINT))
+    found = (_read(one, token) for one in _parts(text))
     return tuple(link for link in found if link is not None and now_s < link.end_s)
 
 
 def joined(held: Iterable[Link]) -> str:
     """Return the text of a cookie with these links, the newest last; the oldest are left out when it is too long."""
     tokens = list(dict.fromkeys(link.token for link in held))
-    while len(_JOINT.join(tokens)) > _MOST_IN_COOKIE:
+    while len(tokens) > _MOST_JOINED or len(_JOINT.join(tokens)) > _MOST_IN_COOKIE:
         del tokens[0]
     return _JOINT.join(tokens)
 
@@ -63,11 +64,17 @@ def why_not(text: str, tokens: Iterable[str]) -> str:
     if not text.startswith(f"{_PREFIX}."):
         return ""
     for number, token in enumerate(tokens):
-        if any(_read(one, token) is not None for one in text.split(_JOINT)):
+        if any(_read(one, token) is not None for one in _parts(text)):
             return (
                 "this link was withdrawn: ask for a new one" if number else "this link has expired: ask for a new one"
             )
     return ""
+
+
+def _parts(text: str) -> list[str]:
+    """Return the links in a text; none if it is not one of ours: to check signatures costs time, and strangers ask."""
+    parts = text.split(_JOINT, _MOST_JOINED)
+    return parts if len(text) <= _MOST_IN_COOKIE and len(parts) <= _MOST_JOINED else []
 
 
 def _read(text: str, token: str) -> Link | None:
