@@ -4,6 +4,7 @@ It is a detached process with a low priority. It records each part as soon as it
 change. A part that fails is named in the run's attribute `capture`; the other parts go on.
 """
 
+import contextlib
 import functools
 import os
 import signal
@@ -190,7 +191,7 @@ def _masked(text: str) -> str:
 def main() -> None:
     """Capture the run of the brief in the first inherited descriptor, then those that come by the second one."""
     fd, way = detached.take_handed(2)
-    os.nice(10)
+    _give_way()
     with socket.socket(fileno=way) as more:
         _capture(fd)
         more.settimeout(_WAIT_S)
@@ -200,6 +201,13 @@ def main() -> None:
         more.settimeout(0)
         while (fd := _next(more)) >= 0:
             _capture(fd)
+
+
+def _give_way() -> None:
+    """Let all other programs go first: with autogroups, niceness counts only within a session, and we have our own."""
+    os.nice(10)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
+        file.write("10")
 
 
 def _capture(fd: int) -> None:

@@ -232,13 +232,15 @@ def _waiting(home: Home, names: list[str]) -> list[tuple[str, str, str]]:
         directory = os.path.join(home.spool, name)
         if upstream := _upstream(directory):
             places = [(lane, marks[name, f"{lane}>"].offset if (name, f"{lane}>") in marks else 0) for lane in "fs"]
-            waits = sum(max(0, written_until(directory, lane, place) - place) for lane, place in places)
-            sizes.setdefault(upstream, []).extend([waits] if waits else [])
-    return [
-        ("waits", f"{size(sum(waits))} of {len(waits)} {'process' if len(waits) == 1 else 'processes'} for {upstream}:"
-         " a hub sends it there as soon as that one answers", "")
-        for upstream, waits in sizes.items() if waits
-    ]  # fmt: skip
+            unsent = sum(max(0, written_until(directory, lane, place) - place) for lane, place in places)
+            sizes.setdefault(upstream, []).extend([unsent] if unsent else [])
+    found: list[tuple[str, str, str]] = []
+    for upstream, waits in sizes.items():
+        if waits:
+            who = "1 process" if len(waits) == 1 else f"{len(waits)} processes"
+            what = f"{size(sum(waits))} of {who} for {upstream}: a hub sends it there, as soon as that answers"
+            found.append(("waits", what, ""))
+    return found
 
 
 def _upstream(directory: str) -> str:

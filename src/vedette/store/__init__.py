@@ -176,10 +176,16 @@ class Store(Reader, Protocol):
         """
 
     def shippers(self, origins: Sequence[str]) -> dict[str, str]:
-        """Return the relay that each of these origins comes from, if it does; UNKNOWN_RELAY if it is not known."""
+        """Return the relay that each of these origins comes from: "" if it is none, UNKNOWN_RELAY if nobody knows.
 
-    def beginner(self, span: str) -> str | None:
-        """Return the relay that has begun a run or a host; None if it was begun here, or not at all."""
+        What is not an origin here is left out.
+        """
+
+    def beginners(self, spans: Sequence[str]) -> dict[str, str]:
+        """Return the relay that has begun each of these runs and hosts: "" if it is none.
+
+        What does not exist here is left out.
+        """
 
     def bind(self, relay: str, origins: Sequence[str], spans: Sequence[str], *, anew: bool = False) -> None:
         """Note what belongs to a relay: the first one has it for good. `anew`: spans are its own from now on."""

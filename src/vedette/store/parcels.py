@@ -15,6 +15,7 @@ from vedette.store import Batch, Block
 
 MOST_NUMBERS = 8 << 20  # numbers in one shipment: 64 MiB
 _PARCEL_BYTES = 2 << 20  # of samples in one parcel, if nothing can be compressed and there are several of them
+_MOST_REFUSED = 1 << 40  # points that one parcel may say were over a limit
 _FACT_HEAD = 16  # bytes of a fact beside its payload, about
 
 
@@ -127,7 +128,7 @@ def packed_bytes(parcel: wire.Parcel) -> int:
 def _counts(refusals: dict[str, int]) -> dict[str, int]:
     """Return the counts that are plausible: of limits that exist."""
     known = {f"limits.{name}" for name in Limits.__struct_fields__}
-    return {limit: count for limit, count in refusals.items() if limit in known and 0 < count < 1 << 60}
+    return {limit: count for limit, count in refusals.items() if limit in known and 0 < count <= _MOST_REFUSED}
 
 
 def nothing_of(parcel: wire.Parcel) -> Batch:

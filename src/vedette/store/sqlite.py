@@ -131,9 +131,9 @@ class SqliteStore(SqliteReader):
         """Return the relay that each of these origins comes from."""
         return sqlite_relays.shippers(self.connection, origins)
 
-    def beginner(self, span: str) -> str | None:
-        """Return the relay that has begun a run or a host."""
-        return sqlite_relays.beginner(self.connection, span)
+    def beginners(self, spans: Sequence[str]) -> dict[str, str]:
+        """Return the relay that has begun each of these runs and hosts."""
+        return sqlite_relays.beginners(self.connection, spans)
 
     def bind(self, relay: str, origins: Sequence[str], spans: Sequence[str], *, anew: bool = False) -> None:
         """Note what belongs to a relay."""

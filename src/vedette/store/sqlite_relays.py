@@ -18,15 +18,21 @@ def relays(connection: sqlite3.Connection) -> list[RelayRow]:
 
 
 def shippers(connection: sqlite3.Connection, origins: Sequence[str]) -> dict[str, str]:
-    """Return the relay of each of these origins that has one."""
-    query = "SELECT origin, relay FROM shippers WHERE origin IN (SELECT value FROM json_each(?))"
+    """Return the relay of each of these origins that is known; "" for one that no relay has shipped."""
+    query = (
+        "SELECT value, coalesce((SELECT relay FROM shippers WHERE origin = value),"
+        " (SELECT '' FROM origins WHERE name = value)) AS found FROM json_each(?) WHERE found IS NOT NULL"
+    )
     return dict(connection.execute(query, (json.dumps(list(origins)),)))
 
 
-def beginner(connection: sqlite3.Connection, span: str) -> str | None:
-    """Return the relay that has begun a run or a host; None if none has."""
-    row = connection.execute("SELECT relay FROM beginners WHERE span = ?", (span,)).fetchone()
-    return None if row is None else str(row[0])
+def beginners(connection: sqlite3.Connection, spans: Sequence[str]) -> dict[str, str]:
+    """Return the relay that has begun each of these runs and hosts that is known; "" if it was begun here."""
+    query = (
+        "SELECT value, coalesce((SELECT relay FROM beginners WHERE span = value),"
+        " (SELECT '' FROM spans WHERE id = value)) AS found FROM json_each(?) WHERE found IS NOT NULL"
+    )
+    return dict(connection.execute(query, (json.dumps(list(spans)),)))
 
 
 def bind(

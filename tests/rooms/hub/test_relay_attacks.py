@@ -171,7 +171,23 @@ CLAIMS = {
     "samples": samples_of_its_run,
     "a process": joins_as_its_process,
 }  # fmt: skip
-ATTACKS = MARKS | PURGES | CLAIMS
+EARLY = {  # before the run is begun, so that nobody knows whose it will be
+    f"{name}, before it is begun": attack
+    for name, attack in {
+        "a try with an id of its own": speaks(
+            lambda v: Span(f"evil{v.run}", T, "failed", kind="try", parent=v.run, attrs={"n": 9})),
+        "a try below a run of its own": speaks(
+            lambda v: Span(f"evil{v.run}/9", T, "failed", kind="try", parent=v.run, attrs={"n": 9})),
+        "a run that becomes a try": speaks(
+            lambda v: Span(f"evil{v.run}", T, "running", kind="run", parent=v.run),
+            lambda v: Span(f"evil{v.run}", T + 1, "failed", kind="try", attrs={"n": 9})),
+        "a bar with an id of its own": speaks(
+            lambda v: Span(f"evil{v.run}/p-1", T, "running", kind="progress", parent=v.run, at=1.0)),
+        "a process with an id of its own": speaks(
+            lambda v: Span(f"evil{v.run}/1/x", T, "failed", kind="process", parent=f"{v.run}/1")),
+    }.items()
+}  # fmt: skip
+ATTACKS = MARKS | PURGES | CLAIMS | EARLY
 
 
 class Anybody:
@@ -186,7 +202,8 @@ class Anybody:
 def told(store, victim):
     """All that the store says of a victim."""
     spans = [(row.id, row.state, row.name, row.parent, row.attrs) for row in store.spans(SpanQuery(prefix=victim.run))]
-    below = [row.id for row in store.spans(SpanQuery(parent=victim.run))]
+    parents = (victim.run, f"{victim.run}/1")
+    below = [row.id for parent in parents for row in store.spans(SpanQuery(parent=parent))]
     lines = [(row.span, row.text) for row in store.events(EventQuery(span=victim.run))]
     files = [(row.name, row.digest) for row in store.blobs(victim.run)]
     points = store.points([row.id for row in store.series([victim.run])])
@@ -210,11 +227,14 @@ async def attacked(home, tmp_path, attacks, holder):
             name: Victim(f"{number:02d}", Peer(there, honest, alice))
             for number, name in enumerate(["nobody", *attacks])
         }
+        for name in attacks.keys() & EARLY.keys():
+            with contextlib.suppress(EOFError, ConnectionError):
+                await attacks[name](victims[name], Peer(there, evil, token))
         for victim in victims.values():
             await victim.begin()
-        for name, attack in attacks.items():
+        for name in attacks.keys() - EARLY.keys():
             with contextlib.suppress(EOFError, ConnectionError):
-                await attack(victims[name], Peer(there, evil, token))
+                await attacks[name](victims[name], Peer(there, evil, token))
         for victim in victims.values():
             await victim.go_on()
         await ask(await connect(home), wire.Seal())
@@ -241,8 +261,11 @@ def test_the_control_lets_them_through(home, tmp_path, monkeypatch):
     """Where every relay may say everything, the attacks do harm: the test above would see it."""
     monkeypatch.setattr(Trust, "may_ship", lambda *_: True)
     monkeypatch.setattr(Trust, "_may_speak", lambda *_, **_k: True)
-    monkeypatch.setattr("vedette.hub.peers.trust.PURGED", "none")
+    monkeypatch.setattr(Trust, "_may_be", lambda *_: True)
+    monkeypatch.setattr(Trust, "others", lambda *_: set())
     monkeypatch.setattr(Trust, "relay_of", lambda *_: Anybody())
+    monkeypatch.setattr(Trust, "of_relay", lambda _self, origins, _relay: set(origins))
+    monkeypatch.setattr(Trust, "_beginner", lambda *_: "anybody")
     found, right, _ = asyncio.run(attacked(home, tmp_path, ATTACKS, "mallory"))
     harmless = {name for name, text in found.items() if text == right}
     held_otherwise = {name for name in MARKS if "far away" in name or "order" in name}  # their connection is ended

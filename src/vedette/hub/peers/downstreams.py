@@ -20,6 +20,7 @@ from vedette.ids import new_id, origin_of, run_of
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
 _PAUSE_S = 0.2
+_MOST_INTRODUCED, _INTRODUCED_AT_ONCE = 20_000, 1000  # origins, in one message and in one look at the store
 
 
 class Downstream:
@@ -127,13 +128,19 @@ class Downstreams:
         return {home for downstream in self.open.values() for home in downstream.through}
 
     async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
-        while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-            marks := await self._hub.in_keeper(
-                lambda keeper: requests.introduce(keeper, message.origins, connection.relay)
-            )
-        ) is None:
-            await asyncio.sleep(_PAUSE_S)
-        connection.send(marks)
+        names = list(dict.fromkeys(message.origins))
+        if len(names) > _MOST_INTRODUCED:
+            raise FormatError(f"a relay introduces more than {_MOST_INTRODUCED} origins at once")
+        answer = wire.Marks({}, {})
+        for at in range(0, max(1, len(names)), _INTRODUCED_AT_ONCE):
+            some = names[at : at + _INTRODUCED_AT_ONCE]
+            while (  # noqa: ASYNC110 - the keeper's thread has no event to give
+                marks := await self._hub.in_keeper(_introducing(some, connection.relay))
+            ) is None:
+                await asyncio.sleep(_PAUSE_S)
+            answer.marks.update(marks.marks)
+            answer.refused.update(marks.refused)
+        connection.send(answer)
         await connection.writer.drain()
 
     async def _wait_for_room(self, inbox: Inbox) -> None:
@@ -190,6 +197,10 @@ class Downstreams:
         for downstream in downstreams:
             downstream.send(wire.Order(order.command, left_s))
         return len(downstreams)
+
+
+def _introducing(origins: list[str], relay: str) -> Callable[[Keeper], wire.Marks | None]:
+    return lambda keeper: requests.introduce(keeper, origins, relay)
 
 
 def _leads_back(homes: set[str]) -> Callable[[Keeper], bool]:

@@ -6,17 +6,19 @@ nobody but the owner of this home removes something for good. What is not allowe
 
 import collections
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
 from vedette.ids import is_host, run_of
 from vedette.model import PURGED, Fact, Origin, Span
-from vedette.store import UNKNOWN_RELAY, Batch, Block, Columns, RelayRow, SpanQuery, Store
+from vedette.store import UNKNOWN_RELAY, Batch, Block, Columns, RelayRow, Store
 from vedette.tokens import OWNER
 
 _HERE = ""  # in place of a relay: this hub reads it itself
 _MOST_CACHED = 100_000
+_MOST_PLACES = 4096  # that an end waits for; those behind them are not waited for
+_TOP_KINDS = ("", "run", "host")  # of spans that have an id of their own, and not one below that of a run
 _SILENCE_NS = 60 * 10**9  # a host belongs to the relay that tells of it, until that one has been silent for so long
 
 
@@ -65,35 +67,36 @@ class Trust:
 
     def relay_of(self, origin: str) -> str | None:
         """Return the relay that an origin comes from; "" for one that is read here, None if nobody has shipped it."""
-        known = self._shippers.get(origin)
-        if known is None and (known := self._store.shippers([origin]).get(origin)) is not None:
-            _remember(self._shippers, origin, known)
-        if known in (None, UNKNOWN_RELAY) and self._is_read_here(origin):
-            return _HERE
-        if known is None and self._store.origin(origin) is not None:
-            return _HERE
-        return known
+        return self._relays_of([origin]).get(origin)
 
     def of_relay(self, origins: Iterable[str], relay: str) -> set[str]:
         """Return those of these origins that come from a relay."""
-        origins = list(origins)
-        unknown = [name for name in origins if name not in self._shippers]
-        for name, known in self._store.shippers(unknown).items() if unknown else ():
-            _remember(self._shippers, name, known)
-        return {name for name in origins if self._shippers.get(name) == relay}
+        return {name for name, known in self._relays_of(origins).items() if known == relay}
+
+    def _relays_of(self, origins: Iterable[str]) -> dict[str, str]:
+        """Return the relay of each of these origins that is known; "" for those that are read here."""
+        origins = set(origins)
+        found = {name: known for name in origins if (known := self._shippers.get(name)) is not None}
+        if unknown := origins - found.keys():
+            for name, known in self._store.shippers(sorted(unknown)).items():
+                found[name] = known
+                _remember(self._shippers, name, known)
+        unsure = {name for name in origins if found.get(name) in (None, UNKNOWN_RELAY)}
+        return found | dict.fromkeys(unsure & {one.name for one in self._read_here()} if unsure else (), _HERE)
 
     def may_ship(self, origin: str, relay: str) -> bool:
         """Tell whether a relay may go on with an origin, or begin it."""
-        return self.relay_of(origin) in (None, UNKNOWN_RELAY, relay)
+        return not self.others([origin], relay)
+
+    def others(self, origins: Iterable[str], relay: str) -> set[str]:
+        """Return those of these origins that a relay may not go on with: they are another's, or of this machine."""
+        return {name for name, known in self._relays_of(origins).items() if known not in (UNKNOWN_RELAY, relay)}
 
     def introduced(self, origins: Iterable[str], relay: str) -> None:
         """Note that origins belong to a relay, if it was not known whose they are."""
-        unknown = [name for name in origins if self.relay_of(name) == UNKNOWN_RELAY]
+        unknown = [name for name, known in self._relays_of(origins).items() if known == UNKNOWN_RELAY]
         if unknown:
             self._bind(relay, unknown, [])
-
-    def _is_read_here(self, origin: str) -> bool:
-        return any(one.name == origin for one in self._read_here())
 
     # Runs.
 
@@ -123,19 +126,22 @@ class Trust:
 
     def _beginner(self, top: str) -> str | None:
         """Return the relay that has begun a run or a host; "" if it was begun here, None if nobody knows it yet."""
-        known = self._beginners.get(top)
-        if known is None:
-            known = self._store.beginner(top)
-            if known is None and self._is_known_here(top):
-                known = _HERE
-            if known is not None:
-                _remember(self._beginners, top, known)
-        return known
+        if top not in self._beginners:
+            self._look_up([top])
+        return self._beginners.get(top)
 
-    def _is_known_here(self, top: str) -> bool:
-        if any(top in (run_of(origin.span), run_of(origin.process)) for origin in self._read_here()):
-            return True
-        return bool(self._store.spans(SpanQuery(ids=(top,))))
+    def _look_up(self, tops: Iterable[str]) -> None:
+        """Look up who has begun these runs and hosts, all at once, and remember it."""
+        unknown = {top for top in tops if top not in self._beginners}
+        if not unknown:
+            return
+        known = self._store.beginners(sorted(unknown))
+        for origin in self._read_here():
+            for top in (run_of(origin.span), run_of(origin.process)):
+                if top in unknown:
+                    known.setdefault(top, _HERE)
+        for top, relay in known.items():
+            _remember(self._beginners, top, relay)
 
     def _holder(self, relay: str) -> str:
         seen = self._relays.get(relay)
@@ -171,7 +177,16 @@ class Trust:
     def screen(self, batch: Batch, relay: str) -> int:
         """Leave out of a batch what the relay may not say; return how many records that were."""
         strays: collections.Counter[str] = collections.Counter()  # runs and hosts of others, and records about them
-        facts = [(n, kept) for n, fact in batch.facts if (kept := self._screened(fact, relay, strays)) is not None]
+        about = [fact.id if isinstance(fact, Span) else fact.span for _, fact in batch.facts]
+        tops = dict.fromkeys(run_of(span) for span in (*about, *(each.span for each in batch.columns)))
+        self._look_up(tops)
+        if new := [top for top in tops if top and top not in self._beginners]:
+            self._bind(relay, [], new)
+        named = {place.origin for _, fact in batch.facts if isinstance(fact, Span) for place in fact.after}
+        others = self.others(named, relay) if named else set()
+        facts = [
+            (n, kept) for n, fact in batch.facts if (kept := self._screened(fact, relay, others, strays)) is not None
+        ]
         columns: list[Columns | Block] = []
         for each in batch.columns:
             if self._may_speak(each.span, relay):
@@ -186,19 +201,32 @@ class Trust:
         batch.facts, batch.columns = facts, columns
         return strays.total()
 
-    def _screened(self, fact: Fact, relay: str, strays: collections.Counter[str]) -> Fact | None:
-        about, parent = (fact.id, fact.parent) if isinstance(fact, Span) else (fact.span, "")
-        purges = isinstance(fact, Span) and fact.state == PURGED
-        if purges or not self._may_speak(about, relay):
+    def _screened(
+        self, fact: Fact, relay: str, others: Container[str], strays: collections.Counter[str]
+    ) -> Fact | None:
+        """Return a fact as the relay may say it; None if it may not. `others`: origins that it may not speak of."""
+        about = fact.id if isinstance(fact, Span) else fact.span
+        if not self._may_speak(about, relay) or (isinstance(fact, Span) and not self._may_be(fact, relay)):
             strays[run_of(about)] += 1
             return None
-        if parent and not self._may_speak(parent, relay, claims=False):
-            strays[run_of(parent)] += 1
-            return None
-        if not isinstance(fact, Span) or all(self.may_ship(place.origin, relay) for place in fact.after):
+        if not isinstance(fact, Span):
             return fact
-        after = tuple(place for place in fact.after if self.may_ship(place.origin, relay))
-        return msgspec.structs.replace(fact, after=after)
+        if fact.parent and self._beginner(run_of(fact.parent)) is None:  # it will be somebody else's, perhaps
+            fact = msgspec.structs.replace(fact, parent="")
+        after = tuple(place for place in fact.after if place.origin not in others)[:_MOST_PLACES]
+        return fact if len(after) == len(fact.after) else msgspec.structs.replace(fact, after=after)
+
+    def _may_be(self, span: Span, relay: str) -> bool:
+        """Tell whether a relay may say this of a span of its own.
+
+        What is part of a run has an id below that of its run; only a run may be below another one.
+        """
+        top = run_of(span.id)
+        if span.state == PURGED or (top == span.id and span.kind not in _TOP_KINDS):
+            return False
+        if not span.parent or run_of(span.parent) == top:
+            return True
+        return top == span.id and self._may_speak(span.parent, relay, claims=False)
 
 
 def _points(columns: Columns | Block) -> int:

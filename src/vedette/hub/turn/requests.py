@@ -57,11 +57,12 @@ def introduce(keeper: Keeper, origins: list[str], relay: str) -> wire.Marks | No
     """Return how far origins of a relay are safe here from a power cut; None while old inboxes are being read."""
     if keeper.inboxes.unsafe_bytes or keeper.unsynced:
         keeper.flush()
-    own = [name for name in origins if keeper.trust.may_ship(name, relay)]
+    others = keeper.trust.others(origins, relay)
+    own = [name for name in origins if name not in others]
     if (offsets := keeper.inboxes.offsets(own)) is None:
         return None
     keeper.trust.introduced(own, relay)
-    return wire.Marks(offsets, dict.fromkeys(set(origins).difference(own), _NOT_ITS_OWN))
+    return wire.Marks(offsets, dict.fromkeys(others, _NOT_ITS_OWN))
 
 
 def note_alive(keeper: Keeper, message: wire.Alive, relay: str) -> None:
