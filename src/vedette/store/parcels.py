@@ -9,7 +9,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.model import HUB, LANE_FACTS, OWNER, Blob, Fact, Origin, Span, shallow
+from vedette.model import HUB, LANE_FACTS, OWNER, Blob, Event, Fact, Origin, Span, shallow
 from vedette.settings import Limits
 from vedette.store import Batch, Block
 
@@ -111,6 +111,15 @@ def unpack(parcel: wire.Parcel) -> Batch:
             batch.facts.append((n, fact))
     batch.columns = [_unpack_block(packed, parcel) for packed in parcel.blocks]
     return batch
+
+
+def weight_of(fact: Fact) -> int:
+    """Return how much work it is to mask and store a fact, about: a short one is 1, and text adds to it."""
+    return (
+        1 + (len(fact.text) >> 8)
+        if isinstance(fact, Event)
+        else 1 + (len(fact.after) >> 3 if isinstance(fact, Span) else 0)
+    )
 
 
 def numbers_in(parcel: wire.Parcel) -> int:

@@ -102,6 +102,22 @@ def test_an_inbox_is_held_until_all_of_it_is_kept():
     assert one.needs == {}
 
 
+def test_many_facts_are_handed_over_a_part_at_a_time():
+    """Some facts at a time, in their order, long ones fewer; what is kept of them does not let go of the inbox."""
+    one = heard()
+    facts = [(n, Event("r", n, "log", 20, "x" * (2560 if n > 5 else 1))) for n in range(1, 9)]
+    one.take(Batch(US, LANE_FACTS, 10, facts=facts), 0.0, "1", 100)
+    taken = []
+    while one.has_facts:
+        batch = one.read_facts(3)
+        taken.append((batch.start, batch.end, [n for n, _ in batch.facts]))
+        assert one.needs == {("1", LANE_FACTS): 100}
+        one.sent(batch, 0.0)
+        one.committed(batch)
+    assert taken == [(0, 3, [1, 2, 3]), (3, 6, [4, 5, 6]), (6, 7, [7]), (7, 10, [8])]
+    assert one.needs == {}
+
+
 def test_it_is_due_when_full_old_or_over():
     """Samples wait until they are old or many, or until nothing will follow."""
     one = heard()

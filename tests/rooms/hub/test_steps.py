@@ -8,6 +8,8 @@ from tests.rooms.conftest import keeping
 from tests.rooms.speaker import Speaker
 from vedette.hub.turn import keeper as keepers
 from vedette.hub.turn.seal_wish import SealWish
+from vedette.model import Event
+from vedette.store import EventQuery
 
 
 def points(store):
@@ -160,3 +162,32 @@ def test_short_chunks_are_merged_later(home):
         assert keeper.store.connection.execute("SELECT count(*) FROM axes").fetchone()[0] < 70
         assert points(keeper.store) == {"x": [float(step) for step in range(70)]}
         assert not keeper.tidying.busy
+
+
+def test_a_flood_of_lines_is_committed_a_part_at_a_time(home, monkeypatch):
+    """One pass commits some thousand facts at most, and those of another program are among the first."""
+    monkeypatch.setattr(keepers, "_MOST_FACTS", 100)
+    monkeypatch.setattr("vedette.hub.turn.spool_reader._READ_FACTS_BYTES", 4000)
+    committed = []
+    keep = keepers.Commits._keep
+
+    def counted(self, batches):
+        committed.append(sum(len(batch.facts) for _, batch in batches))
+        return keep(self, batches)
+
+    monkeypatch.setattr(keepers.Commits, "_keep", counted)
+    floods, quiet = [Speaker(home, name) for name in "abc"], Speaker(home, "quiet")
+    for speaker, name in zip(floods, "abc", strict=True):
+        for number in range(1000):
+            speaker.say(Event(f"run-{name}", 1 + number, "log", 20, f"line {number}"))
+    quiet.say(Event("run-quiet", 1, "log", 20, "hear me"))
+    with keeping(home) as keeper:
+        passes = 0
+        while keeper.step()[1] or not passes:
+            passes += 1
+            if passes == 4:
+                assert len(keeper.store.events(EventQuery("run-quiet"))) == 1
+        assert max(committed) < 600
+        for name in "abc":
+            found = keeper.store.events(EventQuery(f"run-{name}"))
+            assert sorted(event.text for event in found) == sorted(f"line {number}" for number in range(1000))

@@ -181,7 +181,7 @@ class InboxReader:
                 continue
             self._room = _MOST_WAITING - sum(remote.numbers for remote in self.origins.values())
             self.backlogged = self._room < 0
-            if self.backlogged:
+            if self.backlogged or any(remote.has_facts for remote in self.origins.values()):
                 return True
             try:
                 moved = self._read_one(name, now)

@@ -1,11 +1,13 @@
 """One origin of another host, as its hub relays it. It is used like a SpoolReader, but has no spool here."""
 
+import itertools
 from collections.abc import Iterator
 
 from vedette import wire
 from vedette.hub.turn.quota import Quota
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.store import Batch, Block, Columns, Mark
+from vedette.store.parcels import weight_of
 from vedette.store.points import FULL, MOST_GROUPS, cut_of
 
 _HOLD_NUMBERS = 2 << 20  # numbers of 8 bytes that may wait to be sealed
@@ -80,16 +82,25 @@ class RemoteOrigin:
         known = self._counts[lane]
         self._counts[lane] = max(known[0], damaged + here[0]), max(known[1], refused + here[1])
 
-    def read_facts(self) -> Batch | None:
-        """Return the facts that arrived, to be committed at once."""
+    @property
+    def has_facts(self) -> bool:
+        """Whether facts have arrived that are to be committed, and can be."""
+        return self.ready and bool(self._facts)
+
+    def read_facts(self, most: int = 1 << 62) -> Batch | None:
+        """Return facts that arrived, to be committed at once: about as many as weigh `most`, the others follow."""
         if not self._facts:
             return None
         facts = [item for batch in self._facts for item in batch.facts]
         self._facts.clear()
-        return Batch(
-            self.origin, LANE_FACTS, self.offset[LANE_FACTS], *self._counts[LANE_FACTS], facts=facts,
-            start=self._sent[LANE_FACTS],
-        )  # fmt: skip
+        end, start = self.offset[LANE_FACTS], self._sent[LANE_FACTS]
+        for number, weight in enumerate(itertools.accumulate(weight_of(fact) for _, fact in facts), 1):
+            if weight >= most and number < len(facts):
+                facts, rest = facts[:number], facts[number:]
+                self._facts.append(Batch(self.origin, LANE_FACTS, end, facts=rest))
+                end = facts[-1][0]
+                break
+        return Batch(self.origin, LANE_FACTS, end, *self._counts[LANE_FACTS], facts=facts, start=start)
 
     @property
     def spans(self) -> set[str]:

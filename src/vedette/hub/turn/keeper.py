@@ -38,12 +38,14 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.segment import list_segments
 from vedette.settings import Settings
 from vedette.store import Mark, Store
+from vedette.store.parcels import weight_of
 from vedette.store.points import MOST_GROUPS
 from vedette.tail import OpenFiles
 
 _LAST_TURNS = 4
 _LEAVE_S = 1.0  # how long a hub that was told to end goes on sealing
 _READ_S = 0.2  # how long a pass reads
+_MOST_FACTS = 4000  # that a pass commits, about: each takes some 40 us; long ones count as several
 _MOST_REMOVED, _REMOVE_S = 200, 0.2  # spools that one pass removes, and how long that may take
 _MOST_NEW = 200  # spools that one pass begins to read
 _MANY = 200  # spools beyond which quiet ones are not looked at in every pass
@@ -274,11 +276,12 @@ class Keeper:
         begun = time.monotonic()
         sparing = not all_of_them and len(self.readers) > _MANY
         tries = Tries(self.readers)
+        room = _MOST_FACTS
         for reader in self._in_order():
             name = reader.name
             if reader.is_finished or not self._may_read(reader) or (sparing and reader.is_quiet(now)):
                 continue
-            if time.monotonic() - begun > _READ_S:
+            if room <= 0 or time.monotonic() - begun > _READ_S:
                 more = True
                 break
             self._last_read = name
@@ -300,11 +303,16 @@ class Keeper:
             elif batch is not None:
                 batch.facts = [(n, with_places(fact, reader, tries)) for n, fact in batch.facts]
                 batches.append((reader, batch))
+            room -= sum(weight_of(fact) for _, fact in batch.facts) if batch is not None else 0
         if self.upstreams.may_read(self.inboxes.onward):
             more = self.inboxes.read(now) or more
         self.upstreams.introduce_remotes()
-        ready = [remote for remote in self.inboxes.origins.values() if remote.ready]
-        batches += [(remote, batch) for remote in ready if (batch := remote.read_facts()) is not None]
+        room = max(room, _MOST_FACTS // 2)  # they have their turn, however much spools have
+        for remote in self.inboxes.origins.values():
+            if room > 0 and remote.ready and (arrived := remote.read_facts(room)) is not None:
+                batches.append((remote, arrived))
+                room -= sum(weight_of(fact) for _, fact in arrived.facts)
+        more = more or any(remote.has_facts for remote in self.inboxes.origins.values())
         if batches:
             self._commit(batches, now, change)
         return more or bool(batches)

@@ -20,7 +20,8 @@ from vedette.store.points import FULL, MOST_GROUPS, cut_of
 from vedette.tail import OpenFiles, Tail, written_until
 
 _HOLD_BYTES = 16 << 20
-_READ_BYTES = 4 << 20  # bytes of a lane that are read at once
+_READ_BYTES = 4 << 20  # bytes of lane s that are read at once
+_READ_FACTS_BYTES = 512 << 10  # and of lane f, where a byte is more work
 _ALL = 1 << 62  # an offset behind everything
 _QUIET_S, _QUIET_EVERY_S = 2.0, 1.0  # one that was quiet for so long is read so often, where spools are many
 _NO_LIMITS = Limits(name_chars=1 << 20)
@@ -208,8 +209,9 @@ class SpoolReader:
     def _read(self, tail: Tail, lane: str) -> list[tuple[int, bytes]]:
         self.was_read = True
         before = tail.offset
-        records = tail.read(gone=self.gone, limit=_READ_BYTES)
-        self._caught_up[lane] = tail.offset - before < _READ_BYTES
+        limit = _READ_FACTS_BYTES if lane == LANE_FACTS else _READ_BYTES
+        records = tail.read(gone=self.gone, limit=limit)
+        self._caught_up[lane] = tail.offset - before < limit
         self.has_more = self.has_more or not self._caught_up[lane]
         self._at_end[lane] = self.gone and tail.offset == before
         if self.origin is None and tail.origin is not None:
