@@ -7,7 +7,7 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
 from msgspec import Struct
@@ -30,6 +30,7 @@ _NAMES = re.compile(
 _HEAD = tarfile.BLOCKSIZE
 _MOST_USTAR = 8 << 30  # bytes of a file that the older form can say
 _MOST_ABOUT = 1 << 30
+_LATEST_S = 8**11 - 1  # the latest time of a file that a tar says in the form that all programs read: in 2242
 
 
 class About(Struct):
@@ -37,7 +38,7 @@ class About(Struct):
 
     version: int
     vedette: str
-    made_t: int
+    made_t: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
     runs: int = 0
     files: int = 0  # blobs
     spools: int = 0
@@ -136,6 +137,8 @@ def _head(file: BinaryIO, path: str, end: int) -> tarfile.TarInfo:
         raise FormatError(f"{path} cannot be read as a backup: {why} damaged") from None
     if head.type != tarfile.REGTYPE or not 0 <= head.size <= end - file.tell():
         raise FormatError(f"{path} is cut short, or not a backup: {head.name[:80]!r} in it is not a whole file")
+    if not 0 <= head.mtime <= _LATEST_S:
+        raise FormatError(f"{path} is damaged, or not a backup: {head.name[:80]!r} in it has a time that no file has")
     return head
 
 

@@ -295,6 +295,8 @@ HARMS = {
     "fewer blobs": lambda members: [each for each in members if not each[0].name.startswith("blobs/")],
     "another count of runs": about_with(runs=3),
     "another count of files": about_with(files=7),
+    "a time that no clock has": about_with(made_t=10**24),
+    "a time before all clocks": about_with(made_t=-1),
     "nonsense about itself": lambda members: [*members[:-1], member("vedette-backup.json", b"{}")],
     "no store": lambda members: [
         (info, bytes(len(data)) if info.name == "store.db" else data) for info, data in members
@@ -326,15 +328,21 @@ def test_a_backup_that_was_cut_short(saved, tmp_path, size):
     assert os.listdir(tmp_path) == ["home.tar"]
 
 
-def test_a_size_that_is_not_there(saved, tmp_path):
-    """A header that claims more than the file has is refused before anything is made for it."""
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [({"size": 1 << 50}, "not a whole file"), ({"mtime": 1 << 70}, "a time"), ({"mtime": -1}, "a time")],
+)
+def test_a_header_that_cannot_be(saved, tmp_path, claim, why):
+    """A header that claims more than the file has, or a time that no file has, is refused."""
     data = bytearray(saved.read_bytes())
     info = tarfile.TarInfo.frombuf(bytes(data[:512]), "utf-8", "strict")
-    info.size = 1 << 50
+    for key, value in claim.items():
+        setattr(info, key, value)
     data[:512] = info.tobuf(tarfile.GNU_FORMAT)
     saved.write_bytes(data)
-    with pytest.raises(FormatError, match="not a whole file"):
+    with pytest.raises(FormatError, match=why):
         restore(str(saved), Home(str(tmp_path / "new")))
+    assert os.listdir(tmp_path) == ["home.tar"]
 
 
 def test_a_backup_of_a_newer_vedette(saved, tmp_path):
