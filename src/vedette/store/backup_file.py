@@ -82,7 +82,7 @@ class Writer:
 
     def _begin(self, name: str, size: int, t: float) -> None:
         head = tarfile.TarInfo(name)
-        head.size, head.mtime, head.mode = size, int(t), 0o600
+        head.size, head.mtime, head.mode = size, min(max(0, int(t)), _LATEST_S), 0o600
         self._file.write(head.tobuf(tarfile.GNU_FORMAT if size >= _MOST_USTAR else tarfile.USTAR_FORMAT))
 
 

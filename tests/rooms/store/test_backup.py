@@ -189,6 +189,16 @@ def test_a_damaged_file_of_a_run_is_left_out(sound, tmp_path):
     restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
 
 
+@pytest.mark.parametrize("t", [-5, 1 << 34])
+def test_a_file_whose_time_is_wrong(sound, tmp_path, t):
+    """A clock that was wrong when a file was written does not keep the home from being saved."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    os.utime(os.path.join(home.root, "hub.id"), (t, t))
+    save(home, tmp_path / "home.tar")
+    restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
+    assert os.stat(tmp_path / "new" / "hub.id").st_mtime in (0, 8**11 - 1)
+
+
 def test_a_full_disk(sound, monkeypatch):
     """Where there is no room it is said, before and in the middle of it, and nothing is left."""
     with small_disk("600k") as disk:
