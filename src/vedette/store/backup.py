@@ -106,11 +106,13 @@ def _written(new: str, path: str) -> Iterator[BinaryIO]:
 
 def _files(home: Home, folder: str) -> Iterator[tuple[str, str]]:
     """Yield the name in the backup and the path of each file below a folder of a home that is part of a backup."""
+    if not folder:
+        yield SETTINGS, os.path.join(home.asked, SETTINGS)  # on a network file system that is not in the root
     for name in names(os.path.join(home.root, folder)):
         below = f"{folder}/{name}" if folder else name
         path = os.path.join(home.root, below)
-        if is_name(below) and below != STORE:
-            yield below, os.path.join(home.asked, name) if name == SETTINGS else path
+        if is_name(below) and below not in (STORE, SETTINGS):
+            yield below, path
         elif folder and os.path.isdir(path) and not os.path.islink(path):
             yield from _files(home, below)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.rooms.conftest import small_disk
 from tests.rooms.hub.test_inbox import RELAY, ROOMY, samples, ship
 from tests.rooms.store.damage import RUNS, make_store, overwrite, pages_of
-from vedette import certificate, tokens
+from vedette import certificate, kernel, tokens
 from vedette.blobs import Blobs
 from vedette.errors import DamagedError, FormatError, HubError, StoreError, VedetteError, VersionError
 from vedette.home import Home
@@ -121,6 +121,28 @@ def test_no_file_of_a_home_is_forgotten(sound):
     assert [
         name for name in found if not is_name(name) and name not in LEFT_OUT and not name.startswith("store.db-")
     ] == []
+
+
+@pytest.fixture
+def moved(sound, tmp_path, monkeypatch):
+    """The same home as on a network file system: all but its settings lies in a directory of this machine."""
+    monkeypatch.setattr(kernel, "NETWORK_FILE_SYSTEMS", {kernel.file_system(str(tmp_path))})
+    monkeypatch.setattr("vedette.home._LOCAL", str(tmp_path))
+    home = Home(str(tmp_path / "home"))
+    shutil.copytree(sound.root, home.root)
+    os.mkdir(home.asked)
+    os.rename(os.path.join(home.root, "vedette.toml"), os.path.join(home.asked, "vedette.toml"))
+    return home
+
+
+def test_a_home_on_a_network_file_system(sound, moved, tmp_path):
+    """Its settings lie apart from the rest: they are in the backup, and come to such a place again."""
+    save(moved, tmp_path / "home.tar")
+    new = Home(str(tmp_path / "new"))
+    restore(str(tmp_path / "home.tar"), new)
+    settings = {"vedette.toml": files(sound.root)["vedette.toml"]}
+    assert files(new.asked) == settings
+    assert {**files(new.root), **settings} == files(sound.root)
 
 
 def test_any_tar_can_read_it(sound, saved, tmp_path):
