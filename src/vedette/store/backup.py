@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from typing import BinaryIO
 
 from vedette.errors import BlobError, DamagedError, NotFoundError, StoreError, VedetteError
-from vedette.fileio import file_size, names, open_plain, unlink
+from vedette.fileio import file_size, open_plain, unlink
 from vedette.home import Home
-from vedette.store.backup_file import About, Writer, is_name, read
+from vedette.store.backup_file import About, Writer, is_name, read, reason, unreadable
 from vedette.store.sqlite_connection import connect, damaged
 from vedette.store.sqlite_file import check_version, open_reader, quoted
 
@@ -43,7 +43,7 @@ def back_up(home: Home, path: str, *, force: bool, settle: Callable[[], None], s
             writer.about.runs = _copy_store(home, store, shown)
             if os.path.exists(store):
                 with open(store, "rb") as copy:
-                    writer.add(STORE, copy)
+                    writer.add(STORE, copy, store)
                 os.unlink(store)
             left_out = _add(writer, home, ("", "tokens", "blobs"), shown)
             writer.close()
@@ -101,20 +101,30 @@ def _written(new: str, path: str) -> Iterator[BinaryIO]:
     except BlockingIOError:
         raise VedetteError(f"another backup is being written to {path}") from None
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise StoreError(f"{path} cannot be written: {reason(error)}") from None
 
 
 def _files(home: Home, folder: str) -> Iterator[tuple[str, str]]:
     """Yield the name in the backup and the path of each file below a folder of a home that is part of a backup."""
     if not folder:
         yield SETTINGS, os.path.join(home.asked, SETTINGS)  # on a network file system that is not in the root
-    for name in names(os.path.join(home.root, folder)):
+    for name in _names(os.path.join(home.root, folder)):
         below = f"{folder}/{name}" if folder else name
         path = os.path.join(home.root, below)
         if is_name(below) and below not in (STORE, SETTINGS):
             yield below, path
         elif folder and os.path.isdir(path) and not os.path.islink(path):
             yield from _files(home, below)
+
+
+def _names(folder: str) -> list[str]:
+    """Return the names in a directory; raise StoreError when they cannot be read: the backup would lack them."""
+    try:
+        return sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):  # the hub has just removed it
+        return []
+    except OSError as error:
+        raise unreadable(folder, error) from None
 
 
 def _add(writer: Writer, home: Home, folders: tuple[str, ...], shown: Shown) -> list[str]:
@@ -125,11 +135,14 @@ def _add(writer: Writer, home: Home, folders: tuple[str, ...], shown: Shown) -> 
         for count, (name, path) in enumerate(_files(home, folder), 1):
             shown(f"{folder or 'keys'}: {count} files")
             try:
-                with open(open_plain(path, follow=False), "rb") as source:
-                    if not writer.add(name, source):
-                        damaged_files.append(name)
+                fd = open_plain(path, follow=name == SETTINGS)  # a user may keep these elsewhere
             except (FileNotFoundError, BlobError):
                 continue  # the hub has just stored it, or removed it
+            except OSError as error:
+                raise unreadable(path, error) from None
+            with open(fd, "rb") as source:
+                if not writer.add(name, source, path):
+                    damaged_files.append(name)
             if folder == "spool":
                 origins.add(os.path.dirname(name))
     writer.about.spools += len(origins)

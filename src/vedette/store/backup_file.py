@@ -12,7 +12,7 @@ from typing import Annotated, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from vedette.errors import FormatError, VersionError
+from vedette.errors import FormatError, StoreError, VersionError
 from vedette.fileio import BLOCK_BYTES, sha256
 from vedette.gauges import FILE as GAUGES
 from vedette.segment import EXIT_CODE, STACKS
@@ -57,12 +57,15 @@ class Writer:
         self.about = About(VERSION, __version__, made_t)
         self._file = file
 
-    def add(self, name: str, source: BinaryIO) -> bool:
-        """Add a file, as long as it is now; return False, and leave it out, if it is a blob and damaged."""
+    def add(self, name: str, source: BinaryIO, shown_path: str) -> bool:
+        """Add a file, as long as it is now; return False, and leave it out, if it is a blob and damaged.
+
+        Raise StoreError when it cannot be read, OSError when the backup cannot be written.
+        """
         status = os.fstat(source.fileno())
         begun = self._file.tell()
         self._begin(name, status.st_size, status.st_mtime)
-        digest, left = _copy(source, self._file, status.st_size)
+        digest, left = _copy(source, shown_path, self._file, status.st_size)
         self._file.write(bytes(-status.st_size % _HEAD))
         if left or digest != (_blob_digest(name) or digest):
             self._file.seek(begun)
@@ -89,7 +92,8 @@ class Writer:
 def read(file: BinaryIO, shown_path: str, keep: Callable[[str, int], BinaryIO]) -> About:
     """Read a backup to its end, and check all digests; raise FormatError when something is wrong with it.
 
-    `keep` is called with the name and the time of each file, and opens where its bytes go.
+    `keep` is called with the name and the time of each file, and opens where its bytes go. Raise StoreError when the
+    backup cannot be read, OSError when what it has cannot be written.
     """
     end = os.fstat(file.fileno()).st_size
     seen: dict[str, str] = {}
@@ -101,7 +105,7 @@ def read(file: BinaryIO, shown_path: str, keep: Callable[[str, int], BinaryIO]) 
         if not is_name(head.name) or head.name in seen:
             raise FormatError(f"{shown_path} is not a backup of a home: it has a file {head.name[:80]!r}")
         with keep(head.name, int(head.mtime)) as into:
-            seen[head.name], _ = _copy(file, into, head.size)
+            seen[head.name], _ = _copy(file, shown_path, into, head.size)
         file.seek(-head.size % _HEAD, os.SEEK_CUR)
     blobs = {name: digest for name in seen if (digest := _blob_digest(name))}
     wanted = {**about.digests, **blobs}
@@ -113,10 +117,26 @@ def read(file: BinaryIO, shown_path: str, keep: Callable[[str, int], BinaryIO]) 
     return about
 
 
-def _copy(source: BinaryIO, into: BinaryIO, size: int) -> tuple[str, int]:
-    """Copy bytes; return their digest, and how many are lacking."""
+def reason(error: OSError) -> str:
+    """Return why something failed, as a part of a sentence."""
+    return error.strerror.lower() if error.strerror else str(error)
+
+
+def unreadable(path: str, error: OSError) -> StoreError:
+    """Return an error that says which file it is that cannot be read."""
+    return StoreError(f"{path} cannot be read: {reason(error)}")
+
+
+def _copy(source: BinaryIO, shown_path: str, into: BinaryIO, size: int) -> tuple[str, int]:
+    """Copy bytes; return their digest, and how many are lacking. Raise StoreError when they cannot be read."""
     total, left = sha256(), size
-    while left and (block := source.read(min(BLOCK_BYTES, left))):
+    while left:
+        try:
+            block = source.read(min(BLOCK_BYTES, left))
+        except OSError as error:
+            raise unreadable(shown_path, error) from None
+        if not block:
+            break
         total.update(block)
         into.write(block)
         left -= len(block)
@@ -132,6 +152,8 @@ def _blob_digest(name: str) -> str:
 def _head(file: BinaryIO, path: str, end: int) -> tarfile.TarInfo:
     try:
         head = tarfile.TarInfo.frombuf(file.read(_HEAD), "utf-8", "strict")
+    except OSError as error:
+        raise unreadable(path, error) from None
     except (tarfile.HeaderError, UnicodeDecodeError):
         why = "it is cut short, or" if file.tell() > _HEAD else "it is not one of vedette, or"
         raise FormatError(f"{path} cannot be read as a backup: {why} damaged") from None

@@ -10,7 +10,7 @@ from vedette.errors import FormatError, HubError, SettingError, StoreError, Vede
 from vedette.fileio import make_directory, names, open_plain
 from vedette.home import Home
 from vedette.store.backup import SETTINGS, STORE, check_store
-from vedette.store.backup_file import About, read
+from vedette.store.backup_file import About, read, reason
 
 _RESTORING = "restoring"  # a directory in the home: what is in it is not part of it yet
 
@@ -41,8 +41,7 @@ def restore(path: str, home: Home) -> About:
             _move(folder, home)
             os.sync()
     except OSError as error:
-        what = f"{path} cannot be restored to {home.root}"
-        raise StoreError(f"{what}: {(error.strerror or str(error)).lower()}") from None
+        raise StoreError(f"{path} cannot be restored to {home.root}: {reason(error)}") from None
     return about
 
 

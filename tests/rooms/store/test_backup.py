@@ -1,6 +1,7 @@
 """A home in one file: all that makes it this home is in it, and nothing else comes out of one."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
@@ -8,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import tarfile
+import tempfile
 
 import msgspec
 import pytest
@@ -26,12 +28,13 @@ from vedette.hub.peers.identity import identify
 from vedette.hub.peers.inbox import Inbox
 from vedette.model import Blob, Event
 from vedette.settings import Hub, Settings
-from vedette.store import SpanQuery, backup
+from vedette.store import SpanQuery, backup, backup_file
 from vedette.store.backup import back_up
 from vedette.store.backup_file import is_name
 from vedette.store.restore import restore
 from vedette.store.sqlite_file import open_reader
 
+NOBODY = 65534
 # What a home has that is not part of a backup: what only says how it is at this moment, or can be made again.
 LEFT_OUT = {"hub.lock", "hub.log", "hub.sock", "hub.pids", "hub.waking", "hub.connect", "ui.address", "blobs/total"}
 
@@ -219,6 +222,55 @@ def test_a_file_whose_time_is_wrong(sound, tmp_path, t):
     save(home, tmp_path / "home.tar")
     restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
     assert os.stat(tmp_path / "new" / "hub.id").st_mtime in (0, 8**11 - 1)
+
+
+class Broken(io.FileIO):
+    """A file on a disk that fails."""
+
+    def read(self, _size=-1):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_file_that_cannot_be_read(saved, tmp_path):
+    """The sentence names the file on the bad disk, and not the one that was to be written, or a home."""
+    (tmp_path / "hub.id").write_text("0123456789")
+    for use in (
+        lambda source: backup_file.Writer(io.FileIO(tmp_path / "e.tar", "w"), 0).add("hub.id", source, source.name),
+        lambda source: backup_file.read(source, source.name, lambda _name, _t: io.BytesIO()),
+    ):
+        with Broken(tmp_path / "hub.id") as source, pytest.raises(StoreError, match=r"/hub\.id cannot be read: input"):
+            use(source)
+
+
+def test_a_file_that_cannot_be_opened(sound, tmp_path):
+    """It is named, and nothing is left; what a home has in its place by a link is not read, but for settings."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    for name in ("vedette.toml", "hub.id"):
+        os.rename(os.path.join(home.root, name), tmp_path / name)
+        os.symlink(tmp_path / name, os.path.join(home.root, name))
+    with pytest.raises(StoreError, match=r"home/hub\.id cannot be read: too many levels of symbolic links"):
+        save(home, tmp_path / "home.tar")
+    os.unlink(os.path.join(home.root, "hub.id"))
+    assert "vedette.toml" in save(home, tmp_path / "home.tar")[0].digests
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN BECOME SOMEBODY WHO MAY NOT READ A DIRECTORY")
+def test_a_directory_that_cannot_be_read(sound):
+    """What is in it would be missing, and nobody would know: there is no backup."""
+    with tempfile.TemporaryDirectory(prefix="vdt-") as folder:
+        home = Home(shutil.copytree(sound.root, f"{folder}/home"))
+        [spool] = os.listdir(home.spool)
+        for at, inner, names in os.walk(folder):
+            for name in (".", *inner, *names):
+                os.chown(os.path.join(at, name), NOBODY, NOBODY)
+        os.chmod(os.path.join(home.spool, spool), 0)
+        os.seteuid(NOBODY)
+        try:
+            with pytest.raises(StoreError, match=f"spool/{spool} cannot be read: permission denied"):
+                save(home, f"{folder}/home.tar")
+        finally:
+            os.seteuid(0)
+        assert os.listdir(folder) == ["home"]
 
 
 def test_a_full_disk(sound, monkeypatch):
