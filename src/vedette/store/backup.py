@@ -33,13 +33,14 @@ def back_up(home: Home, path: str, *, force: bool, settle: Callable[[], None], s
     names of files that runs have saved, and that are damaged here: they are left out.
     """
     _check_free(path, force=force)
+    _check_room(home, path, ("spool", "inbox"))
     new, store = f"{path}.new", f"{path}.new.store"
     with _written(new, path) as file:
         try:
             writer = Writer(file, time.time_ns())
             _add(writer, home, ("spool", "inbox"), shown)
             settle()
-            _check_room(home, path)
+            _check_room(home, path, ())  # the store may have grown by what waited in the spools
             writer.about.runs = _copy_store(home, store, shown)
             if os.path.exists(store):
                 with open(store, "rb") as copy:
@@ -70,11 +71,16 @@ def _check_free(path: str, *, force: bool) -> None:
         raise VedetteError(f"{path} exists already: give another name, or --force")
 
 
-def _check_room(home: Home, path: str) -> None:
-    """Raise StoreError when the disk cannot hold the backup: a full disk would stop jobs that log to it."""
-    blobs = sum(file_size(where) for name, where in _files(home, "blobs"))
+def _check_room(home: Home, path: str, folders: tuple[str, ...]) -> None:
+    """Raise StoreError when the disk cannot hold the backup: a full disk would stop jobs that log to it.
+
+    `folders`: what is yet to be copied before the store. The store is there twice, until its copy is in the backup.
+    """
+    first, blobs = (
+        sum(file_size(where) for folder in each for _, where in _files(home, folder)) for each in (folders, ["blobs"])
+    )
     store = file_size(home.store) + file_size(f"{home.store}-wal")
-    needed = store + max(store, blobs) + _SPARE_BYTES
+    needed = first + store + max(store, blobs) + _SPARE_BYTES
     free = shutil.disk_usage(os.path.dirname(path) or ".").free
     if needed > free:
         raise StoreError(

@@ -283,6 +283,23 @@ def test_a_full_disk(sound, monkeypatch):
             assert os.listdir(disk) == []
 
 
+def test_a_disk_without_room_for_what_waits(sound, tmp_path, monkeypatch):
+    """It is refused before anything is written: spools and inboxes are counted, too."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    monkeypatch.setattr(backup, "_SPARE_BYTES", 0)
+    [origin] = os.listdir(home.inbox)
+    waiting = os.path.join(home.inbox, origin, "f.9999999999999999")
+    steps = []
+    with small_disk("8m") as disk:
+        with open(waiting, "wb") as file:
+            file.truncate(9 << 20)
+        with pytest.raises(StoreError, match="MiB free"):
+            save(home, f"{disk}/home.tar", shown=steps.append)
+        assert steps == []
+        os.truncate(waiting, 1 << 20)
+        save(home, f"{disk}/home.tar")
+
+
 def test_a_kill_in_the_middle(sound, tmp_path):
     """There is no backup then; the next one cleans up."""
     if not (child := os.fork()):
