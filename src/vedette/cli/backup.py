@@ -67,7 +67,11 @@ def _restore(args: argparse.Namespace) -> int:
     from vedette.store.restore import restore
 
     home = Home.of(args.settings)
-    about = restore(args.FILE, home)
+    shown = _Shown()
+    try:
+        about = restore(args.FILE, home, shown=shown.show)
+    finally:
+        shown.close()
     _print(args, {"home": home.asked}, about, f"{home.asked} is as it was on {moment(about.made_t)}")
     return 0
 

@@ -339,6 +339,227 @@ def test_a_home_that_is_there_stays(sound, saved, tmp_path):
     assert files(new.root) == files(sound.root)
 
 
+def job(home, text="logged meanwhile"):
+    """Log to a home as a program does; return the files that this has made."""
+    before = set(files(home.root))
+    own = Own(home)
+    own.say([Event("r", 1, "log", 20, text)])
+    own.close()
+    return {name: what for name, what in files(home.root).items() if name not in before}
+
+
+def at(step, act):
+    """Return what acts once, when a restore comes to a step."""
+
+    def shown(what):
+        nonlocal act
+        if what.startswith(step) and act:
+            act, once = None, act
+            once()
+
+    return shown
+
+
+@pytest.mark.parametrize("step", ["unpacking", "checking", "moving hub.id", "moving store.db"])
+def test_a_job_that_logs_while_a_home_is_restored(sound, saved, tmp_path, step):
+    """It is restored, and what the job has logged is in it."""
+    new, logged = Home(str(tmp_path / "new")), {}
+    restore(str(saved), new, shown=at(step, lambda: logged.update(job(new))))
+    assert logged
+    assert files(new.root) == {**files(sound.root), **logged}
+    assert "restoring" not in os.listdir(new.root)
+
+
+@pytest.mark.parametrize("step", ["unpacking", "checking"])
+def test_a_job_that_logs_while_a_restore_fails(saved, tmp_path, step):
+    """What it has logged stays, and nothing else does."""
+    changed(saved, HARMS["another store"])
+    new, logged = Home(str(tmp_path / "new")), {}
+    with pytest.raises(FormatError):
+        restore(str(saved), new, shown=at(step, lambda: logged.update(job(new))))
+    assert logged
+    assert files(new.root) == logged
+    assert os.listdir(new.root) == ["spool"]
+    with pytest.raises(VedetteError, match=f"vedette sync {new.root}` then brings there what was logged here"):
+        restore(str(saved), new)
+    assert files(new.root) == logged
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_restore_that_fails_leaves_nothing(saved, tmp_path, there):
+    """A directory that was there and empty is so again; one that was not there is gone, with those above it."""
+    changed(saved, HARMS["another store"])
+    new = Home(str(tmp_path / "a" / "new"))
+    if there:
+        os.makedirs(new.root)
+    with pytest.raises(FormatError):
+        restore(str(saved), new)
+    assert [at for at, _, _ in os.walk(tmp_path / "a")] == ([str(tmp_path / "a"), new.root] if there else [])
+    assert not there or os.listdir(new.root) == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("name", ["hub.token", "store.db", "tokens/ada@lab-7.org"])
+def test_a_place_that_is_taken_meanwhile(saved, tmp_path, monkeypatch, name, links):
+    """What somebody has put there stays as it is, also where a file has one name only; a sentence tells what to do."""
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    new = Home(str(tmp_path / "new"))
+
+    def take():
+        os.makedirs(os.path.dirname(os.path.join(new.root, name)), 0o700, exist_ok=True)
+        with open(os.path.join(new.root, name), "w") as file:
+            file.write("another one")
+
+    with pytest.raises(VedetteError, match=f"{name} was made while .* give another directory .*vedette sync"):
+        restore(str(saved), new, shown=at(f"moving {name}", take))
+    found = [os.path.relpath(os.path.join(at, each), new.root) for at, _, here in os.walk(new.root) for each in here]
+    assert found == [name]
+    with open(os.path.join(new.root, name)) as file:
+        assert file.read() == "another one"
+
+
+def no_links(*_args):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_what_a_job_has_beside_its_segments(sound, saved, tmp_path):
+    """The job of a spool in the backup may go on: its bars are newer than those in the backup, and stay."""
+    spool = next(name for name in files(sound.root) if name.startswith("spool/"))
+    bars = os.path.join(os.path.dirname(spool), "progress")
+    changed(saved, with_file(bars, b"older"))
+    new = Home(str(tmp_path / "new"))
+
+    def go_on():
+        os.makedirs(os.path.dirname(os.path.join(new.root, bars)), 0o700)
+        with open(os.path.join(new.root, bars), "w") as file:
+            file.write("newer")
+
+    restore(str(saved), new, shown=at("checking", go_on))
+    assert files(new.root)[bars][0] == b"newer"
+    assert {name: files(new.root)[name] for name in files(sound.root)} == files(sound.root)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_restore_that_is_killed(sound, saved, tmp_path, monkeypatch, links):
+    """Whenever that is, and though a job has begun to log there, the next one makes the same home."""
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    steps = []
+    monkeypatch.setattr(os, "sync", lambda: None)
+    restore(str(saved), Home(str(tmp_path / "whole")), shown=steps.append)
+    first = next(at for at, step in enumerate(steps) if step.startswith("moving"))
+    for step, half in ((2, False), (first, False), (first + 5, False), (first + 5, True), (len(steps), False)):
+        new = Home(str(tmp_path / f"killed at {step} {half}"))
+        killed_at(saved, new, step, half=half)
+        assert "restoring" in os.listdir(new.root)
+        logged = job(new)
+        restore(str(saved), new)
+        assert files(new.root) == {**files(sound.root), **logged}
+        assert sorted(os.listdir(new.root)) == sorted(os.listdir(tmp_path / "whole"))
+    assert runs_of(new.store) == RUNS
+
+
+def killed_at(saved, home, step, *, half=False):
+    """Restore in a process that is killed at a step, or half way through it, or before it removes its directory."""
+    if not (child := os.fork()):
+        steps = iter(range(1 << 20))
+        with contextlib.suppress(BaseException):
+            os.sync = lambda: None
+            shutil.rmtree = lambda _, **how: die() if how else None
+
+            def shown(_):
+                if next(steps) == step:
+                    if half:
+                        os.unlink = die
+                    else:
+                        die()
+
+            restore(str(saved), home, shown=shown)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def die(*_args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_another_backup_after_a_restore_that_was_killed(sound, saved, tmp_path):
+    """Two homes are never mixed: it is refused where some of the first is in its place, and the first can go on."""
+    save(sound, tmp_path / "other.tar")
+    new = Home(str(tmp_path / "new"))
+    steps = []
+    restore(str(saved), Home(str(tmp_path / "whole")), shown=steps.append)
+    killed_at(saved, new, len(steps) - 1)
+    before = files(new.root)
+    with pytest.raises(VedetteError, match="a part of another backup, whose restore was killed: restore that one"):
+        restore(str(tmp_path / "other.tar"), new)
+    assert files(new.root) == before
+    make_store(new.store)  # a hub has begun one, as nobody held the lock
+    with pytest.raises(VedetteError, match=r"store\.db was made while"):
+        restore(str(saved), new)
+    assert files(new.root) == before
+    os.unlink(new.store)
+    restore(str(saved), new)
+    assert files(new.root) == files(sound.root)
+
+
+def test_two_restores_at_once(sound, saved, tmp_path):
+    """The second one is refused, and does no harm to the first."""
+    new = Home(str(tmp_path / "new"))
+
+    def second():
+        with pytest.raises(HubError, match="or another restore"):
+            restore(str(saved), new)
+
+    restore(str(saved), new, shown=at("checking", second))
+    assert files(new.root) == files(sound.root)
+
+
+def test_a_directory_of_somebody_that_is_called_restoring(saved, tmp_path):
+    """It is not ours to remove."""
+    (tmp_path / "new" / "restoring").mkdir(parents=True)
+    (tmp_path / "new" / "restoring" / "chair.txt").write_text("precious")
+    with pytest.raises(VedetteError, match=r"something in it already \(restoring\)"):
+        restore(str(saved), Home(str(tmp_path / "new")))
+    assert (tmp_path / "new" / "restoring" / "chair.txt").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
+@pytest.mark.parametrize("planted", ["restoring", "spool"])
+def test_a_directory_that_another_user_has_made(saved, tmp_path, planted):
+    """Nothing is written there, neither into a home of his nor into a directory that he has put into ours."""
+    new = Home(str(tmp_path / "new"))
+
+    def plant():
+        os.makedirs(os.path.join(new.root, planted), exist_ok=True)
+        os.chown(os.path.join(new.root, planted), NOBODY, NOBODY)
+
+    if planted != "spool":
+        plant()
+    with pytest.raises(VedetteError, match=f"(belongs to|not what it should be).* {NOBODY}"):
+        restore(str(saved), new, shown=at("checking", plant))
+    assert [(at, here) for at, _, here in os.walk(os.path.join(new.root, planted))] == [
+        (os.path.join(new.root, planted), [])
+    ]
+
+
+def test_settings_that_are_there_already(saved, moved, sound, tmp_path):
+    """On a network file system they lie apart, and may be left of the home that is lost: they are not overwritten."""
+    new = Home(str(tmp_path / "new"))
+    os.mkdir(new.asked)
+    settings = os.path.join(new.asked, "vedette.toml")
+    with open(settings, "w") as file:
+        file.write("[keep]\nruns = 7\n")
+    with pytest.raises(VedetteError, match=r"vedette\.toml is there already.*move it away"):
+        restore(str(saved), new)
+    assert (os.listdir(new.asked), os.path.exists(new.root)) == (["vedette.toml"], False)
+    shutil.copy(os.path.join(moved.asked, "vedette.toml"), settings)
+    restore(str(saved), new)
+    assert os.listdir(new.asked) == ["vedette.toml"]
+    assert len(files(new.root)) == len(files(sound.root)) - 1
+
+
 def changed(saved, change):
     """Write a backup again, with a change of its members; each is (TarInfo, bytes)."""
     with tarfile.open(saved) as tar:
@@ -372,6 +593,17 @@ def other_store(members):
     digests = {**msgspec.json.decode(members[-1][1])["digests"], "store.db": hashlib.sha256(data).hexdigest()}
     *others, about = about_with(digests=digests)(members)
     return [*(each for each in others if each[0].name != "store.db"), member("store.db", data), about]
+
+
+def with_file(name, data):
+    """Put another file into a backup, with its digest."""
+
+    def change(members):
+        digests = msgspec.json.decode(members[-1][1])["digests"]
+        *others, about = about_with(digests={**digests, name: hashlib.sha256(data).hexdigest()})(members)
+        return [*others, member(name, data), about]
+
+    return change
 
 
 HARMS = {
