@@ -76,6 +76,7 @@ def _taken(home: Home) -> Iterator[str]:
     """Hand out `restoring/` in a home that has nothing else in it; no hub and no other restore begins meanwhile."""
     if trouble := home.misplaced():
         raise SettingError(trouble)
+    home.check_owner()
     _check_empty(home)
     missing = [*_missing(home.root), *_missing(home.asked)]
     had_lock = os.path.lexists(home.lock)

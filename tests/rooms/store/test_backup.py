@@ -526,7 +526,7 @@ def test_a_directory_of_somebody_that_is_called_restoring(saved, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
-@pytest.mark.parametrize("planted", ["restoring", "spool"])
+@pytest.mark.parametrize("planted", ["", "restoring", "spool"])
 def test_a_directory_that_another_user_has_made(saved, tmp_path, planted):
     """Nothing is written there, neither into a home of his nor into a directory that he has put into ours."""
     new = Home(str(tmp_path / "new"))
