@@ -160,6 +160,12 @@ def _missing(path: str) -> list[str]:
 
 def _unpack(file: BinaryIO, path: str, folder: str, shown: Shown) -> About:
     """Unpack a backup into a directory, and check it."""
+    needed, free = os.fstat(file.fileno()).st_size, shutil.disk_usage(folder).free
+    if needed > free:  # a full disk would stop jobs that log to it
+        raise StoreError(
+            f"{path} cannot be restored to {os.path.dirname(folder)}: it needs {needed >> 20} MiB, and the disk has"
+            f" {free >> 20} MiB free"
+        )
     times: dict[str, int] = {}
 
     def keep(name: str, t: int) -> BinaryIO:

@@ -560,6 +560,14 @@ def test_settings_that_are_there_already(saved, moved, sound, tmp_path):
     assert len(files(new.root)) == len(files(sound.root)) - 1
 
 
+def test_a_disk_without_room_for_what_is_restored(saved):
+    """It is refused before anything is unpacked."""
+    steps = []
+    with small_disk("64k") as disk, pytest.raises(StoreError, match="MiB free"):
+        restore(str(saved), Home(f"{disk}/home"), shown=steps.append)
+    assert steps == []
+
+
 def changed(saved, change):
     """Write a backup again, with a change of its members; each is (TarInfo, bytes)."""
     with tarfile.open(saved) as tar:
