@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import BinaryIO
 
 from vedette.errors import BlobError, DamagedError, NotFoundError, StoreError, VedetteError
-from vedette.fileio import file_size, open_plain, unlink
+from vedette.fileio import file_size, open_plain, open_private, unlink
 from vedette.home import Home
 from vedette.store.backup_file import About, Writer, is_name, read, reason, unreadable
 from vedette.store.sqlite_connection import connect, damaged
@@ -92,7 +92,7 @@ def _check_room(home: Home, path: str, folders: tuple[str, ...]) -> None:
 def _written(new: str, path: str) -> Iterator[BinaryIO]:
     """Hand out a new file, for its owner alone; if something fails, remove it, and raise VedetteError."""
     try:
-        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = open_private(new, os.O_RDWR | os.O_CREAT)
         with open(fd, "r+b") as file:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(fd), os.stat(new)):  # another one has just been completed, and this is it

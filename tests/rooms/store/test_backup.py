@@ -312,6 +312,17 @@ def test_a_kill_in_the_middle(sound, tmp_path):
     assert os.listdir(tmp_path) == ["home.tar"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
+def test_a_file_that_another_user_has_made_first(sound, tmp_path):
+    """The backup has all tokens: it is not written to a file that somebody else may have open."""
+    planted = tmp_path / "home.tar.new"
+    planted.write_text("mine")
+    os.chown(planted, NOBODY, NOBODY)
+    with pytest.raises(StoreError, match=f"belongs to user {NOBODY}"):
+        save(sound, tmp_path / "home.tar")
+    assert (planted.read_text(), planted.stat().st_uid) == ("mine", NOBODY)
+
+
 def test_two_at_once(sound, tmp_path):
     """The second one is refused, and does no harm to the first."""
 
