@@ -22,6 +22,7 @@ from vedette.store.sqlite_file import check_version, open_reader, quoted
 STORE, SETTINGS = "store.db", "vedette.toml"
 _PAGES = 2048  # of the store that are copied at once: 8 MiB
 _SPARE_BYTES = 16 << 20
+_DEEPEST = 3  # of the directories of a home; blobs/outward/DIGEST is one
 
 Shown = Callable[[str], None]  # called with what is copied now
 
@@ -119,8 +120,13 @@ def _files(home: Home, folder: str) -> Iterator[tuple[str, str]]:
         path = os.path.join(home.root, below)
         if is_name(below) and below not in (STORE, SETTINGS):
             yield below, path
-        elif folder and os.path.isdir(path) and not os.path.islink(path):
+        elif folder and below.count("/") < _DEEPEST and _is_directory(path):
             yield from _files(home, below)
+
+
+def _is_directory(path: str) -> bool:
+    """Tell whether this is a directory of a home; it may be a link that we have made ourselves, to another disk."""
+    return os.path.isdir(path) and (not os.path.islink(path) or os.lstat(path).st_uid == os.geteuid())
 
 
 def _names(folder: str) -> list[str]:

@@ -148,6 +148,20 @@ def test_a_home_on_a_network_file_system(sound, moved, tmp_path):
     assert {**files(new.root), **settings} == files(sound.root)
 
 
+def test_a_directory_that_lies_on_another_disk(sound, tmp_path):
+    """Files of runs behind a link of ours are saved, too; a link that leads round and round ends somewhere."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    [found] = Blobs(home).all()
+    folder = os.path.dirname(Blobs(home).path(found.digest))
+    os.rename(folder, tmp_path / "disk")
+    os.symlink(tmp_path / "disk", folder)
+    os.symlink(home.spool, os.path.join(home.spool, "round"))
+    assert save(home, tmp_path / "home.tar")[0].files == 1
+    new = Home(str(tmp_path / "new"))
+    restore(str(tmp_path / "home.tar"), new)
+    assert files(new.root) == files(sound.root)
+
+
 def test_any_tar_can_read_it(sound, saved, tmp_path):
     """Ten years from now nobody needs vedette to take a file out of it."""
     with tarfile.open(saved) as tar:
