@@ -84,12 +84,19 @@ class Sample(Struct, array_like=True, gc=False):
 
 Fact = Span | Event | Blob
 
+MOST_VALUES = 200_000  # in the attributes of a fact: an empty list is one byte on the wire, and seventy in memory
 MOST_LEVELS = 64  # of lists and dicts in an attribute: code that descends into them must not run out of stack
 
 
 def shallow(attrs: dict[str, Value]) -> dict[str, Value]:
     """Return attributes in which lists and dicts that lie deeper than `MOST_LEVELS` are {}; mostly the same object."""
     return _cut(attrs, MOST_LEVELS) if _is_deep(attrs, MOST_LEVELS) else attrs
+
+
+def count_values(value: Value) -> int:
+    """Return how many values a list or dict holds, with those below them."""
+    items = value.values() if isinstance(value, dict) else value
+    return len(value) + sum(count_values(item) for item in items if type(item) in (dict, list))
 
 
 def _is_deep(value: Value, levels: int) -> bool:

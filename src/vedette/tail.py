@@ -19,6 +19,7 @@ RECORD = frozenset(bytes([0x90 + n]) for n in range(16)), wire.MAX_PAYLOAD  # it
 SHIPMENT = frozenset(bytes([0x80 + n]) for n in range(16)), 16 << 20  # a map; it was twice as large once
 _SEARCH_BYTES = 512 << 10  # that are searched for sound records at once
 _LEAST_WINDOW, _MOST_WINDOW = 4 << 10, 1 << 20
+_MOST_IN_VAIN = 64 << 20  # bytes that one call looks at and cannot return, in what is damaged
 _LAST = (wire.END, wire.CLOSED)
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
 
@@ -86,6 +87,8 @@ class Tail:
         self.offset = offset
         self.damaged = 0
         self.closed = False
+        self.has_more = False  # the last call did not get to the end of what is there
+        self._in_vain = 0  # bytes that it has looked at and could not return
         self.header: Header | None = None
         self.origin: Origin | None = None  # whose lane it is, as the first segment that was read says
         self._directory = directory
@@ -112,8 +115,11 @@ class Tail:
         `gone`: the writer is dead, so nothing will be completed. Raise VersionError when a newer vedette wrote it.
         """
         records: list[tuple[int, bytes]] = []
-        start = self.offset
-        while self.offset - start < limit and self._open(gone):
+        start, self._in_vain, self.has_more = self.offset, 0, False
+        while self._open(gone):
+            if self.offset - start >= limit or self._in_vain >= _MOST_IN_VAIN:
+                self.has_more = True
+                break
             if not self._read_some(records, gone):
                 break
         return records
@@ -261,6 +267,7 @@ class Tail:
         is_known = self._search.final and self._search.covers(self.offset)  # then no length need be believed
         if 8 + size > end and (self._search.next(self.offset) == self.offset if is_known else self._fits(size)):
             payload = os.pread(self._fd, 8 + size, self.offset - base)[8:]
+            self._in_vain += size
             if len(payload) == size and crc32(payload, size) == head(data, 0)[1]:
                 self.offset += 8 + size
                 keep((self.offset, payload))
@@ -281,6 +288,7 @@ class Tail:
         if self._filled[0] != base:
             done = self.offset - base
             found = self.offset + len(os.pread(self._fd, self.header.size - done, done).rstrip(b"\0"))
+            self._in_vain += found - self.offset
             if not final:
                 return found
             self._filled = base, found
@@ -329,6 +337,7 @@ class Tail:
         if not self._fits(size):
             return False
         payload = os.pread(self._fd, size, at + wire.HEAD.size)
+        self._in_vain += size
         return len(payload) == size and bool(crc32(payload, size) == crc)
 
     def _old(self) -> int:
@@ -363,6 +372,7 @@ class Tail:
         assert self.header is not None
         until = min(end + wire.HEAD.size + self._shape[1], self.header.offset + self.header.size)
         data = os.pread(self._fd, until - begin, begin - self.header.offset)
+        self._in_vain += len(data)
         return _Search(begin, end, tuple(begin + at for at in sound_starts(data, end - begin, self._shape)), final)
 
     def _ends_at(self, offset: int) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import FormatError
-from vedette.model import HUB, LANE_FACTS, OWNER, Blob, Event, Fact, Origin, Span, shallow
+from vedette.model import HUB, LANE_FACTS, MOST_VALUES, OWNER, Blob, Event, Fact, Origin, Span, count_values, shallow
 from vedette.settings import Limits
 from vedette.store import Batch, Block
 
@@ -113,6 +113,13 @@ def unpack(parcel: wire.Parcel) -> Batch:
     return batch
 
 
+def values_of(fact: Fact) -> int:
+    """Return how many values are in the attributes of a fact, and how many places it waits for."""
+    return (
+        0 if isinstance(fact, Blob) else count_values(fact.attrs) + (len(fact.after) if isinstance(fact, Span) else 0)
+    )
+
+
 def weight_of(fact: Fact) -> int:
     """Return how much work it is to mask and store a fact, about: a short one is 1, and text adds to it."""
     return (
@@ -149,14 +156,17 @@ def nothing_of(parcel: wire.Parcel) -> Batch:
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
     """Return a fact, None when it cannot be read. A process may speak only for itself: `by` and `of` are reset.
 
-    Attributes that are nested too deep are cut.
+    Attributes that are nested too deep are cut; those that are too many cannot be read.
     """
     try:
         fact = wire.decode_fact(payload)
     except wire.UNREADABLE:
         return None
-    if not isinstance(fact, Blob) and (attrs := shallow(fact.attrs)) is not fact.attrs:
-        fact = msgspec.structs.replace(fact, attrs=attrs)
+    if not isinstance(fact, Blob):
+        if (attrs := shallow(fact.attrs)) is not fact.attrs:
+            fact = msgspec.structs.replace(fact, attrs=attrs)
+        if len(payload) > MOST_VALUES and count_values(fact.attrs) > MOST_VALUES:
+            return None
     if isinstance(fact, Span) and (fact.by != OWNER or fact.of) and (origin.voice != HUB or origin.process):
         return msgspec.structs.replace(fact, by=OWNER, of="")
     return fact

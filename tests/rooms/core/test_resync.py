@@ -1,12 +1,17 @@
 """Sound records in damaged bytes: all of them are found, and nothing else, as a plain search would find them."""
 
+import itertools
+import os
 import random
+import struct
 from zlib import crc32
 
 import numpy as np
 
-from vedette import wire
+from vedette import tail, wire
+from vedette.model import Origin, Sample
 from vedette.resync import _prefix_crcs, _shift, sound_starts
+from vedette.segment import Header, pack_header, segment_name
 from vedette.tail import RECORD
 
 
@@ -48,3 +53,36 @@ def test_checksums_come_from_those_of_prefixes():
         size = places[end] - places[begin]
         shifted = _shift(np.array([size], np.uint32) ^ crcs[[begin]], np.array([size]))[0]
         assert shifted ^ crcs[end] == crc32(data[places[begin] : places[end]], size)
+
+
+def test_damage_of_a_living_writer_is_searched_a_part_at_a_time(tmp_path, monkeypatch):
+    """Lengths that are made up have one call look at a bounded number of bytes; later calls find all that is sound."""
+    monkeypatch.setattr(tail, "_MOST_IN_VAIN", 128 << 10)
+    origin, size = Origin("o", "host", "boot", 1, 2, "run", "run/1/o"), 16 << 10
+    data, sound = bytearray(pack_header(Header("s", 0, size, origin))), 0
+    for number in itertools.count():
+        if len(data) >= size - 300:
+            break
+        room = size - len(data) - 16
+        data += struct.pack("<II", room, 0)  # a record that takes all the rest, and has another checksum
+        if number % 4 == 0:
+            data += wire.frame(wire.encode(Sample(10**18, sound, {"x": 1.0})))
+            sound += 1
+    (tmp_path / segment_name("s", 0)).write_bytes(bytes(data).ljust(size, b"\0"))
+    looked_at, pread = [0], os.pread
+
+    def counted(fd, count, offset):
+        found = pread(fd, count, offset)
+        looked_at[-1] += len(found)
+        return found
+
+    monkeypatch.setattr(os, "pread", counted)
+    reading, found = tail.Tail(str(tmp_path), "s", patience_s=0.0), 0
+    for _ in range(2000):
+        looked_at.append(0)
+        found += len(reading.read())
+        if found == sound:
+            break
+    assert max(looked_at) < 512 << 10
+    assert len(looked_at) > 10  # the control: it was much more than one call may look at
+    assert found == sound

@@ -12,7 +12,7 @@ from vedette import wire
 from vedette.hub.peers import inbox as inboxes
 from vedette.hub.peers.inbox import Inbox, InboxReader
 from vedette.hub.peers.trust import Trust
-from vedette.model import LANE_SAMPLES, Origin
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings
 from vedette.spool import Spool
@@ -379,3 +379,23 @@ def test_those_who_say_no_more_are_let_go_of(tmp_path):
     inbox.append(ship(2, samples("quiet", 5, 9)))
     reader.read(200.0)
     assert rows(reader, "quiet")[0] == [6, 7, 8, 9]
+
+
+def test_facts_made_to_cost_memory_are_passed_over(tmp_path, monkeypatch):
+    """Facts that hold more values than a shipment may are counted, and what else it brings is kept."""
+    monkeypatch.setattr(inboxes, "_MOST_VALUES", 1000)
+    monkeypatch.setattr(parcels, "MOST_VALUES", 600)
+
+    def facts(name, *sizes):
+        found = [(n, Event("r", 1, "log", 20, "x", {"a": [{}] * size})) for n, size in enumerate(sizes, 1)]
+        return parcels.pack(Batch(Origin(name, span="r"), LANE_FACTS, len(found), facts=found))
+
+    reader = reader_of(tmp_path)
+    inbox = reader.open(RELAY, ROOMY)
+    inbox.append(ship(1, facts("a", 3, 700), facts("b", 500, 550), facts("c", 2)))
+    inbox.append(ship(2, facts("d", 500)))
+    reader.read(0.0)
+    batches = {name: remote.read_facts() for name, remote in reader.origins.items()}
+    kept = {name: ([n for n, _ in batch.facts], batch.refused, batch.end) for name, batch in batches.items()}
+    assert kept == {"a": ([1], 1, 2), "b": ([], 2, 2), "c": ([], 1, 1), "d": ([1], 0, 1)}
+    assert reader.broken == {}

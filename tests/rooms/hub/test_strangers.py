@@ -5,6 +5,7 @@ import contextlib
 
 from tests.rooms.hubs import PATIENCE_S, ask, serving, until
 from vedette import address, gate, tokens, wire
+from vedette.hub.sockets import server
 from vedette.hub.sockets.connection import Connection
 from vedette.settings import Hub, Limits, Settings
 
@@ -55,3 +56,36 @@ def test_a_stranger_has_ten_seconds_in_all(home, monkeypatch):
                 writer.close()
 
     assert asyncio.run(act()) == b""
+
+
+def test_a_holder_keeps_out_no_other(home, monkeypatch):
+    """Who has a token and holds connections gets a part of them, and each for no longer than a relay needs."""
+    monkeypatch.setattr(server, "_HELLO_S", 0.5)
+
+    async def act():
+        home.prepare()
+        mallory, alice = tokens.new_holder(home, "mallory"), tokens.new_holder(home, "alice")
+        async with serving(home, SETTINGS) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+
+            async def greeted(token):
+                link = Connection(*await asyncio.open_connection(there.host, there.port))
+                return link, await ask(link, wire.Hello(name="test", token=token))
+
+            crowd = [await greeted(mallory) for _ in range(40)]
+            _, honest = await greeted(alice)
+            _, own = await greeted(tokens.hub_token(home))
+            for link, _ in crowd[:16]:
+                async with asyncio.timeout(10):
+                    assert await link.reader.read() == b""  # it has introduced nothing
+            _, again = await greeted(mallory)
+            for link, _ in crowd:
+                link.writer.close()
+            return [type(answer) for _, answer in crowd], honest, own, again
+
+    crowd, honest, own, again = asyncio.run(act())
+    assert crowd == [wire.Hello] * 16 + [wire.Refused] * 24
+    assert isinstance(honest, wire.Hello)
+    assert isinstance(own, wire.Hello)
+    assert isinstance(again, wire.Hello)

@@ -30,6 +30,7 @@ _LOOK_BYTES = 1 << 20
 _RECENT_S = 600.0
 _MOST_WAITING = 4 << 20  # numbers of 8 bytes that may wait in memory
 _MOST_NUMBERS = 2 << 20  # numbers in one shipment that has just come
+_MOST_VALUES = 2 << 20  # in the facts of one that has just come; a shipment of them all would be nearly nothing else
 _READ_BYTES = 4 << 20  # bytes of an inbox that are read at once
 _MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
@@ -104,6 +105,7 @@ class InboxReader:
         self.unsafe_bytes = 0  # read, and not flushed
         self.broken: dict[str, str] = {}  # live inboxes with a shipment that cannot be accepted, and why
         self.backlogged = False  # so much waits in memory that nothing is read until it is sealed
+        self._values = 0  # in the facts of the shipment that is being read
         self._room = _MOST_WAITING  # how many more numbers this read may bring
         self._root = root
         self._marks = marks
@@ -185,13 +187,13 @@ class InboxReader:
                 return True
             try:
                 moved = self._read_one(name, now)
+                more = more or self._tails[name].has_more
             except FormatError as error:  # a newer version wrote it: leave it as it is
                 self.set_aside[name] = str(error)
                 continue
             except OSError as error:
                 self.trouble = f"inbox {name}: {error}"
                 continue
-            more = more or moved >= _READ_BYTES
             if moved and name not in self._live:
                 break  # later inboxes may continue what is still unread in this one
         return more
@@ -217,7 +219,7 @@ class InboxReader:
                 self._unsafe.setdefault(name, deque()).append((n, self._last[name]))
             self.unsafe_bytes += n - at
             at = n
-        if tail.offset == before and not live:
+        if tail.offset == before and not live and not tail.has_more:
             self._at_end.add(name)
         return tail.offset - before
 
@@ -242,6 +244,7 @@ class InboxReader:
             if numbers > (most := _MOST_NUMBERS if live else parcels.MOST_NUMBERS):
                 raise FormatError(f"a shipment holds more than {most} numbers")
             self._room -= numbers
+            self._values = 0
             for parcel in shipment.parcels:
                 self._take_parcel(parcel, inbox, at, now)
             self._last[inbox] = shipment.seq
@@ -272,6 +275,10 @@ class InboxReader:
         except FormatError as error:
             self.trouble = f"{remote.name}: {error}"
             batch = parcels.nothing_of(parcel)  # counted as damaged, and skipped
+        self._values += sum(parcels.values_of(fact) for _, fact in batch.facts)
+        if self._values > _MOST_VALUES:  # made to cost memory: counted, and passed over
+            batch.refused += len(batch.facts)
+            batch.facts = []
         batch.refused += self._trust.screen(batch, relay)
         lost = self._tails[inbox].damaged or inbox in self._left_over
         if batch.start > remote.offset[batch.lane] and lost:  # an inbox was damaged, or the store was begun anew

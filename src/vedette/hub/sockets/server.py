@@ -30,7 +30,8 @@ from vedette.settings import Limits
 from vedette.version import __version__
 
 _MOST_BEHIND = 256  # changes that a follower may leave unread; then it is told to read everything again
-_HELLO_S = 10.0
+_HELLO_S = 10.0  # for a Hello; and over TCP for what a relay says until it has introduced itself
+_SHARE = 4  # one holder, the owner apart, may have so big a part of the connections: one in four
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
 
@@ -49,6 +50,9 @@ class Server:
         self._limits = limits
         self._home_id = home_id
         self._open = {True: 0, False: 0}  # connections of this machine (True), and of others that have shown a token
+        self._of_holder: collections.Counter[str] = (
+            collections.Counter()
+        )  # of others that have shown a token, by holder
         self.admit: Callable[[socket.socket], None] = lambda _connection: None  # called with who is no stranger
         self._followers: dict[asyncio.Queue[bytes], str] = {}
         self._questions = Questions()
@@ -67,6 +71,7 @@ class Server:
 
     async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, local: bool) -> None:
         is_known = local  # it has shown that it may come in
+        holder: str | None = None
         peer = writer.get_extra_info("socket")
         self._open[local] += is_known
         try:
@@ -87,12 +92,18 @@ class Server:
                 if (holder := tokens.holder_of(self._home, hello.token)) is None:
                     self.refused["token"] += 1
                     raise HubError("the token is not this hub's, or was revoked: ask its owner for a connect string")
+                if holder != tokens.OWNER and self._of_holder[holder] >= max(1, self._limits.connections // _SHARE):
+                    self.refuse_connection()
+                    raise HubError(
+                        f"{holder} has too many connections already: a holder gets a part of limits.connections"
+                    )
                 connection.holder = holder
                 connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
                 writer.write(self._greeting(challenge))
                 self.admit(peer)
                 is_known = True
                 self._open[local] += 1
+                self._of_holder[holder] += 1
             fingerprint, token = ("", "") if local else (self._fingerprint, hello.token)
             await self._serve(
                 connection, lambda shown: identity.identity_of(shown, challenge, token, fingerprint), local=local
@@ -108,6 +119,8 @@ class Server:
             pass
         finally:
             self._open[local] -= is_known
+            if is_known and holder is not None:
+                self._of_holder -= collections.Counter([holder])
             if not local:
                 self.admit(peer)  # it does not count any more
             with contextlib.suppress(ConnectionError, RuntimeError):
@@ -121,7 +134,8 @@ class Server:
     async def _serve(self, connection: Connection, identified: Callable[[wire.Identify], str], *, local: bool) -> None:
         """Answer what is asked. `identified` returns the id of a relay; it raises when its signature is wrong."""
         while True:
-            message = await connection.receive(wire.MAX_PAYLOAD)
+            async with asyncio.timeout(None if local else _HELLO_S):
+                message = await connection.receive(wire.MAX_PAYLOAD)
             if isinstance(message, wire.Identify):
                 connection.relay = await asyncio.to_thread(identified, message)
                 continue

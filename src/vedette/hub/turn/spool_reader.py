@@ -211,9 +211,9 @@ class SpoolReader:
         before = tail.offset
         limit = _READ_FACTS_BYTES if lane == LANE_FACTS else _READ_BYTES
         records = tail.read(gone=self.gone, limit=limit)
-        self._caught_up[lane] = tail.offset - before < limit
-        self.has_more = self.has_more or not self._caught_up[lane]
-        self._at_end[lane] = self.gone and tail.offset == before
+        self._caught_up[lane] = not tail.has_more
+        self.has_more = self.has_more or tail.has_more
+        self._at_end[lane] = self.gone and tail.offset == before and not tail.has_more
         if self.origin is None and tail.origin is not None:
             self.origin = tail.origin
             self.upstream = self.origin.upstream

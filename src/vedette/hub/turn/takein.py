@@ -287,10 +287,12 @@ class TakeIn:
     def _read_all(self, readers: list[SpoolReader]) -> Iterator[None]:
         """Read until nothing new has come for longer than `Tail` waits for a torn record."""
         quiet_since = time.monotonic()
+        for reader in readers:
+            reader.gone = reader.is_held() is not True  # then nothing that is torn will be completed
         while time.monotonic() - quiet_since < _PATIENCE_S:
             for reader in list(readers):
                 try:
-                    if self._read(reader):
+                    if self._read(reader) or reader.has_more:
                         quiet_since = time.monotonic()
                 except StoreError:
                     raise
