@@ -5,11 +5,12 @@ change. A part that fails is named in the run's attribute `capture`; the other p
 """
 
 import contextlib
+import fcntl
 import functools
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,11 +22,13 @@ from vedette.capture.cleaning import clean_diff
 from vedette.capture.package import pack
 from vedette.capture.tree import choose, choose_modules
 from vedette.client.capturing import Brief
+from vedette.fileio import open_private
 from vedette.home import Home
 from vedette.ids import new_id
 from vedette.model import Blob, Span, Value
 from vedette.voice import Voice, origin_here
 
+CAPTURE_LOCK = "capture.lock"  # files of a home, with a number behind
 _MOST_S = 600  # after this something hangs: the program ends, and the run's `capture` stays "begun"
 _MOST_DIFF = 8 << 20
 _WAIT_S = 2.0  # for another run of the same program
@@ -216,8 +219,30 @@ def _capture(fd: int) -> None:
     if brief.environ:
         os.environ.clear()
         os.environ.update({name: os.fsdecode(value) for name, value in brief.environ.items()})
-    signal.alarm(_MOST_S)
-    Program(brief).run()
+    with _one_of_few(Home(os.fsdecode(brief.home), foreign=True).root):
+        signal.alarm(_MOST_S)
+        Program(brief).run()
+        signal.alarm(0)
+
+
+@contextlib.contextmanager
+def _one_of_few(home: str) -> Iterator[None]:
+    """Wait until one of the captures of a home may work; as many as there are cores do so at once.
+
+    Hundreds that begin together would each get a little of the machine, and so would everybody else.
+    """
+    path = os.path.join(home, f"{CAPTURE_LOCK}{os.getpid() % len(os.sched_getaffinity(0))}")
+    try:
+        fd = open_private(path, os.O_RDWR | os.O_CREAT)
+    except OSError:  # a full disk, for example: the captures take their chance
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _next(more: socket.socket) -> int:

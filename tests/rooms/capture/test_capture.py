@@ -1,6 +1,7 @@
 """What a run is made of: which files of a tree are its code, what git says, packages, environment, machine."""
 
 import contextlib
+import fcntl
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from vedette import manifest, wire
 from vedette.blobs import Blobs
 from vedette.capture import environment, git, machine, packages
-from vedette.capture.__main__ import Program
+from vedette.capture.__main__ import CAPTURE_LOCK, Program, _one_of_few
 from vedette.capture.package import pack
 from vedette.capture.tree import choose
 from vedette.cli import reproduce
@@ -624,3 +626,29 @@ def test_its_word_is_the_last(home, tmp_path):
     facts = [wire.decode_fact(payload) for _, payload in Tail(os.path.join(home.spool, name), LANE_FACTS).read()]
     assert facts[-1].attrs == {"capture": "done"}
     assert {fact.t for fact in facts} == {later + 1}
+
+
+def test_few_captures_work_at_once(tmp_path):
+    """As many captures of a home work at once as there are cores; the others wait until one of them has ended."""
+    cores = len(os.sched_getaffinity(0))
+    held = [os.open(tmp_path / f"{CAPTURE_LOCK}{number}", os.O_RDWR | os.O_CREAT, 0o600) for number in range(cores)]
+    for fd in held:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    worked, allowed = threading.Event(), []
+
+    def work():
+        with _one_of_few(str(tmp_path)):
+            allowed.append(may_work)
+            worked.set()
+
+    may_work = False
+    waiting = threading.Thread(target=work)
+    waiting.start()
+    assert not worked.wait(0.05)
+    may_work = True
+    for fd in held:
+        os.close(fd)
+    waiting.join(30)
+    assert allowed == [True]
+    with _one_of_few(str(tmp_path / "nowhere")):  # where no lock can be had, nobody waits
+        pass
