@@ -23,6 +23,7 @@ from vedette.query.cells import Cells
 from vedette.query.given import ARG, ASKED, apart
 from vedette.query.logs import ends, tail
 from vedette.query.progress import Bar
+from vedette.query.recipe import words_of
 from vedette.query.runs import SKEWED_S, RunView
 from vedette.query.runs import view as find_view
 from vedette.query.signs import last_signs
@@ -110,7 +111,7 @@ def _print_head(store: Reader, view: RunView) -> None:
         "tags": ", ".join(view.tags),
         "notes": str(view.attrs.get("notes") or ""),
         "notebook": str(view.attrs.get("notebook") or ""),
-        "command": _fitted(shlex.join(str(word) for word in view.attrs.get("argv") or [])),
+        "command": _fitted(shlex.join(words_of(view.attrs, "argv"))),
         "code": _code(view),
         "refused": ", ".join(f"{count} points over {limit}" for limit, count in view.refused().items()),
         "clocks": ", ".join(

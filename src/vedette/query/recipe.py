@@ -56,7 +56,7 @@ def recipe(
 ) -> Recipe:
     """Make the texts from what is recorded of a run; `paths` are the files of its code, `ranks` how many it had."""
     missing = _missing(attrs, paths, packages)
-    argv = _words(attrs, "argv")
+    argv = words_of(attrs, "argv")
     if attrs.get("notebook") and attrs.get("code.script"):  # its cells, in the notebook's directory, as a program
         argv = ["python3", os.path.join(*(str(attrs.get(key) or "") for key in ("code.root", "code.script")))]
     texts, launch = {}, _launch(argv, ranks)
@@ -105,20 +105,20 @@ def _missing(attrs: Mapping[str, Value], paths: Sequence[str], packages: Mapping
         missing.append("its code")
     if capture and not packages:
         missing.append("its packages")
-    if not _words(attrs, "argv") and not attrs.get("notebook"):
+    if not words_of(attrs, "argv") and not attrs.get("notebook"):
         missing.append("its command")
     elif attrs.get("argv_cut"):
         missing.append("the end of its command, which was too long to keep")
     if count := attrs.get("code.left_out"):
         reasons = {key.removeprefix("code.left_out_by."): n for key, n in attrs.items() if "code.left_out_by." in key}
         why = ", ".join(f"{n} {_WHY.get(key, key)}" for key, n in sorted(reasons.items()))
-        some = ", ".join(_words(attrs, "code.left_out_names"))
+        some = ", ".join(words_of(attrs, "code.left_out_names"))
         missing.append(f"{count} of its files: {why}" + (f" ({some})" if some else ""))
     if count := attrs.get("code.masked"):
-        some = ", ".join(_words(attrs, "code.masked_names"))
+        some = ", ".join(words_of(attrs, "code.masked_names"))
         missing.append(f"{count} {'secret' if count == 1 else 'secrets'} in its code, shown as {MASK} ({some})")
     if count := attrs.get("code.changed"):
-        some = ", ".join(_words(attrs, "code.changed_names"))
+        some = ", ".join(words_of(attrs, "code.changed_names"))
         missing.append(f"the original state of {count} of its files, which were changed after it began ({some})")
     return missing
 
@@ -188,7 +188,7 @@ def _is_package(name: str, version: str) -> bool:
     return _PACKAGE.fullmatch(name) is not None and len(version) < 200 and _VERSION.fullmatch(version) is not None
 
 
-def _words(attrs: Mapping[str, Value], key: str) -> list[str]:
+def words_of(attrs: Mapping[str, Value], key: str) -> list[str]:
     """Return an attribute that is a list of words; nothing if it is something else."""
     words = attrs.get(key)
     return [str(word) for word in words] if isinstance(words, list) else []
@@ -234,7 +234,7 @@ def _readme(
         "run": f"{name} ({run})",
         "project": attrs.get("project"),
         "notebook": attrs.get("notebook"),
-        "command": shlex.join(_words(attrs, "argv")),
+        "command": shlex.join(words_of(attrs, "argv")),
         "in": attrs.get("cwd"),
         "commit": attrs.get("git.commit"),
         "branch": attrs.get("git.branch"),
@@ -245,7 +245,7 @@ def _readme(
         "host": attrs.get("host"),
         "processor": " x ".join(str(attrs[key]) for key in ("cpu.count", "cpu.model") if attrs.get(key)),
         "memory": f"{attrs['memory_bytes'] / 2**30:.1f} GiB" if type(attrs.get("memory_bytes")) is int else "",
-        "GPUs": ", ".join(_words(attrs, "gpu.names")),
+        "GPUs": ", ".join(words_of(attrs, "gpu.names")),
         "driver": attrs.get("gpu.driver"),
     }
     lines = [f"# {_one_line(name)}", "", "Written by `vedette reproduce`.", ""]

@@ -14,6 +14,7 @@ from vedette.blobs import Blobs
 from vedette.cli.doctor import examine
 from vedette.home import Home
 from vedette.hub.own import Own
+from vedette.hub.peers import downstreams
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Origin, Sample, Span
 from vedette.settings import Hub, Settings
 from vedette.store import EventQuery, SpanQuery
@@ -111,6 +112,30 @@ def test_a_seal_waits_for_the_hubs_that_relay(home, far):
             return done.behind, await here.in_keeper(lambda keeper: len(keeper.store.series(["r"])))
 
     assert asyncio.run(act()) == ([], 1)
+
+
+def test_a_hub_that_does_not_answer_is_waited_for_once(home, monkeypatch):
+    """A relay that has missed a seal holds up the next ones no more, until it answers again; its host is named once."""
+    monkeypatch.setattr(downstreams, "_SEAL_S", 0.3)
+
+    async def act():
+        home.prepare()
+        async with serving(home, settings()) as here:
+            link = await connect(home)
+            for _ in range(2):  # two connections of one machine
+                relay = await relaying(home, home)
+                assert isinstance(await ask(relay, wire.Introduce("far", "laptop", [])), wire.Marks)
+            first = await ask(link, wire.Seal("", within_s=0.0))
+            monkeypatch.setattr(downstreams, "_SEAL_S", 1000.0)
+            second = await ask(link, wire.Seal("", within_s=0.0))
+            seal = await relay.receive(1 << 20)
+            relay.send(wire.Done(id=seal.id))
+            open_now = here._server.downstreams.open.values()
+            await until(lambda: [each.late for each in open_now].count(False) == 1)
+            return first.behind, second.behind
+
+    first, second = asyncio.run(act())
+    assert first.count("laptop") == second.count("laptop") == 1
 
 
 def test_a_hub_that_is_its_own_upstream_keeps_what_it_has(home):

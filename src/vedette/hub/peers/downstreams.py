@@ -35,6 +35,7 @@ class Downstream:
         self.skew_s: float | None = None
         self.through: set[str] = set()  # the homes that it relays for
         self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
+        self.late = False  # it has not answered the last one in time: nobody waits for it until it answers again
         self.blob_task: asyncio.Task[None] | None = None  # answers its last message about blobs
 
     def send(self, message: wire.Message) -> None:
@@ -96,6 +97,7 @@ class Downstreams:
                         self._answer_blobs(message, downstream)
                     )  # shipments do not wait for it
                 elif isinstance(message, wire.Done):
+                    downstream.late = False
                     if (waiting := downstream.sealed.pop(message.id, None)) is not None:
                         _resolve(waiting)
                 else:
@@ -173,11 +175,12 @@ class Downstreams:
             future = downstream.sealed[passed.id] = asyncio.get_running_loop().create_future()
             downstream.send(passed)
             waiting.append((downstream, future))
-        if waiting:
-            await asyncio.wait([future for _, future in waiting], timeout=_SEAL_S)
-        for downstream, _ in waiting:
+        if expected := [future for downstream, future in waiting if not downstream.late]:
+            await asyncio.wait(expected, timeout=_SEAL_S)
+        for downstream, future in waiting:
             downstream.sealed.pop(passed.id, None)
-        return sorted(downstream.host for downstream, future in waiting if not future.done())
+            downstream.late = downstream.late or not future.done()
+        return sorted({downstream.host for downstream, future in waiting if not future.done()})
 
     async def _meant(self, span: str) -> list[Downstream]:
         """Return the downstreams that may have something of a run: those of its holder. Without a run, all."""
