@@ -71,7 +71,7 @@ def recipe(
         elsewhere = [(_one_line(one), _one_line(url)) for one, url in list(direct.items())[:20]]
         missing += [f"{one} was not installed from an index but from {url}" for one, url in elsewhere]
         if bad := sum(not _is_package(*item) for item in packages.items()):
-            missing.append(f"{bad} of its packages, whose name or version is none that pip takes")
+            missing.append(f"{bad} of its packages, whose name or version pip would not accept")
     texts["env.sh"] = _environment(attrs)
     texts["README.md"] = _readme(run, name, attrs, config, missing, launch.replace("{}/", ""))
     return Recipe(texts, missing, launch)

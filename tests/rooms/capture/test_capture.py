@@ -525,7 +525,7 @@ def test_no_attribute_is_an_option_of_pip():
     ]  # fmt: skip
     assert lines[:2] == ["# The packages of the run.", "# Python (unknown)"]  # pip reads an encoding from these
     assert all(line.isprintable() for line in lines)
-    assert "14 of its packages, whose name or version is none that pip takes" in made.missing
+    assert "14 of its packages, whose name or version pip would not accept" in made.missing
 
 
 def test_no_attribute_leaves_its_place_in_the_files(tmp_path):
