@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { align, APART, nearest, numberLabels, stack, sum, timeLabels, timeSplits } from "../src/lib/chart";
+import { align, APART, nearest, numberLabels, onOwnScales, stack, sum, timeLabels, timeSplits } from "../src/lib/chart";
 import type { Line } from "../src/lib/chart";
 import { random } from "./random";
 
@@ -26,6 +26,17 @@ describe("places", () => {
     expect(Array.from(x)).toEqual([1, 3, 4, 5]);
     expect(Array.from(a)).toEqual([10, null, undefined, 50]);
     expect(Array.from(b)).toEqual([undefined, null, 4, undefined]);
+  });
+
+  it("scales several lines to each other's height, and leaves the values of a single one", () => {
+    const [a, b] = [line([0, 1, 2], [5, NaN, 7]), line([0, 1], [300, 300])];
+    expect(onOwnScales([a, b]).map(({ y }) => y)).toEqual([
+      [0, null, 1],
+      [0, 0],
+    ]);
+    expect(onOwnScales([a, b]).map(({ tooltipY }) => tooltipY)).toEqual([a.y, b.y]);
+    expect(onOwnScales([a])[0].y).toEqual([5, null, 7]);
+    expect(onOwnScales([])).toEqual([]);
   });
 
   it("keeps every point of every column, whatever their x", () => {

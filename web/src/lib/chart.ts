@@ -114,6 +114,24 @@ export function stack(lines: Line[]): Line[] {
   });
 }
 
+/** Scale each line to 0..1, with its values for the tooltip, to compare times. One alone keeps its values. */
+export function onOwnScales(lines: Line[]): Line[] {
+  return lines.map((line) => {
+    let low = 0;
+    let high = 1;
+    if (lines.length > 1) {
+      [low, high] = [Infinity, -Infinity];
+      for (let i = 0; i < line.y.length; i++) {
+        const y = line.y[i];
+        if (y !== null && Number.isFinite(y)) [low, high] = [Math.min(low, y), Math.max(high, y)];
+      }
+    }
+    const span = high - low || 1;
+    const y = Array.from(line.y, (y) => (y !== null && Number.isFinite(y) ? (y - low) / span : null));
+    return { ...line, y, tooltipY: line.y };
+  });
+}
+
 const MOST_SUMS = 2000;
 
 /** Sum lines: each holds its last value until it ends. A long result is thinned, keeping the maximum of each part. */
