@@ -1,6 +1,8 @@
 """Who is let in: every route is behind one check, and that check looks at Host, Origin, method and token."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import re
 import time
@@ -13,7 +15,7 @@ from tests.rooms import web
 from tests.rooms.told_hub import ToldHub
 from vedette.errors import SettingError
 from vedette.views.web import links, server
-from vedette.views.web.guard import LINKS
+from vedette.views.web.guard import HEADERS, LINKS
 from vedette.views.web.pages import PAGES, Pages
 from vedette.views.web.serve import check_bind
 from vedette.views.web.server import ROUTES, Router
@@ -204,6 +206,34 @@ def test_what_browsers_are_told(site):
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "access-control-allow-origin" not in headers
         assert "server" not in headers
+
+
+def test_a_refused_page_says_why_in_the_look_of_the_app(site):
+    """Its style is in the page, by a hash that only its own policy names; no script, no file, nothing of the home."""
+    over = links.sign(web.TOKEN, int(time.time()) - 1, links.Scope(("r1",)))
+    for path, why in (("/run/r1", "The token is missing or wrong"), (f"/?token={over}", "This link has expired")):
+        status, headers, body = site.ask("GET", path, token="")
+        assert status == 401
+        style = re.search(b"<style>(.*?)</style>", body, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+        policy = headers["content-security-policy"]
+        assert policy == HEADERS["content-security-policy"].replace("style-src 'self'", f"style-src 'sha256-{digest}'")
+        assert f"<h1>{why}</h1>".encode() in body
+        assert not re.search(rb"<script|src=|url\(|/assets|first|r1", body)
+    assert "sha256" not in site.ask("GET", "/")[1]["content-security-policy"]
+
+
+def test_try_again_is_offered_where_it_can_help(site):
+    """After a link on another site the browser has kept back its cookie; what is over stays so."""
+    came = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    over = links.sign(web.TOKEN, int(time.time()) - 1, links.Scope(("r1",)))
+    held = {"Cookie": f"vedette_{site.port}={over}"}
+    for path, headers, offered in (
+        ("/", came, True), ("/", {}, False), ("/", {**came, **held}, False), ("/", held, False),
+        (f"/?token={over}", came, False), ("/?token=wrong", came, False),
+    ):  # fmt: skip
+        status, _, body = site.ask("GET", path, token="", headers=headers)
+        assert (status, b"Try again</a>" in body) == (401, offered), (path, headers)
 
 
 def test_one_site_may_show_the_page_in_a_frame(access):

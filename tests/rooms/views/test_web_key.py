@@ -1,6 +1,7 @@
 """The owner's token: it is replaced while the page is served, and handed to his browser without a word to others."""
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -44,12 +45,16 @@ def test_a_token_that_is_replaced(access):
         ears = [Listener(site), Listener(site, "r1"), Listener(web.Site(site.port, link), "r1")]
         assert [ear.word()[0] for ear in ears] == ["hello"] * 3
         tokens.renew(access.home)
-        for token, why in ((old, "token was replaced: open it again with `vedette ui`"), (link, "link was withdrawn")):
+        for token, why, what in (
+            (old, "this page's token was replaced", "open it again with `vedette ui`"),
+            (link, "this link was withdrawn", "ask for a new one"),
+        ):
             status, _, body = site.ask("GET", "/api/about", token=token)
             assert status == 401
-            assert why in json.loads(body)["error"]
-            shown = site.ask("GET", f"/?token={token}", token="")[2].decode()
-            assert why.replace("`", "") in re.sub("</?code>", "", shown)
+            assert f"{why}: {what}" in json.loads(body)["error"]
+            shown = html.unescape(re.sub("</?code>", "", site.ask("GET", f"/?token={token}", token="")[2].decode()))
+            for part in (why, what.replace("`", "")):
+                assert f">{part.capitalize()}" in shown
         assert site.ask("GET", "/api/about", token=held.now)[0] == 200
         assert held.now != old
         late = Listener(web.Site(site.port, held.now))

@@ -4,6 +4,7 @@
 - `server`: the table of all routes; it passes a request through guard and checks to its route
 - `routes`: what a route is, and how a request finds its own
 - `guard`: checks every request, turns a token in a URL into a cookie, and ends what is answered when a token is over
+- `refusal`: the page for whoever is not let in
 - `key`: the owner's token as it is now, and codes that stand for it once
 - `handover`: opens the page in the owner's browser
 - `links`: what a link to share says, and how it is signed

@@ -7,7 +7,6 @@ browser's history.
 import asyncio
 import html
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -21,6 +20,7 @@ from vedette import asgi, guard
 from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import links
 from vedette.views.web.key import CODE, Key
+from vedette.views.web.refusal import refusal_page
 from vedette.views.web.replies import refuse
 
 BASE = "vedette.base"  # where a scope has the beginning of the page's addresses
@@ -30,11 +30,6 @@ _LOOK_S = 1.0  # how often we look whether the token was replaced
 _OVER = "this is over: the link has expired, or the token was replaced"
 _REPLACED = "this page's token was replaced: open it again with `vedette ui`, which prints the new address"
 _USED = "this way in was used already, or is too old: open the address that `vedette ui` prints"
-_REFUSAL = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
-    '<meta name="viewport" content="width=device-width"><title>vedette</title>'
-    "<h1>vedette</h1><p>{reason}.</p><p><a href=''>Try again</a></p></html>"
-)
 _COOKIE_S = 365 * 86400
 _KNOWN_S = 30 * 86400  # for so long a browser can be told that its link has expired
 _POLICY = (
@@ -75,7 +70,8 @@ class Guard:
             self._who,
             self._why_not,
             name_hint="use localhost, or start `vedette ui --name HOSTNAME`",
-            way_in="open the address that `vedette ui` prints, or send `Authorization: Bearer TOKEN`",
+            way_in="open the address that `vedette ui` prints, or the link that you were given; programs send"
+            " `Authorization: Bearer TOKEN`",
         )
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -125,7 +121,9 @@ class Guard:
         if url_token is not None:
             return self._take(scope, request, url_token, decision)
         if decision.status != 200:
-            return self._refuse(scope, decision)
+            # After a link on another site, browsers do not send a strict cookie; from our page they do.
+            kept_back = request.is_crossing and not any(f"{cookie}=" in text for text in request.all("cookie"))
+            return self._refuse(scope, decision, again=kept_back and decision.status == 401)
         asgi.admit(scope, decision.who)
         scope[LINKS] = None if decision.who == _OWNER else self._links(decision.token)
         scope[BASE] = request.base
@@ -166,12 +164,11 @@ class Guard:
             return _USED
         return links.why_not(token, (self._key.now, *self._key.old))
 
-    def _refuse(self, scope: Scope, decision: guard.Decision) -> Response:
+    def _refuse(self, scope: Scope, decision: guard.Decision, *, again: bool = False) -> Response:
         self._refused[guard.REFUSALS[decision.status]] += 1
         if decision.status in (401, 403) and self._is_page(scope["path"]):
-            reason = html.escape(decision.sentence[:1].upper() + decision.sentence[1:])
-            text = _REFUSAL.format(reason=re.sub("`(.*?)`", r"<code>\1</code>", reason))
-            return HTMLResponse(text, decision.status, {**decision.headers, "Cache-Control": "no-store"})
+            policy = self._headers["content-security-policy"]
+            return refusal_page(decision.status, decision.sentence, decision.headers, policy, again=again)
         return refuse(Refusal(decision.status, decision.sentence, dict(decision.headers)))
 
 
