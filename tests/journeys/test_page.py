@@ -253,6 +253,9 @@ def test_values_are_shown_as_they_were_given(site):
     _ended(page, site)
 
 
+_PARTS = re.compile("/api/.*(series|usage|density|logs)")  # of a run's overview
+
+
 def _shared(page):
     """Press Share; return the dialog when it has a link."""
     page.get_by_role("button", name="Share").click()
@@ -320,19 +323,38 @@ def test_who_was_given_some_runs_finds_these(site):
 
 
 def test_a_page_whose_token_is_over_says_so(made, chromium):
-    """When the token is replaced an open page says what to do; when a link has expired it says that."""
+    """When a link has expired the page says so; when the token is replaced open pages say what to do, and stand still.
+
+    What had no time to be loaded says that.
+    """
     with copied(made) as home, shown(home, chromium) as site:
         page = site.open("/run/train-1")
         page.get_by_role("heading", name="train-1").wait_for()
-        url = page.evaluate(
-            "fetch('/api/share', {method: 'POST', headers: {'content-type': 'application/json'}, body:"
-            " JSON.stringify({path: '/run/train-1', hours: 4 / 3600})}).then(r => r.json()).then(made => made.url)"
+        brief, long = (
+            page.evaluate(
+                "hours => fetch('/api/share', {method: 'POST', headers: {'content-type': 'application/json'}, body:"
+                " JSON.stringify({path: '/run/train-1', hours})}).then(r => r.json()).then(made => made.url)",
+                hours,
+            )
+            for hours in (4 / 3600, 1)
         )
         other = page.context.browser.new_context().new_page()
-        other.goto(url)
-        other.get_by_text("This link has expired: ask for a new one.").wait_for(timeout=PATIENCE_MS)
+        other.goto(brief)
+        other.get_by_text("This link has expired").wait_for(timeout=PATIENCE_MS)
+        slow = page.context.browser.new_context().new_page()
+        slow.route(_PARTS, lambda _: None)
+        slow.goto(long)
+        slow.get_by_role("heading", name="train-1").wait_for(timeout=PATIENCE_MS)
         tokens.renew(home)
         page.get_by_text("This page's token was replaced: open it again with vedette ui").wait_for()
+        slow.get_by_text("This link was withdrawn: ask for a new one.").wait_for(timeout=PATIENCE_MS)
+        slow.unroute(_PARTS)  # what was held goes on
+        slow.get_by_text("This was not loaded before the page ended.").nth(3).wait_for(timeout=PATIENCE_MS)
+        for over, why in ((page, "This page's token was replaced"), (slow, "This link was withdrawn")):
+            over.get_by_role("alert").get_by_text(re.compile(r"Everything here is as of .*\d\d:\d\d\.$")).wait_for()
+            assert over.locator("#main.past").count() == 1
+            over.reload()
+            over.get_by_role("heading", name=why).wait_for(timeout=PATIENCE_MS)
         assert page.get_by_text("not connected").count() == 0
         assert {word for word in site.wrong if "401" not in word} == set()
 

@@ -96,6 +96,11 @@ export function moment(t: number | null | undefined): string {
   return t === null || t === undefined ? "" : `${date(t)} ${clock(t)}`;
 }
 
+/** 14:03, with the date if that is not the day of `now`. */
+export function minute(t: number, now: number): string {
+  return date(t) === date(now) ? clock(t).slice(0, 5) : moment(t).slice(0, 16);
+}
+
 /** A fraction in percent, rounded down: 100% only if it is complete. */
 export function percent(fraction: number | null | undefined): string {
   if (fraction === null || fraction === undefined) return "";

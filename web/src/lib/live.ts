@@ -5,21 +5,15 @@ import { session } from "./session.svelte";
 /** Everything may have changed. */
 export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [], missed: true, hub: true, trouble: "" };
 
-export type Link = "open" | "waiting";
-
 const read = (event: Event): News => JSON.parse((event as MessageEvent<string>).data) as News;
 
 /**
  * Listen to changes of one run, or of all runs (""); returns a function that stops it.
  * Calls `missed` whenever changes may have been lost; the caller then loads its data again. A hidden page does not
- * listen, because a browser allows only a few connections to one server for all its tabs together.
+ * listen, because a browser allows only a few connections to one server for all its tabs together. Whether news come
+ * stands in `session.link`, and only here is it known: the clock of the page stands while they do not.
  */
-export function live(
-  run: string,
-  heard: (news: News) => void,
-  missed: () => void,
-  link?: (state: Link) => void,
-): () => void {
+export function live(run: string, heard: (news: News) => void, missed: () => void): () => void {
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let wait_ms = 500;
@@ -29,7 +23,7 @@ export function live(
     source.onopen = () => {
       wait_ms = 500;
       session.over = "";
-      link?.("open");
+      session.link = "open";
       if (broken) missed();
       broken = false;
     };
@@ -43,7 +37,7 @@ export function live(
       else heard(change);
     });
     source.onerror = () => {
-      link?.("waiting");
+      session.link = "waiting";
       broken = true;
       if (source?.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
       void retry();
@@ -64,13 +58,18 @@ export function live(
   const turned = (): void => {
     broken = true;
     close();
-    if (!document.hidden) open();
+    begin();
+  };
+  const begin = (): void => {
+    if (document.hidden) session.link = "away";
+    else open(); // until that has worked the link stays as it was
   };
   document.addEventListener("visibilitychange", turned);
-  if (!document.hidden) open();
+  begin();
   return () => {
     document.removeEventListener("visibilitychange", turned);
     close();
+    session.link = "open"; // who does not listen misses nothing
   };
 }
 

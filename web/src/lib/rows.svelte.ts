@@ -1,7 +1,6 @@
 /** A long list of runs: loads rows as the user scrolls, and updates them when runs change. */
 import { ApiError, get, type Column, type Row } from "./api";
 import { live, throttled } from "./live";
-import { session } from "./session.svelte";
 
 export type View = { where: string; project: string; sort: string; group: string; columns: string };
 
@@ -36,7 +35,6 @@ export class Rows {
       "",
       () => this.#changed(),
       () => ((this.#cursor = ""), this.#changed()),
-      (state) => (session.link = state),
     );
     return () => {
       stop();
@@ -153,8 +151,8 @@ export class Rows {
       this.total = got.total;
       this.#cursor = got.cursor;
       this.version += 1;
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 0) session.link = "waiting";
+    } catch {
+      // the next change tries again
     }
   }
 
