@@ -1,6 +1,7 @@
 """The hub's turn: read spools and inboxes, commit or ship, seal, flush, and remove what is no longer needed.
 
-`Keeper.step` is one pass over everything, and ends in tenths of a second. It knows no threads and no sockets; it returns what was committed.
+`Keeper.step` is one pass over everything, and ends in tenths of a second. It knows no threads and no sockets; it
+returns what was committed.
 """
 
 import os
