@@ -40,6 +40,14 @@ _HEX = frozenset("0123456789abcdef")
 _NEW, _GOING, _PARTS, _TOTAL, _SPARED = "new", "going", "parts", "total", "spared"
 
 
+class Part(NamedTuple):
+    """What has come of a blob so far, from one sender."""
+
+    changed_ns: int
+    size: int
+    path: str
+
+
 class Found(NamedTuple):
     """A blob in the store."""
 
@@ -145,17 +153,26 @@ class Blobs:
         with contextlib.suppress(OSError, NotFoundError), self.open(digest) as file:
             os.fsync(file.fileno())
 
-    def part(self, digest: str, sender: str) -> str:
-        """Return the path where a blob from one sender is put together; `adopt` makes it a blob."""
+    def part(self, digest: str, *sender: str) -> str:
+        """Return the path where a blob from one sender is put together; `adopt` makes it a blob.
+
+        `sender`: whose it is, and then which of his senders it is.
+        """
         self.path(digest)
         self._make(_PARTS)
-        name = sha256(sender.encode("utf-8", "replace")).hexdigest()[:16]
-        return os.path.join(self.root, _PARTS, f"{digest}.{name}")
+        return os.path.join(self.root, _PARTS, f"{digest}{_suffix(sender)}")
 
-    def parts_bytes(self) -> int:
-        """Return how many bytes of incomplete blobs are here."""
-        folder = os.path.join(self.root, _PARTS)
-        return sum(fileio.file_size(os.path.join(folder, name)) for name in fileio.names(folder))
+    def parts(self, *sender: str) -> list[Part]:
+        """Return the incomplete blobs, of all senders or of those that begin so; those that rest longest first."""
+        folder, suffix = os.path.join(self.root, _PARTS), _suffix(sender)
+        found = []
+        for name in fileio.names(folder):
+            if f"{name[64:]}.".startswith(f"{suffix}."):
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):
+                    status = os.lstat(path)
+                    found.append(Part(status.st_mtime_ns, status.st_size, path))
+        return sorted(found)
 
     def adopt(self, path: str, digest: str) -> bool:
         """Turn a file of ours into a blob if its bytes match the digest, otherwise remove it; tell which."""
@@ -350,6 +367,10 @@ class Blobs:
         os.utime(path)
         os.rename(path, self.path(digest))
         self._added += size
+
+
+def _suffix(sender: tuple[str, ...]) -> str:
+    return "".join("." + sha256(one.encode("utf-8", "replace")).hexdigest()[:16] for one in sender)
 
 
 def _put_back(away: str, path: str) -> None:

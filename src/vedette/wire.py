@@ -315,7 +315,7 @@ MAX_PIECE = (1 << 20) - 1024  # of a blob in one message
 
 
 class AskBlobs(Struct, frozen=True, tag="ask_blobs"):
-    """Asks how much of these blobs the upstream has; with the size of each."""
+    """Asks how much of these blobs the upstream has of this holder's relays; with the size of each."""
 
     sizes: Annotated[dict[Digest, Size], Meta(max_length=1000)]
 

@@ -99,6 +99,15 @@ class Reader(Protocol):
     def relays(self) -> list[RelayRow]:
         """Return the hubs that have relayed to this one, those that were heard of last first."""
 
+    def holders(self, runs: Sequence[str]) -> dict[str, str]:
+        """Return whose each of these runs is: the holder of the relay that began it; the owner's are left out."""
+
+    def delivered(self, digests: Sequence[str], holder: str) -> set[str]:
+        """Return those of these files whose bytes some relay of a holder has sent."""
+
+    def delivered_bytes(self, holder: str) -> int:
+        """Return how large all files are together that relays of a holder have sent."""
+
     def refusals(self, span: str = "") -> dict[str, int]:
         """Return how many points each limit has refused, by its name: of a run's processes, or of all."""
 
@@ -192,6 +201,12 @@ class Store(Reader, Protocol):
 
     def note_relay(self, relay: RelayRow) -> None:
         """Note that a relay was heard of. Its counts are added to those that are here."""
+
+    def note_delivered(self, sizes: Mapping[str, int], relay: str) -> None:
+        """Note that a relay has sent the bytes of these files, by their digests; `sizes`: how many each has."""
+
+    def forget_delivered(self, digest: str) -> None:
+        """Forget who has sent the bytes of a file: they are here no more."""
 
     def awaited(self) -> set[str]:
         """Return the origins whose records must still come before some span is shown as ended.

@@ -71,6 +71,7 @@ class SqliteStore(SqliteReader):
     def _migrate(self, steps: Sequence[str]) -> None:
         check_version(self.connection.execute("PRAGMA user_version").fetchone()[0], len(steps))
         add_schema(self.connection, steps)
+        sqlite_relays.prepare(self.connection)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -144,6 +145,16 @@ class SqliteStore(SqliteReader):
         """Note that a relay was heard of."""
         with self._transaction():
             sqlite_relays.note(self.connection, relay)
+
+    def note_delivered(self, sizes: Mapping[str, int], relay: str) -> None:
+        """Note that a relay has sent the bytes of these files."""
+        with self._transaction():
+            sqlite_relays.note_delivered(self.connection, sizes, relay)
+
+    def forget_delivered(self, digest: str) -> None:
+        """Forget who has sent the bytes of a file."""
+        with self._transaction():
+            sqlite_relays.forget_delivered(self.connection, digest)
 
     def awaited(self) -> set[str]:
         """Return the origins whose records must still come before some span is shown as ended."""

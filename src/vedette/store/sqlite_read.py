@@ -60,6 +60,18 @@ class SqliteReader(PointReader):
         """Return the hubs that have relayed to this one."""
         return sqlite_relays.relays(self.connection)
 
+    def holders(self, runs: Sequence[str]) -> dict[str, str]:
+        """Return whose each of these runs is; those of the owner are left out."""
+        return sqlite_relays.holders(self.connection, runs)
+
+    def delivered(self, digests: Sequence[str], holder: str) -> set[str]:
+        """Return those of these files whose bytes some relay of a holder has sent."""
+        return sqlite_relays.delivered(self.connection, digests, holder)
+
+    def delivered_bytes(self, holder: str) -> int:
+        """Return how large all files are together that relays of a holder have sent."""
+        return sqlite_relays.delivered_bytes(self.connection, holder)
+
     def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
         """Return the origins of these runs (None: of all runs) that were known alive at `since` or later."""
         among = "" if spans is None else " AND span IN (SELECT value FROM json_each(?))"

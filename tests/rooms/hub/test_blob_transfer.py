@@ -15,12 +15,14 @@ from vedette.blobs import Blobs
 from vedette.home import Home
 from vedette.hub.peers import blob_sender
 from vedette.hub.peers.blob_queue import BlobQueue
-from vedette.hub.peers.blob_receiver import BlobReceiver
+from vedette.hub.peers.blob_receiver import BlobReceiver, Sender
 from vedette.hub.peers.blob_sender import BlobSender
 from vedette.hub.peers.relay import Relay
 from vedette.hub.turn.blob_collector import BlobCollector
 from vedette.model import Blob
 from vedette.settings import Limits
+from vedette.store import RelayRow
+from vedette.store.sqlite import SqliteStore
 
 DATA = bytes(range(256)) * 20
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -41,17 +43,26 @@ class There:
     """The hub that takes blobs, and how to talk to it."""
 
     def __init__(self, root, **limits):
+        os.makedirs(root, exist_ok=True)
         self.blobs = Blobs(str(root), Limits(**limits))
+        self.store = SqliteStore(os.path.join(root, "store.db"))
         self.refused = collections.Counter()
         self.sent = []
         self._receiver = None
 
+    def receiver(self):
+        return BlobReceiver(self.blobs, self.refused, self._in_store)
+
+    async def _in_store(self, act):
+        return act(self.store)
+
     async def tell(self, message, sender="far"):
-        self._receiver = self._receiver or BlobReceiver(self.blobs, self.refused)
+        self._receiver = self._receiver or self.receiver()
+        self.store.note_relay(RelayRow(sender, "", "", 1, 1))
         self.sent.append(message)
         message = wire.unpack_message(wire.encode(message))
         act = self._receiver.receive if isinstance(message, wire.Piece) else self._receiver.offsets_of
-        return await act(message, sender)
+        return await act(message, Sender("", sender))
 
     def say(self, *messages, sender="far"):
         async def talk():
@@ -109,13 +120,13 @@ def test_who_stops_waiting_lets_nobody_in_before_the_disk_is_done(tmp_path, monk
     monkeypatch.setattr(os, "write", slow)
 
     async def talk():
-        receiver = BlobReceiver(there.blobs, there.refused)
-        cut = asyncio.ensure_future(receiver.receive(piece(0, 100), "far"))
+        receiver = there.receiver()
+        cut = asyncio.ensure_future(receiver.receive(piece(0, 100), Sender("", "far")))
         while not receiver._lock.locked():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         cut.cancel()
         await asyncio.gather(cut, return_exceptions=True)
-        other = asyncio.ensure_future(receiver.offsets_of(wire.AskBlobs({"a" * 64: 10}), "far"))
+        other = asyncio.ensure_future(receiver.offsets_of(wire.AskBlobs({"a" * 64: 10}), Sender("", "far")))
         await asyncio.wait([other], timeout=0.5)
         waited = not other.done()
         goes_on.set()
@@ -123,7 +134,7 @@ def test_who_stops_waiting_lets_nobody_in_before_the_disk_is_done(tmp_path, monk
         return waited
 
     assert asyncio.run(asyncio.wait_for(talk(), 60))
-    with open(there.blobs.part(DIGEST, "far"), "rb") as file:
+    with open(there.blobs.part(DIGEST, "", "far"), "rb") as file:
         assert file.read() == DATA[:100]
 
 
@@ -177,7 +188,8 @@ def test_only_what_is_lacking_is_sent_and_a_new_hub_goes_on(tmp_path):
     listed, _ = here.keep(b"print(1)")
     digest, size = here.keep(f'[{{"path": "../../x", "digest": "{listed}", "size": 8, "mode": 0}}]'.encode())
     facts += [(9, Blob("r", 1, "code.manifest", digest, size)), (10, Blob("r", 1, "bad", "../../x", 1))]
-    there.blobs.keep(b"known")
+    there.say(wire.Piece(there.blobs.keep(b"known")[0], 5, 0, b"known"))
+    there.sent.clear()
     BlobQueue(here).note("vedette://token@up:1", facts)
 
     queue = BlobQueue(here)
@@ -219,7 +231,7 @@ def test_a_part_that_was_damaged_is_sent_again(tmp_path):
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there")
     data = os.urandom(200_000)
     digest, size = here.keep(data)
-    with open(there.blobs.part(digest, "far"), "wb") as file:
+    with open(there.blobs.part(digest, "", "far"), "wb") as file:
         file.write(bytes(100_000))
     queue = BlobQueue(here)
     queue.note("up", [(1, Blob("r", 1, "big", digest, size))])
@@ -346,8 +358,11 @@ def test_a_sweep_leaves_what_is_named_on_its_way_or_young(tmp_path, store, make)
     assert swept(blobs, store, queue) == set(kept.values())  # all are young
     for digest in kept.values():
         os.utime(blobs.path(digest), (0, 0))
+        store.note_delivered({digest: 1}, "far")
+    store.note_relay(RelayRow("far", "", "", 1, 1))
     assert swept(blobs, store, queue, all_read=False) == set(kept.values())
     assert swept(blobs, store, queue) == set(kept.values()) - {kept["orphan"]}
+    assert store.delivered(list(kept.values()), "") == set(kept.values()) - {kept["orphan"]}
     assert blobs.total() == sum(found.size for found in blobs.all())
     queue.forget("up")
     assert swept(blobs, store, queue) == {kept[name] for name in ("named", "listed", "mine")}

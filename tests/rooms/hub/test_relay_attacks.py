@@ -6,6 +6,7 @@ Each attack has a victim of its own: a relay that has shipped half of a run, and
 import asyncio
 import contextlib
 import hashlib
+import os
 import time
 
 import msgspec
@@ -14,6 +15,7 @@ import pytest
 
 from tests.rooms.hubs import ask, connect, serving, until
 from vedette import address, tokens, wire
+from vedette.blobs import Blobs
 from vedette.home import Home
 from vedette.hub.peers.identity import identify
 from vedette.hub.peers.trust import Trust
@@ -22,6 +24,7 @@ from vedette.hub.turn.orders import ANSWER
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Origin, Span
 from vedette.settings import Hub, Settings
 from vedette.store import Batch, Block, EventQuery, SpanQuery, parcels
+from vedette.store.sqlite import SqliteStore
 
 SETTINGS = Settings(hub=Hub(address="127.0.0.1:0", idle_s=60.0, turn_s=0.01, sync_s=0.05, seal_s=0.05))
 T = 10**18
@@ -409,6 +412,39 @@ def test_nobody_spoils_a_file_that_another_sends(home, tmp_path):
     here, sent = asyncio.run(act())
     assert here.offsets == {DIGEST: 0}
     assert sent.offsets == {DIGEST: len(DATA)}
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["", "control"])
+def test_nobody_is_told_of_a_file_that_he_has_not_sent(home, tmp_path, monkeypatch, told):
+    """Nobody learns whether another's file is here, or keeps it young; who sends it, too, has it from then on."""
+    if told:
+        monkeypatch.setattr(SqliteStore, "delivered", lambda _self, digests, _holder: set(digests))
+
+    async def act():
+        home.prepare()
+        alice, mallory = tokens.new_holder(home, "alice"), tokens.new_holder(home, "mallory")
+        ages = []
+        async with serving(home, SETTINGS) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+            one, evil, two = (
+                Peer(there, _home(tmp_path, str(number)), token) for number, token in enumerate((alice, mallory, alice))
+            )
+            for peer in (one, evil, two):
+                await peer.connect()
+            said = [await ask(one.link, wire.Piece(DIGEST, len(DATA), 0, DATA))]
+            for peer in (evil, two):
+                os.utime(Blobs(home).path(DIGEST), (0, 0))
+                said.append(await ask(peer.link, wire.AskBlobs({DIGEST: len(DATA), "0" * 64: 5})))
+                ages.append(os.stat(Blobs(home).path(DIGEST)).st_mtime)
+            halves = [wire.Piece(DIGEST, len(DATA), offset, DATA[offset:][:1000]) for offset in (0, 1000)]
+            for message in (*halves, wire.AskBlobs({DIGEST: len(DATA)})):
+                said.append(await ask(evil.link, message))  # noqa: PERF401 - one after the other
+            return [answer.offsets.get(DIGEST) for answer in said], ages
+
+    offsets, ages = asyncio.run(act())
+    assert offsets == ([2000, 2000, 2000, 1000, 2000, 2000] if told else [2000, 0, 2000, 1000, 2000, 2000])
+    assert [age == 0 for age in ages] == [not told, False]
 
 
 @pytest.mark.parametrize(

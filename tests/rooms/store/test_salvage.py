@@ -102,6 +102,7 @@ def test_tables_begin_at_the_same_pages_in_every_store(sound):
     """What is put in the place of a lost schema is what stores have, also when they have grown."""
     with contextlib.closing(sqlite3.connect(sound)) as store:
         found = dict(store.execute("SELECT name, rootpage FROM sqlite_schema WHERE rootpage > 0"))
+    del found["delivered"]  # a store makes it when it is opened
     assert {name: root for _, name, _, root, _ in sqlite_mend._schema()} == found
 
 

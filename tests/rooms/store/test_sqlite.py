@@ -6,8 +6,8 @@ import sqlite3
 import pytest
 
 from vedette.errors import LockedError, NotFoundError, StoreError, VersionError
-from vedette.model import LANE_FACTS, Event, Origin
-from vedette.store import Batch, EventQuery
+from vedette.model import LANE_FACTS, Blob, Event, Origin
+from vedette.store import Batch, EventQuery, RelayRow
 from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_file import STEPS, VERSION, open_reader
 
@@ -63,6 +63,26 @@ def test_a_step_that_fails_changes_nothing(old, tmp_path):
     assert reader.connection.execute("SELECT name FROM sqlite_schema WHERE name = 'half'").fetchall() == []
     assert [event.text for event in reader.events(EventQuery())] == ["kept"]
     SqliteStore(old).close()
+
+
+def test_a_store_from_before_it_was_noted_who_has_sent_a_file(old):
+    """What runs of one holder alone named is his, what others named, too, is nobody's; the next time all stays."""
+    names = {"run": "owned", "r1": "hers", "r1/1": "theirs", "r2": "theirs", "r3": "shared", "run/1": "shared"}
+    with contextlib.closing(SqliteStore(old)) as store:
+        for holder, runs in (("alice", ["r1"]), ("bob", ["r2", "r3"])):
+            store.note_relay(RelayRow(f"relay-{holder}", holder, "", 1, 1))
+            store.bind(f"relay-{holder}", [], runs)
+        facts = [(n, Blob(span, 1, "file", digest, 10 + n)) for n, (span, digest) in enumerate(names.items(), 1)]
+        store.keep([Batch(Origin("b"), LANE_FACTS, 9, facts=facts)])
+        store.connection.execute("DROP TABLE delivered")
+    with contextlib.closing(open_reader(old)) as reader:
+        assert reader.delivered(list(names.values()), "alice") == set()
+    for _ in range(2):
+        with contextlib.closing(SqliteStore(old)) as store:
+            found = {holder: store.delivered(list(names.values()), holder) for holder in ("", "alice", "bob")}
+            assert found == {"": set(), "alice": {"hers"}, "bob": set()}
+            assert store.holders(["run", "r1", "r2"]) == {"r1": "alice", "r2": "bob"}
+            assert (store.delivered_bytes("alice"), store.delivered_bytes("bob")) == (12, 0)
 
 
 def test_a_store_that_is_locked_is_not_read_past_its_writer(old):

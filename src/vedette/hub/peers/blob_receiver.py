@@ -1,54 +1,98 @@
-"""Receives blobs from other hubs: pieces are appended to a file, which becomes a blob if its digest is right."""
+"""Receives blobs from other hubs: pieces are appended to a file, which becomes a blob if its digest is right.
+
+Nobody is told of a blob that his own relays have not sent: it may be another's, and be here unknown to him. So what is
+here already is sent once more by each holder, and only then is it noted that he has it (decisions/033).
+"""
 
 import asyncio
 import collections
 import contextlib
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from vedette import wire
 from vedette.blobs import Blobs
 from vedette.errors import BlobError
-from vedette.fileio import file_size, open_private
+from vedette.fileio import file_size, open_private, unlink
+from vedette.store import Store
 
-_Asked = TypeVar("_Asked", wire.AskBlobs, wire.Piece)
+T = TypeVar("T")
+
+
+class Sender(NamedTuple):
+    """Who sends."""
+
+    holder: str  # whose token it uses
+    relay: str
+
+
+class InStore(Protocol):
+    """Does something with the store, in the thread that it is used in."""
+
+    async def __call__(self, act: Callable[[Store], T]) -> T:
+        """Return what `act` returns; raise HubError when it fails."""
 
 
 class BlobReceiver:
     """Receives blobs from all connections; files are written in a thread."""
 
-    def __init__(self, blobs: Blobs, refused: collections.Counter[str]) -> None:
+    def __init__(self, blobs: Blobs, refused: collections.Counter[str], in_store: InStore) -> None:
         """`refused` counts what is refused, by reason."""
         self._blobs = blobs
         self._refused = refused
+        self._in_store = in_store
         self._lock = asyncio.Lock()  # two connections of one hub may overlap for a while, after a network failure
 
-    async def offsets_of(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
-        """Return how many bytes of each blob are here."""
-        return await asyncio.shield(self._alone(self._offsets_of, asked, sender))
+    async def offsets_of(self, asked: wire.AskBlobs, sender: Sender) -> wire.HasBlobs:
+        """Return how many bytes of each blob the holder's relays have sent, as far as they are here."""
+        return await asyncio.shield(self._look(asked, sender))
 
-    async def receive(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
+    async def receive(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
         """Append a piece; with the last one the file becomes a blob. Return how many bytes of it are here."""
-        return await asyncio.shield(self._alone(self._receive, piece, sender))
+        return await asyncio.shield(self._take(piece, sender))
 
-    async def _alone(self, act: Callable[[_Asked, str], wire.HasBlobs], asked: _Asked, sender: str) -> wire.HasBlobs:
+    async def _look(self, asked: wire.AskBlobs, sender: Sender) -> wire.HasBlobs:
+        known = await self._in_store(lambda store: store.delivered(list(asked.sizes), sender.holder))
+        answer = await self._alone(lambda: self._offsets_of(asked, known, sender))
+        sizes = asked.sizes.items()
+        await self._note({d: size for d, size in sizes if d not in known and answer.offsets.get(d) == size}, sender)
+        return answer
+
+    async def _take(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
+        answer = await self._alone(lambda: self._receive(piece, sender))
+        if answer.offsets.get(piece.digest) == piece.size:
+            await self._note({piece.digest: piece.size}, sender)
+        return answer
+
+    async def _alone(self, act: Callable[[], wire.HasBlobs]) -> wire.HasBlobs:
         """Run `act` in a thread, one at a time. A caller that is cancelled does not let the next one in early."""
         async with self._lock:
-            return await asyncio.to_thread(act, asked, sender)
+            return await asyncio.to_thread(act)
 
-    def _offsets_of(self, asked: wire.AskBlobs, sender: str) -> wire.HasBlobs:
+    async def _note(self, sizes: dict[str, int], sender: Sender) -> None:
+        """Note that the relay has sent all bytes of these blobs."""
+        if sizes:
+            await self._in_store(lambda store: store.note_delivered(sizes, sender.relay))
+
+    # All below runs in a thread.
+
+    def _offsets_of(self, asked: wire.AskBlobs, known: set[str], sender: Sender) -> wire.HasBlobs:
         answer = wire.HasBlobs({}, {})
         for digest, size in asked.sizes.items():
-            if self._blobs.size(digest) == size:
+            if digest in known and self._blobs.size(digest) == size:
                 answer.offsets[digest] = size
                 self._blobs.touch(digest)  # so that nobody removes it before the fact that names it comes
             elif size == 0:
                 self._keep_empty(digest, answer)
-            elif why := self._why_refused(size, 0):
-                answer.refused[digest] = why
             else:
-                answer.offsets[digest] = self._received_bytes(digest, size, self._blobs.part(digest, sender))
+                path = self._blobs.part(digest, *sender)
+                here = self._received_bytes(digest, size, path)
+                if here < size and (why := self._why_refused(size, here)):
+                    unlink(path)
+                    answer.refused[digest] = why
+                else:
+                    answer.offsets[digest] = here
         return answer
 
     def _received_bytes(self, digest: str, size: int, path: str) -> int:
@@ -71,25 +115,27 @@ class BlobReceiver:
             pass
         answer.refused[digest] = "it has no bytes"
 
-    def _why_refused(self, size: int, more: int) -> str:
-        """Return why a blob of this size, or `more` bytes of it, cannot be taken, and count that; empty if they can."""
+    def _why_refused(self, size: int, here: int) -> str:
+        """Return why the rest of a blob cannot be taken, and count that; empty if it can."""
         try:
-            self._blobs.check_room(size, more + self._blobs.parts_bytes())
+            unfinished = sum(part.size for part in self._blobs.parts())
+            self._blobs.check_room(size, size - here + unfinished)
         except BlobError as error:
             self._refused[error.limit] += 1
             return str(error)
         return ""
 
-    def _receive(self, piece: wire.Piece, sender: str) -> wire.HasBlobs:
+    def _receive(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
         digest, size = piece.digest, piece.size
-        if self._blobs.size(digest) == size:
-            return wire.HasBlobs({digest: size})
         if piece.offset + len(piece.data) > size:
             return self._refuse(digest, "a piece goes beyond the end of its blob")
-        if why := self._why_refused(size, len(piece.data)):
-            return wire.HasBlobs({}, {digest: why})
-        path = self._blobs.part(digest, sender)
+        path = self._blobs.part(digest, *sender)
         here = self._received_bytes(digest, size, path)
+        if here == size:
+            return wire.HasBlobs({digest: size})
+        if why := self._why_refused(size, here):
+            unlink(path)
+            return wire.HasBlobs({}, {digest: why})
         if here != piece.offset:
             return wire.HasBlobs({digest: here})
         try:

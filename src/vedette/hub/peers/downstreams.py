@@ -5,22 +5,26 @@ import collections
 import contextlib
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from vedette import wire
 from vedette.errors import FormatError, HubError
 from vedette.hub.handle import HubHandle
-from vedette.hub.peers.blob_receiver import BlobReceiver
+from vedette.hub.peers.blob_receiver import BlobReceiver, Sender
 from vedette.hub.peers.inbox import Inbox
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn import requests
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.orders import ANSWER
 from vedette.ids import new_id, origin_of, run_of
+from vedette.store import Store
 
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
 _PAUSE_S = 0.2
 _MOST_INTRODUCED, _INTRODUCED_AT_ONCE = 20_000, 1000  # origins, in one message and in one look at the store
+
+T = TypeVar("T")
 
 
 class Downstream:
@@ -54,7 +58,7 @@ class Downstreams:
         self._inbox_bytes = inbox_bytes
         self._home_id = home_id
         self._refused = refused
-        self._blobs = BlobReceiver(hub.keeper.blobs, refused)
+        self._blobs = BlobReceiver(hub.keeper.blobs, refused, self._in_store)
         self._seals: collections.deque[str] = collections.deque(maxlen=1000)  # ids of those that were passed on
 
     async def serve(self, introduction: wire.Introduce, connection: Connection) -> None:
@@ -117,13 +121,17 @@ class Downstreams:
 
     async def _answer_blobs(self, message: wire.AskBlobs | wire.Piece, downstream: Downstream) -> None:
         """Receive a piece of a blob, or say how much of blobs is here."""
+        sender = Sender(downstream.holder, downstream.relay)
         try:
             if isinstance(message, wire.Piece):
-                downstream.send(await self._blobs.receive(message, downstream.relay))
+                downstream.send(await self._blobs.receive(message, sender))
             else:
-                downstream.send(await self._blobs.offsets_of(message, downstream.relay))
-        except OSError:  # the disk is full, for example: the relay is told that nothing is here, and tries again
+                downstream.send(await self._blobs.offsets_of(message, sender))
+        except (OSError, HubError):  # a full disk, for example: the relay is told that nothing is here, and tries again
             downstream.send(wire.HasBlobs())
+
+    async def _in_store(self, act: Callable[[Store], T]) -> T:
+        return await self._hub.in_keeper(lambda keeper: act(keeper.store))
 
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""

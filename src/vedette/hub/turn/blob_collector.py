@@ -97,6 +97,7 @@ class BlobCollector:
         for digest, found in old.items():
             if self._blobs.remove(digest):
                 total -= found.size
+                self._store.forget_delivered(digest)
             yield
         self._blobs.count(total)
         if young:
