@@ -22,6 +22,7 @@ from tests.rooms.views.test_web_live import Listener
 from vedette import manifest
 from vedette.manifest import Entry
 from vedette.model import Blob, Event, Span
+from vedette.store import RelayRow
 from vedette.views.web import links, live, narrow, share
 from vedette.views.web.guard import Guard
 from vedette.views.web.links import Scope
@@ -199,6 +200,48 @@ def test_the_matrix_finds_blobs_and_machines_that_are_not_narrowed(home, monkeyp
             patch.setattr(target, name, wrong)
             assert _ask(site, ROUTES[1], None, "outside0", "", "")[0] == 200  # what the owner sees
             assert {found[0] for found in _leaks(site, home, _link(SCOPES["a run"]), "inside01")} >= caught
+
+
+def _forge(home, make):
+    """Have mallory's run name a file of the run outside, and list it as its code; return the digest, and her manifest.
+
+    She has sent the manifest alone.
+    """
+    secret = home.blobs_of["outside0"][0]
+    data = manifest.write([Entry("stolen.py", secret, 9)])
+    listing = web.put_blob(home.home, data)
+    make.store.note_relay(RelayRow("relay-m", "mallory", "", 1, 1))
+    make.store.bind("relay-m", [], ["evil", "evil2"])
+    make.store.note_delivered({listing: len(data)}, "relay-m")
+    for run, name, digest in (("evil", "mine", secret), ("evil2", manifest.NAME, listing)):
+        make.run(run)
+        make.facts(run, Blob(run, BORN, name, digest, 9))
+    return secret, listing
+
+
+@pytest.mark.parametrize("run", ["evil", "evil2"])
+def test_a_run_shows_only_bytes_that_its_holder_has_sent(home, make, run):
+    """Who names another's file in a run of his own, or lists it as its code, does not read it by a link to it."""
+    secret, listing = _forge(home, make)
+    token = _link(Scope((run,)))
+
+    def read(digest):
+        with web.site(home) as site:
+            return site.ask("GET", f"/api/blobs/{digest}", token=token)
+
+    assert read(secret)[::2] == read("0" * 64)[::2]
+    assert read(listing)[0] == (200 if run == "evil2" else 404)
+    make.store.note_delivered({secret: 9}, "relay-m")
+    assert read(secret)[0] == 200
+
+
+def test_the_check_of_forged_files_sees_them(home, make, monkeypatch):
+    """Where names alone count, a link to mallory's runs reads the file of the run outside."""
+    secret, _ = _forge(home, make)
+    monkeypatch.setattr(narrow._Home, "_shows", lambda _self, _digest, holders: bool(holders))
+    with web.site(home) as site:
+        for run in ("evil", "evil2"):
+            assert site.ask("GET", f"/api/blobs/{secret}", token=_link(Scope((run,))))[0] == 200
 
 
 def test_every_route_says_what_a_link_gets(home, site):

@@ -4,7 +4,8 @@ Each part has what routes need of it, and no more; what is not named here is ref
 is the store.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, BinaryIO, TypeVar, cast
 
 from vedette import manifest
@@ -14,6 +15,7 @@ from vedette.ids import run_of
 from vedette.query.finding import Family
 from vedette.query.listing import Listed, Listing
 from vedette.store import Reader, SpanQuery
+from vedette.tokens import OWNER
 from vedette.views.web.links import Link
 from vedette.views.web.manifests import Manifests
 from vedette.views.web.narrow_reader import NarrowReader
@@ -93,7 +95,10 @@ class _Pool:
 
 
 class _Home:
-    """A home of which only those blobs can be read that the runs name, themselves or in the manifest of their code."""
+    """A home of which only those blobs can be read that the runs name, themselves or in the manifest of their code.
+
+    Anybody can name any digest. So a run of somebody else than the owner shows only the bytes that its holder has sent.
+    """
 
     root = ""
 
@@ -101,8 +106,8 @@ class _Home:
         self._whole = whole
         self._manifests = manifests
         self._reader = reader
-        self._named: set[str] | None = None
-        self._listed: list[str] = []  # digests of manifests
+        self._named: dict[str, set[str]] | None = None  # by digest: whose runs name it
+        self._listed: dict[tuple[str, str], None] = {}  # manifests that were not read yet, and whose run each is of
         self.has_hub = whole.has_hub
         self.lost_after_s = whole.lost_after_s
 
@@ -118,12 +123,24 @@ class _Home:
         if self._reader is None:
             return False
         if self._named is None:
-            rows = self._reader.blobs()
-            self._named = {row.digest for row in rows}
-            self._listed = list(dict.fromkeys(row.digest for row in rows if row.name == manifest.NAME))
-        while digest not in self._named and self._listed:
-            self._named |= self._manifests.digests(self._whole, self._listed.pop())
-        return digest in self._named
+            self._named = defaultdict(set)
+            others = self._reader.holders()
+            for row in self._reader.blobs():
+                holder = others.get(run_of(row.span), OWNER)
+                self._named[row.digest].add(holder)
+                if row.name == manifest.NAME:
+                    self._listed[row.digest, holder] = None
+        while not (shown := self._shows(digest, self._named.get(digest, ()))) and self._listed:
+            (listing, holder), _ = self._listed.popitem()
+            if self._shows(listing, (holder,)):
+                for listed in self._manifests.digests(self._whole, listing):
+                    self._named[listed].add(holder)
+        return shown
+
+    def _shows(self, digest: str, holders: Collection[str]) -> bool:
+        """Tell whether one of these holders, whose runs name a blob, has sent its bytes; the owner's are all here."""
+        assert self._reader is not None
+        return OWNER in holders or any(self._reader.delivered([digest], holder) for holder in holders)
 
 
 class _Listing:

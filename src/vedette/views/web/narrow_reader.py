@@ -71,6 +71,14 @@ class NarrowReader:
             return [row for run in sorted(self.runs) for row in self._store.blobs(run)]
         return [row for row in self._store.blobs() if self.shows(row.span)]
 
+    def holders(self) -> dict[str, str]:
+        """Return whose each of these runs is; the owner's are left out."""
+        return self._store.holders(sorted(self.runs))
+
+    def delivered(self, digests: Sequence[str], holder: str) -> set[str]:
+        """Return those of these files whose bytes a holder has sent."""
+        return self._store.delivered(digests, holder)
+
     def origins(self, spans: Sequence[str] | None = None, since: int = 0) -> list[OriginRow]:
         """Return the origins of these runs."""
         return self._store.origins(self._among(spans), since)
