@@ -216,6 +216,19 @@ def test_bytes_that_have_not_come_here_yet_are_waited_for(tmp_path):
     assert there.blobs.verify(DIGEST)
 
 
+def test_a_relay_leaves_little_unfinished(tmp_path):
+    """What a relay has begun and not gone on with makes way for what it begins: few files, and little of the room."""
+    there = There(tmp_path, blobs_bytes=100_000)
+    begun = [wire.Piece(f"{number:064x}", 90_000, 0, bytes(100)) for number in range(9)]
+    there.say(*begun)
+    assert sorted(part.size for part in there.blobs.parts()) == [100] * 4
+    there.say(wire.Piece(f"{9:064x}", 60_000, 0, bytes(30_000)), sender="large")
+    there.say(wire.Piece(f"{10:064x}", 60_000, 0, bytes(100)), sender="large")
+    assert [part.size for part in there.blobs.parts("", "large")] == [100]
+    assert len(there.blobs.parts("", "far")) == 4
+    assert there.refused == {}
+
+
 def test_what_is_refused_is_not_sent_again(tmp_path):
     """A blob that the other hub does not take is given up, with a word."""
     here, there = Blobs(str(tmp_path / "here")), There(tmp_path / "there", blob_bytes=10)

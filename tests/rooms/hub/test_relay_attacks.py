@@ -17,12 +17,13 @@ from tests.rooms.hubs import ask, connect, serving, until
 from vedette import address, tokens, wire
 from vedette.blobs import Blobs
 from vedette.home import Home
+from vedette.hub.peers import blob_receiver
 from vedette.hub.peers.identity import identify
 from vedette.hub.peers.trust import Trust
 from vedette.hub.sockets.connection import Connection
 from vedette.hub.turn.orders import ANSWER
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Blob, Command, Event, Origin, Span
-from vedette.settings import Hub, Settings
+from vedette.settings import Hub, Limits, Settings
 from vedette.store import Batch, Block, EventQuery, SpanQuery, parcels
 from vedette.store.sqlite import SqliteStore
 
@@ -445,6 +446,40 @@ def test_nobody_is_told_of_a_file_that_he_has_not_sent(home, tmp_path, monkeypat
     offsets, ages = asyncio.run(act())
     assert offsets == ([2000, 2000, 2000, 1000, 2000, 2000] if told else [2000, 0, 2000, 1000, 2000, 2000])
     assert [age == 0 for age in ages] == [not told, False]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("fair", [True, False], ids=["", "control"])
+def test_nobody_takes_all_room_for_files(home, tmp_path, monkeypatch, whole, fair):
+    """However many relays a holder has, and whether its files are ever whole: there is room for another's."""
+    if not fair:
+        monkeypatch.setattr(blob_receiver, "OWNER", "mallory")
+        monkeypatch.setattr(blob_receiver, "_MOST_PARTS", 100)
+        monkeypatch.setattr(blob_receiver, "_PARTS_SHARE", 0)
+
+    async def send(peer, size, more=0):
+        data = os.urandom(size)
+        return await ask(peer.link, wire.Piece(hashlib.sha256(data).hexdigest(), size + more, 0, data))
+
+    async def act():
+        home.prepare()
+        alice, mallory = tokens.new_holder(home, "alice"), tokens.new_holder(home, "mallory")
+        async with serving(home, msgspec.structs.replace(SETTINGS, limits=Limits(blobs_bytes=80_000))) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+            refused = 0
+            for number in range(3):
+                evil = Peer(there, _home(tmp_path, str(number)), mallory)
+                await evil.connect()
+                for _ in range(9):
+                    refused += bool((await send(evil, 10_000 - 2500 * number, 0 if whole else 1)).refused)
+            honest = Peer(there, _home(tmp_path, "honest"), alice)
+            await honest.connect()
+            return refused, await send(honest, 9000)
+
+    refused, answer = asyncio.run(act())
+    assert bool(answer.refused) is not fair
+    assert refused or not whole
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import asyncio
 import collections
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -16,6 +17,11 @@ from vedette.blobs import Blobs
 from vedette.errors import BlobError
 from vedette.fileio import file_size, open_private, unlink
 from vedette.store import Store
+from vedette.tokens import OWNER
+
+_COUNTED_S = 60.0  # so long a holder's files are not counted anew: runs may have been removed
+_MOST_PARTS, _MOST_OF_HOLDER = 4, 1000  # unfinished files of one relay, which sends one after the other; of a holder
+_PARTS_SHARE = 4  # what a relay has left unfinished may take this part of the room that is left
 
 T = TypeVar("T")
 
@@ -43,6 +49,7 @@ class BlobReceiver:
         self._refused = refused
         self._in_store = in_store
         self._lock = asyncio.Lock()  # two connections of one hub may overlap for a while, after a network failure
+        self._used: dict[str, tuple[int, float]] = {}  # by holder: bytes of his files, and until when that holds
 
     async def offsets_of(self, asked: wire.AskBlobs, sender: Sender) -> wire.HasBlobs:
         """Return how many bytes of each blob the holder's relays have sent, as far as they are here."""
@@ -54,13 +61,15 @@ class BlobReceiver:
 
     async def _look(self, asked: wire.AskBlobs, sender: Sender) -> wire.HasBlobs:
         known = await self._in_store(lambda store: store.delivered(list(asked.sizes), sender.holder))
-        answer = await self._alone(lambda: self._offsets_of(asked, known, sender))
+        used = await self._used_by(sender.holder)
+        answer = await self._alone(lambda: self._offsets_of(asked, known, sender, used))
         sizes = asked.sizes.items()
         await self._note({d: size for d, size in sizes if d not in known and answer.offsets.get(d) == size}, sender)
         return answer
 
     async def _take(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
-        answer = await self._alone(lambda: self._receive(piece, sender))
+        used = await self._used_by(sender.holder)
+        answer = await self._alone(lambda: self._receive(piece, sender, used))
         if answer.offsets.get(piece.digest) == piece.size:
             await self._note({piece.digest: piece.size}, sender)
         return answer
@@ -74,10 +83,22 @@ class BlobReceiver:
         """Note that the relay has sent all bytes of these blobs."""
         if sizes:
             await self._in_store(lambda store: store.note_delivered(sizes, sender.relay))
+            if (used := self._used.get(sender.holder)) is not None:
+                self._used[sender.holder] = used[0] + sum(sizes.values()), used[1]
+
+    async def _used_by(self, holder: str) -> int:
+        """Return how many bytes the files have that a holder's relays have sent; the owner's need no count."""
+        if holder == OWNER or not self._blobs.limits.blobs_bytes:
+            return 0
+        used, until = self._used.get(holder, (0, 0.0))
+        if time.monotonic() >= until:
+            used = await self._in_store(lambda store: store.delivered_bytes(holder))
+            self._used[holder] = used, time.monotonic() + _COUNTED_S
+        return used
 
     # All below runs in a thread.
 
-    def _offsets_of(self, asked: wire.AskBlobs, known: set[str], sender: Sender) -> wire.HasBlobs:
+    def _offsets_of(self, asked: wire.AskBlobs, known: set[str], sender: Sender, used: int) -> wire.HasBlobs:
         answer = wire.HasBlobs({}, {})
         for digest, size in asked.sizes.items():
             if digest in known and self._blobs.size(digest) == size:
@@ -88,7 +109,7 @@ class BlobReceiver:
             else:
                 path = self._blobs.part(digest, *sender)
                 here = self._received_bytes(digest, size, path)
-                if here < size and (why := self._why_refused(size, here)):
+                if here < size and (why := self._why_refused(size, here, sender, used)):
                     unlink(path)
                     answer.refused[digest] = why
                 else:
@@ -115,17 +136,45 @@ class BlobReceiver:
             pass
         answer.refused[digest] = "it has no bytes"
 
-    def _why_refused(self, size: int, here: int) -> str:
-        """Return why the rest of a blob cannot be taken, and count that; empty if it can."""
+    def _why_refused(self, size: int, here: int, sender: Sender, used: int) -> str:
+        """Return why the rest of a blob cannot be taken, and count that; empty if it can.
+
+        What another holder than the owner has may not be more than what is left then: so one of them alone fills half
+        of the room, and there is always some for the next one.
+        """
         try:
             unfinished = sum(part.size for part in self._blobs.parts())
             self._blobs.check_room(size, size - here + unfinished)
+            limit = self._blobs.limits.blobs_bytes
+            if limit and sender.holder != OWNER:
+                has = used + sum(part.size for part in self._blobs.parts(sender.holder)) + size - here
+                left = limit - self._blobs.total() - unfinished - (size - here)
+                if has > left:
+                    raise BlobError(
+                        f"with it the files of {sender.holder} would take more room than the {max(left, 0)} bytes that"
+                        " would be left for all others",
+                        "limits.blobs_bytes",
+                    )
         except BlobError as error:
             self._refused[error.limit] += 1
             return str(error)
         return ""
 
-    def _receive(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
+    def _make_way(self, sender: Sender) -> None:
+        """Remove what a relay has left unfinished, those that rest longest first, before it begins another one.
+
+        What it still wants to send it sends anew; if that were refused instead, it would never be sent.
+        """
+        parts, limit = self._blobs.parts(*sender), self._blobs.limits.blobs_bytes
+        left = limit - self._blobs.total() - sum(part.size for part in self._blobs.parts())
+        while parts and (
+            len(parts) >= _MOST_PARTS or (limit and _PARTS_SHARE * sum(part.size for part in parts) > left)
+        ):
+            unlink(parts.pop(0).path)
+        for part in self._blobs.parts(sender.holder)[: 1 - _MOST_OF_HOLDER]:
+            unlink(part.path)
+
+    def _receive(self, piece: wire.Piece, sender: Sender, used: int) -> wire.HasBlobs:
         digest, size = piece.digest, piece.size
         if piece.offset + len(piece.data) > size:
             return self._refuse(digest, "a piece goes beyond the end of its blob")
@@ -133,7 +182,9 @@ class BlobReceiver:
         here = self._received_bytes(digest, size, path)
         if here == size:
             return wire.HasBlobs({digest: size})
-        if why := self._why_refused(size, here):
+        if not here:
+            self._make_way(sender)
+        if why := self._why_refused(size, here, sender, used):
             unlink(path)
             return wire.HasBlobs({}, {digest: why})
         if here != piece.offset:
