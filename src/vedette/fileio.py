@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from vedette.errors import BlobError
@@ -107,15 +107,28 @@ def read_private(path: str) -> bytes:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Write a file that its owner alone can read: all of it, or nothing and an OSError."""
-    new = path + ".new"
-    fd = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    """Write a file that its owner alone can read, or replace it: all of it, or nothing and an OSError."""
+    with _beside(path, data) as new:
+        os.rename(new, path)
+
+
+@contextlib.contextmanager
+def _beside(path: str, data: bytes) -> Iterator[str]:
+    """Write a file beside a path, by a name that nobody else has and no file of a home can have; remove it at the end.
+
+    A name of its own, because several processes may write the same file at once.
+    """
+    folder, name = os.path.split(path)
+    new = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
+    fd = open_private(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        os.fchmod(fd, 0o600)  # an older file may have had another mode
-        write_all(fd, data)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        yield new
     finally:
-        os.close(fd)
-    os.rename(new, path)
+        unlink(new)
 
 
 def copy(source: int, target: int, size: int) -> None:

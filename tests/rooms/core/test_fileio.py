@@ -8,6 +8,7 @@ import stat
 import pytest
 
 import vedette
+from tests.rooms.at_once import in_threads
 from vedette import fileio
 from vedette.fileio import check_private, make_private_directory, open_private, read_private, write_private
 
@@ -38,6 +39,18 @@ def test_what_is_made_is_its_owners_alone(folder, umask):
     assert [stat.S_IMODE((folder / name).stat().st_mode) for name in ("file", "secret", "inner")] == [
         0o600, 0o600, 0o700,
     ]  # fmt: skip
+
+
+def test_a_file_that_many_replace_at_once(folder):
+    """Whoever comes last has it, everybody succeeds, and nothing is left beside it; nor where it cannot be written."""
+    path = str(folder / "secret")
+    for _ in range(10):
+        assert in_threads(lambda: write_private(path, os.urandom(16).hex().encode())) == [None] * 8
+    assert len(read_private(path)) == 32
+    (folder / "inner").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_private(str(folder / "inner"), b"x")
+    assert sorted(os.listdir(folder)) == ["inner", "secret"]
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "directory", "socket"])
