@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 from vedette.errors import SettingError
-from vedette.fileio import read_private, write_private
+from vedette.fileio import make_once, read_private
 from vedette.home import Home
 
 _CERTIFICATE_DAYS = 3650
@@ -22,7 +22,7 @@ def serving(home: Home) -> tuple[ssl.SSLContext, str]:
     """Return the TLS context of a hub that listens, and its fingerprint; make the certificate if there is none."""
     path = path_of(home)
     if not os.path.exists(path):
-        write_private(path, _make_certificate())
+        make_once(path, _make_certificate())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:

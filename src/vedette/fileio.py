@@ -112,6 +112,46 @@ def write_private(path: str, data: bytes) -> None:
         os.rename(new, path)
 
 
+def make_once(path: str, data: bytes) -> bool:
+    """Make a file that its owner alone can read, unless there is one; tell whether it was made. Raise OSError if not.
+
+    Of all who do this at once, one makes it. Whoever then reads it sees what that one has written, and all of it.
+    """
+    try:
+        _link_nameless(path, data)
+    except FileExistsError as error:
+        let_through(error)
+        return False
+    except OSError as error:  # this file system can make no file without a name
+        let_through(error)
+        return _link_named(path, data)
+    return True
+
+
+def _link_nameless(path: str, data: bytes) -> None:
+    """Write a file that has no name yet, and give it this one; raise OSError where that cannot be done.
+
+    A file that had another name first would have two of them for a moment, or for good if we are killed then, and
+    `_refuse_planted` takes no such file in a directory where others may write.
+    """
+    fd = open_private(os.path.join(os.path.dirname(path), "."), os.O_WRONLY | os.O_TMPFILE)
+    try:
+        write_all(fd, data)
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)  # without src_dir_fd none is followed
+    finally:
+        os.close(fd)
+
+
+def _link_named(path: str, data: bytes) -> bool:
+    with _beside(path, data) as new:
+        try:
+            os.link(new, path)
+        except FileExistsError as error:
+            let_through(error)
+            return False
+    return True
+
+
 @contextlib.contextmanager
 def _beside(path: str, data: bytes) -> Iterator[str]:
     """Write a file beside a path, by a name that nobody else has and no file of a home can have; remove it at the end.

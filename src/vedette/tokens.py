@@ -1,5 +1,6 @@
 """The secrets and the id of a home: each is made once, and lies in a file of the home that only its owner can read."""
 
+import fcntl
 import os
 import re
 import secrets
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from vedette.errors import NotFoundError, SettingError
-from vedette.fileio import make_private_directory, read_private, write_private
+from vedette.fileio import make_once, make_private_directory, open_private, read_private, write_private
 from vedette.guard import same_token
 from vedette.home import Home
 from vedette.ids import new_id
@@ -49,11 +50,12 @@ def new_holder(home: Home, name: str) -> str:
         )
     make_private_directory(_directory(home))
     path = os.path.join(_directory(home), name)
-    if os.path.exists(path):
+    token = secrets.token_urlsafe(24)
+    if not make_once(path, token.encode() + b"\n"):
         raise SettingError(
             f"{name} has a token already: `vedette token {name}` shows it, `vedette token --revoke {name}` ends it"
         )
-    return _made_once(path, lambda: secrets.token_urlsafe(24))
+    return token
 
 
 def token_of(home: Home, name: str) -> str:
@@ -124,12 +126,25 @@ def _id_path(home: Home) -> str:
 
 
 def _made_once(path: str, make: Callable[[], str]) -> str:
-    """Return the content of a file; if it does not exist, make it, readable by its owner only."""
-    if known := _read(path):
-        return known
-    made = make()
-    write_private(path, made.encode() + b"\n")
-    return made
+    """Return the content of a file; if there is none, make it. All who ask at once get the same."""
+    while not (known := _read(path)):
+        if known is not None:
+            _remove_empty(path)
+        make_once(path, make().encode() + b"\n")
+    return known
+
+
+def _remove_empty(path: str) -> None:
+    """Remove a file that is empty, as an older vedette may have left it at a power cut."""
+    fd = open_private(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # of all who have found it empty: the others then see that it is another file
+        if os.path.samestat(os.fstat(fd), os.stat(path)) and not _read(path):
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def _read(path: str) -> str | None:

@@ -6,6 +6,7 @@ import ssl
 
 import pytest
 
+from tests.rooms.at_once import in_threads
 from vedette import certificate, tokens
 from vedette.errors import SettingError
 from vedette.home import Home
@@ -21,6 +22,15 @@ def test_token_and_certificate_are_made_once_and_private(tmp_path):
     assert (tokens.hub_token(home), certificate.serving(home)[1]) == (token, fingerprint)
     assert isinstance(context, ssl.SSLContext)
     assert {os.stat(tmp_path / name).st_mode & 0o777 for name in ("hub.token", "hub.pem")} == {0o600}
+
+
+def test_all_who_serve_at_once_have_the_same_certificate(tmp_path):
+    """Hub and page of a new home may begin at the same moment: relays trust one fingerprint."""
+    for number in range(4):
+        home = Home(str(tmp_path / str(number)))
+        home.prepare()
+        said = in_threads(lambda home=home: certificate.serving(home)[1], 3)
+        assert set(said) == {certificate.serving(home)[1]}
 
 
 def test_a_damaged_certificate_is_named(tmp_path):

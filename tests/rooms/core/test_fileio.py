@@ -4,13 +4,14 @@ import ast
 import os
 import pathlib
 import stat
+from functools import partial
 
 import pytest
 
 import vedette
 from tests.rooms.at_once import in_threads
 from vedette import fileio
-from vedette.fileio import check_private, make_private_directory, open_private, read_private, write_private
+from vedette.fileio import check_private, make_once, make_private_directory, open_private, read_private, write_private
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
@@ -51,6 +52,38 @@ def test_a_file_that_many_replace_at_once(folder):
     with pytest.raises(IsADirectoryError):
         write_private(str(folder / "inner"), b"x")
     assert sorted(os.listdir(folder)) == ["inner", "secret"]
+
+
+@pytest.mark.parametrize("names_at_once", [True, False])
+def test_a_file_that_is_made_once(folder, monkeypatch, names_at_once):
+    """Of many who make it at once one does; what is there already, a link too, stays. Nothing is left beside it."""
+    if not names_at_once:
+        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)  # as where file systems know no files without a name
+    path = str(folder / "secret")
+    for number in range(5):
+        assert sorted(in_threads(partial(make_once, path, b"mine"))) == [False] * 7 + [True]
+        assert (read_private(path), os.stat(path).st_mode & 0o777, os.stat(path).st_nlink) == (b"mine", 0o600, 1)
+        assert make_once(path, b"late") is False
+        assert read_private(path) == b"mine"
+        path = f"{path}{number}"
+    os.symlink("elsewhere", path)
+    assert make_once(path, b"mine") is False
+    assert not (folder / "elsewhere").exists()
+    assert [name for name in os.listdir(folder) if not name.startswith("secret")] == []
+    with pytest.raises(FileNotFoundError):
+        make_once(str(folder / "absent" / "secret"), b"mine")
+
+
+def test_a_file_that_is_made_once_has_one_name_from_the_first(folder):
+    """Also when its maker dies at any moment: where others may write, too, a file with two names is refused."""
+    folder.chmod(0o777)
+    if not (pid := os.fork()):
+        os.unlink = lambda _: os._exit(0)
+        make_once(str(folder / "secret"), b"mine")
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    assert read_private(str(folder / "secret")) == b"mine"
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "directory", "socket"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vedette import wire
 from vedette.errors import HubError, SettingError
-from vedette.fileio import read_private, write_private
+from vedette.fileio import make_once, read_private
 from vedette.home import Home
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _key_of(home: Home) -> "Ed25519PrivateKey":
 
     path = os.path.join(home.root, "relay.key")
     if not os.path.exists(path):
-        write_private(path, Ed25519PrivateKey.generate().private_bytes_raw())
+        make_once(path, Ed25519PrivateKey.generate().private_bytes_raw())
     data = read_private(path)
     if len(data) != _KEY_BYTES:
         raise SettingError(
