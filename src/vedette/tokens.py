@@ -1,5 +1,6 @@
 """The secrets and the id of a home: each is made once, and lies in a file of the home that only its owner can read."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from vedette.errors import NotFoundError, SettingError
-from vedette.fileio import make_once, make_private_directory, open_private, read_private, write_private
+from vedette.fileio import make_once, make_private_directory, names, open_private, read_private, write_private
 from vedette.guard import same_token
 from vedette.home import Home
 from vedette.ids import new_id
@@ -33,17 +34,36 @@ class Holder(Struct, frozen=True):
 
 def holders(home: Home) -> list[Holder]:
     """Return all who were given a token of their own, by name."""
-    try:
-        with os.scandir(_directory(home)) as entries:
-            found = [Holder(entry.name, entry.stat().st_mtime_ns) for entry in entries if _NAME.fullmatch(entry.name)]
-    except FileNotFoundError:
-        return []
+    found = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(_directory(home)) as entries:
+        for entry in entries:
+            if _is_name(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):  # it has just been revoked
+                    found.append(Holder(entry.name, entry.stat(follow_symlinks=False).st_mtime_ns))
     return sorted(found, key=lambda holder: holder.name)
+
+
+def odd_entries(home: Home) -> list[str]:
+    """Return the paths among the tokens that are nobody's token: damaged files, and whatever else lies there."""
+    found = []
+    for name in names(_directory(home)):
+        path = os.path.join(_directory(home), name)
+        try:
+            is_odd = not _is_name(name) or _read(path) == ""
+        except OSError:
+            is_odd = True
+        if is_odd and not name.startswith("."):  # a file that is being written
+            found.append(path)
+    return found
+
+
+def _is_name(name: str) -> bool:
+    return name != OWNER_NAME and _NAME.fullmatch(name) is not None
 
 
 def new_holder(home: Home, name: str) -> str:
     """Make a token for somebody; return it. Raise SettingError when the name is taken, or is not a name."""
-    if not _NAME.fullmatch(name) or name == OWNER_NAME:
+    if not _is_name(name):
         raise SettingError(
             f"{name!r} cannot be the name of a holder: give up to 60 letters, digits, '.', '_', '@' and '-'"
             + (f"; {OWNER_NAME} is you" if name == OWNER_NAME else "")
@@ -59,17 +79,30 @@ def new_holder(home: Home, name: str) -> str:
 
 
 def token_of(home: Home, name: str) -> str:
-    """Return somebody's token; raise NotFoundError when there is none."""
-    token = _read(_path_of(home, name)) if _NAME.fullmatch(name) else None
+    """Return somebody's token; raise NotFoundError when there is none, SettingError when its file is damaged."""
+    token = _read(_path_of(home, name)) if _is_name(name) else None
     if token is None:
-        raise NotFoundError(f"nobody called {name!r} has a token: `vedette token` lists all who have")
+        raise _nobody(name)
+    if not token:
+        raise SettingError(
+            f"{_path_of(home, name)} is damaged, so that {name} cannot connect: `vedette token --revoke {name}` removes"
+            f" it, and `vedette token --new {name}` then makes another"
+        )
     return token
 
 
 def revoke(home: Home, name: str) -> None:
     """End somebody's token; raise NotFoundError when there is none."""
-    token_of(home, name)
-    os.unlink(_path_of(home, name))
+    if not _is_name(name):
+        raise _nobody(name)
+    try:
+        os.unlink(_path_of(home, name))
+    except FileNotFoundError:
+        raise _nobody(name) from None
+
+
+def _nobody(name: str) -> NotFoundError:
+    return NotFoundError(f"nobody called {name!r} has a token: `vedette token` lists all who have")
 
 
 def renew(home: Home) -> str:
@@ -81,16 +114,33 @@ def renew(home: Home) -> str:
 
 
 def holder_of(home: Home, token: str) -> str | None:
-    """Return who holds a token of the hub; "" is the owner of the home, None if it is nobody's."""
-    names = [OWNER, *(holder.name for holder in holders(home))]
-    found = [name for name in names if is_current(home, name, token)]  # all of them, so that the time tells nothing
+    """Return who holds a token of the hub; "" is the owner of the home, None if it is nobody's.
+
+    Raise OSError when that cannot be told now: something could not be read, and the token is nobody else's.
+    """
+    all_of_them, found, unread = [OWNER], [], None
+    try:
+        all_of_them += [holder.name for holder in holders(home)]
+    except OSError as error:
+        unread = error
+    for name in all_of_them:  # also when it was found, so that the time tells nothing
+        try:
+            if is_current(home, name, token):
+                found.append(name)
+        except OSError as error:
+            unread = error
+    if unread is not None and not found:
+        raise unread
     return found[0] if found else None
 
 
 def is_current(home: Home, holder: str, token: str) -> bool:
     """Tell whether this is the token of a holder now: it was not revoked or replaced."""
-    known = _read(_path_of(home, holder))
-    return bool(known) and same_token(token, known or "")
+    try:
+        known = _read(_path_of(home, holder))
+    except PermissionError:  # something else lies there
+        return False
+    return same_token(token, known or "")
 
 
 def page_path(home: Home) -> str:
@@ -129,26 +179,23 @@ def _made_once(path: str, make: Callable[[], str]) -> str:
     """Return the content of a file; if there is none, make it. All who ask at once get the same."""
     while not (known := _read(path)):
         if known is not None:
-            _remove_empty(path)
+            _remove_damaged(path)
         make_once(path, make().encode() + b"\n")
     return known
 
 
-def _remove_empty(path: str) -> None:
-    """Remove a file that is empty, as an older vedette may have left it at a power cut."""
-    fd = open_private(path, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # of all who have found it empty: the others then see that it is another file
-        if os.path.samestat(os.fstat(fd), os.stat(path)) and not _read(path):
+def _remove_damaged(path: str) -> None:
+    """Remove a file that has no token, as an older vedette may have left it at a power cut: it opens nothing."""
+    with contextlib.suppress(FileNotFoundError), open(open_private(path, os.O_RDONLY), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # of all who have found it damaged, the others then see another file
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)) and not _read(path):
             os.unlink(path)
-    except FileNotFoundError:
-        pass
-    finally:
-        os.close(fd)
 
 
 def _read(path: str) -> str | None:
+    """Return the token or id in a file: None if there is no file, "" if it has none, but zeros or other bytes."""
     try:
-        return read_private(path).decode().strip()
+        text = read_private(path).decode(errors="surrogateescape").strip("\0 \t\r\n")
     except FileNotFoundError:
         return None
+    return text if text.isprintable() else ""

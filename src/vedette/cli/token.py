@@ -8,6 +8,7 @@ examples:
 """
 
 import argparse
+import sys
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from vedette.errors import SettingError
 from vedette.fileio import write_private
 from vedette.home import Home
 from vedette.settings import load
-from vedette.views.text import moment
+from vedette.views.text import clean, moment
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +61,10 @@ def run(args: argparse.Namespace) -> int:
         table(["HOLDER", "SINCE"], [[holder.name, moment(holder.since_t)] for holder in holders])
     else:
         print("nobody but you has a token: `vedette token --new NAME` makes one")
+    for path in tokens.odd_entries(home):
+        sys.stderr.write(
+            f"vedette: {clean(path, one_line=True)} is nobody's token, so nobody connects by it: remove it\n"
+        )
     return 0
 
 

@@ -1,6 +1,7 @@
 """`vedette token` and `vedette hub --status`: who may relay to a home, and who does."""
 
 import json
+import os
 
 import pytest
 
@@ -79,6 +80,24 @@ def test_mistakes_are_said_in_a_sentence(home, token, words, says):
     assert (code, text.count("\n")) == (2, 1)
     assert says in text
     assert (tokens.hub_token(home), [one.name for one in tokens.holders(home)]) == (own, ["taken"])
+
+
+def test_what_is_nobodys_token_is_named(home, token):
+    """The holders are listed beside it, and whoever asks for it gets a sentence."""
+    home.prepare()
+    tokens.new_holder(home, "bob")
+    damaged = os.path.join(home.root, "tokens", "alice")
+    with open(damaged, "wb") as file:
+        file.write(b"\xff\xfe")
+    os.mkdir(f"{damaged}\n")
+    code, text = token()
+
+    assert code == 0
+    assert [line.split()[0] for line in text.splitlines()] == ["HOLDER", "alice", "bob", "vedette:", "vedette:"]
+    assert f"{damaged} is nobody's token" in text
+    code, text = token("alice")
+    assert (code, text.count("\n")) == (2, 1)
+    assert "is damaged, so that alice cannot connect" in text
 
 
 def test_who_relays_is_listed(home, token):
