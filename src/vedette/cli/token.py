@@ -16,7 +16,7 @@ import msgspec
 from vedette import address, tokens
 from vedette.cli.output import print_json, table
 from vedette.errors import SettingError
-from vedette.fileio import write_private
+from vedette.fileio import read_private, write_private
 from vedette.home import Home
 from vedette.settings import load
 from vedette.views.text import clean, moment
@@ -71,29 +71,32 @@ def run(args: argparse.Namespace) -> int:
 def _renewed(home: Home) -> str:
     """Replace the owner's tokens, also where the connect string of a running hub is read from."""
     token = tokens.renew(home)
-    if (known := _known_address(home)) is not None:
+    known, _ = _known_address(home)
+    if known is not None:
         text = msgspec.structs.replace(known, token=token).connect_string()
         write_private(home.connect, text.encode() + b"\n")
     return token
 
 
 def _show(args: argparse.Namespace, home: Home, name: str, token: str) -> int:
-    known = _known_address(home)
+    known, hint = _known_address(home)
     if known is None:
-        hint = "(no hub of this home listens now; while `vedette hub --address :7070` does, this prints all of it)"
-        return _tell(args, {"name": name, "token": token}, f"{token}\n{hint}")
+        return _tell(args, {"name": name, "token": token}, f"{token}\n({hint})")
     text = msgspec.structs.replace(known, token=token).connect_string()
     return _tell(args, {"name": name, "token": token, "connect": text}, f"export VEDETTE_HUB={text}")
 
 
-def _known_address(home: Home) -> address.Address | None:
-    """Return where the hub of a home listens for other machines; None if it does not."""
+def _known_address(home: Home) -> tuple[address.Address | None, str]:
+    """Return where the hub of a home listens for other machines; if that is not known, None, and why."""
     try:
-        with open(home.connect) as file:
-            known = address.parse(file.read())
-    except (OSError, SettingError):
-        return None
-    return None if known.path else known
+        known = address.parse(read_private(home.connect).decode())
+    except FileNotFoundError:
+        known = None
+    except (OSError, UnicodeDecodeError, SettingError):
+        return None, f"{home.connect} is damaged: remove it, and begin the hub again, which says there where it listens"
+    if known is None or known.path:
+        return None, "no hub of this home listens now; while `vedette hub --address :7070` does, this prints all of it"
+    return known, ""
 
 
 def _tell(args: argparse.Namespace, data: dict[str, str], text: str) -> int:

@@ -57,6 +57,19 @@ def test_where_a_hub_listens_all_of_the_connect_string_is_printed(home, token):
         assert address.parse(file.read()).token == tokens.hub_token(home)
 
 
+@pytest.mark.parametrize("said", [b"vedette://\xff\xfe@login1:7070", b"login1", b"nowhere at all"])
+def test_where_it_is_not_known_where_the_hub_listens_the_token_is_printed(home, token, said):
+    """A damaged `hub.connect` is said in one sentence, and stops nobody who must replace a token now."""
+    home.prepare()
+    write_private(home.connect, said)
+    for words in (["--new", "alice"], ["alice"], ["--new"]):
+        code, text = token(*words)
+        assert code == 0
+        assert tokens.holder_of(home, text.split()[0]) == ("" if words == ["--new"] else "alice")
+        why = "no hub of this home listens" if said == b"login1" else f"{home.connect} is damaged: remove it"
+        assert (text.count("\n"), f"\n({why}" in text) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
