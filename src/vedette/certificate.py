@@ -32,7 +32,8 @@ def serving(home: Home) -> tuple[ssl.SSLContext, str]:
         der = ssl.PEM_cert_to_DER_cert(text[text.index(start) : text.index(end) + len(end)])
     except (OSError, ValueError) as error:
         raise SettingError(
-            f"the certificate {path} cannot be read ({error}): remove it, and a new one is made"
+            f"the certificate {path} cannot be read ({error}): remove it, and a new one is made; whoever connects here"
+            " then needs the new connect string"
         ) from None
     return context, hashlib.sha256(der).hexdigest()
 

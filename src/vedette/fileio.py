@@ -106,26 +106,34 @@ def read_private(path: str) -> bytes:
         os.close(fd)
 
 
-def write_private(path: str, data: bytes) -> None:
-    """Write a file that its owner alone can read, or replace it: all of it, or nothing and an OSError."""
-    with _beside(path, data) as new:
+def write_private(path: str, data: bytes, *, flush: bool = True) -> None:
+    """Write a file that its owner alone can read, or replace it: all of it, or nothing and an OSError.
+
+    Without `flush` a power cut may leave it empty: for what is worth nothing after one.
+    """
+    with _beside(path, data, flush=flush) as new:
         os.rename(new, path)
+    if flush:
+        sync_directory(os.path.dirname(path))
 
 
 def make_once(path: str, data: bytes) -> bool:
     """Make a file that its owner alone can read, unless there is one; tell whether it was made. Raise OSError if not.
 
-    Of all who do this at once, one makes it. Whoever then reads it sees what that one has written, and all of it.
+    Of all who do this at once, one makes it. Whoever then reads it sees what that one has written, and all of it, also
+    after a power cut.
     """
     try:
         _link_nameless(path, data)
+        made = True
     except FileExistsError as error:
         let_through(error)
-        return False
+        made = False
     except OSError as error:  # this file system can make no file without a name
         let_through(error)
-        return _link_named(path, data)
-    return True
+        made = _link_named(path, data)
+    sync_directory(os.path.dirname(path))  # also of who came late: the other one may not have done it yet
+    return made
 
 
 def _link_nameless(path: str, data: bytes) -> None:
@@ -137,13 +145,14 @@ def _link_nameless(path: str, data: bytes) -> None:
     fd = open_private(os.path.join(os.path.dirname(path), "."), os.O_WRONLY | os.O_TMPFILE)
     try:
         write_all(fd, data)
+        os.fsync(fd)
         os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, follow_symlinks=True)  # without src_dir_fd none is followed
     finally:
         os.close(fd)
 
 
 def _link_named(path: str, data: bytes) -> bool:
-    with _beside(path, data) as new:
+    with _beside(path, data, flush=True) as new:
         try:
             os.link(new, path)
         except FileExistsError as error:
@@ -153,7 +162,7 @@ def _link_named(path: str, data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _beside(path: str, data: bytes) -> Iterator[str]:
+def _beside(path: str, data: bytes, *, flush: bool) -> Iterator[str]:
     """Write a file beside a path, by a name that nobody else has and no file of a home can have; remove it at the end.
 
     A name of its own, because several processes may write the same file at once.
@@ -164,11 +173,26 @@ def _beside(path: str, data: bytes) -> Iterator[str]:
     try:
         try:
             write_all(fd, data)
+            if flush:
+                os.fsync(fd)
         finally:
             os.close(fd)
         yield new
     finally:
         unlink(new)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory safe from a power cut."""
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        let_through(error)
+        if error.errno != errno.EINVAL:  # there are file systems that cannot
+            raise
+    finally:
+        os.close(fd)
 
 
 def copy(source: int, target: int, size: int) -> None:

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from vedette.errors import NotFoundError, SettingError
-from vedette.fileio import make_once, make_private_directory, names, open_private, read_private, write_private
+from vedette.fileio import (
+    make_once,
+    make_private_directory,
+    names,
+    open_private,
+    read_private,
+    sync_directory,
+    write_private,
+)
 from vedette.guard import same_token
 from vedette.home import Home
 from vedette.ids import new_id
@@ -69,6 +77,7 @@ def new_holder(home: Home, name: str) -> str:
             + (f"; {OWNER_NAME} is you" if name == OWNER_NAME else "")
         )
     make_private_directory(_directory(home))
+    sync_directory(home.root)
     path = os.path.join(_directory(home), name)
     token = secrets.token_urlsafe(24)
     if not make_once(path, token.encode() + b"\n"):
@@ -99,6 +108,7 @@ def revoke(home: Home, name: str) -> None:
         os.unlink(_path_of(home, name))
     except FileNotFoundError:
         raise _nobody(name) from None
+    sync_directory(_directory(home))  # a power cut must not bring it back
 
 
 def _nobody(name: str) -> NotFoundError:

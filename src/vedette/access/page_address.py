@@ -33,7 +33,7 @@ class PageAddress(Struct, frozen=True):
 def tell_page(home: Home, address: PageAddress) -> int:
     """Write down where the page is; it counts until the returned descriptor is closed, at the latest at our end."""
     path = _path(home)
-    write_private(path, msgspec.json.encode(address))
+    write_private(path, msgspec.json.encode(address), flush=False)
     fd = open_private(path, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd

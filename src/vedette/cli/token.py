@@ -74,7 +74,7 @@ def _renewed(home: Home) -> str:
     known, _ = _known_address(home)
     if known is not None:
         text = msgspec.structs.replace(known, token=token).connect_string()
-        write_private(home.connect, text.encode() + b"\n")
+        write_private(home.connect, text.encode() + b"\n", flush=False)
     return token
 
 

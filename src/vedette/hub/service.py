@@ -147,7 +147,7 @@ class Service:
         if not told.path:
             told = Address("", told.host, told.port or number, told.token, told.fingerprint)
         self._listens, self._not_listening = str(told), ""
-        write_private(self._home.connect, told.connect_string().encode() + b"\n")
+        write_private(self._home.connect, told.connect_string().encode() + b"\n", flush=False)
         if not quiet:
             print(_invitation(told, self._home.connect), flush=True)  # noqa: T201 - the user asked
 

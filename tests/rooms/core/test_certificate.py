@@ -37,7 +37,7 @@ def test_a_damaged_certificate_is_named(tmp_path):
     """A certificate that cannot be read is named, with what to do."""
     (tmp_path / "hub.pem").write_text("nonsense")
 
-    with pytest.raises(SettingError, match="remove it"):
+    with pytest.raises(SettingError, match="remove it, and a new one is made; whoever connects here then needs"):
         certificate.serving(Home(str(tmp_path)))
 
 

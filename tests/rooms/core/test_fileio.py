@@ -86,6 +86,31 @@ def test_a_file_that_is_made_once_has_one_name_from_the_first(folder):
     assert read_private(str(folder / "secret")) == b"mine"
 
 
+@pytest.mark.parametrize("how", ["replaced", "made once", "made once, with a name", "not flushed"])
+def test_what_has_a_name_survives_a_power_cut(folder, monkeypatch, how):
+    """All bytes of a file are on disk before it has its name, and then its name; what is worth nothing later is not."""
+    done = []
+    for name in ("fsync", "rename", "link"):
+        monkeypatch.setattr(os, name, partial(_noted, done, name, getattr(os, name)))
+    if how == "made once, with a name":
+        monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
+    path = str(folder / "secret")
+    if how.startswith("made"):
+        make_once(path, b"mine")
+    else:
+        write_private(path, b"mine", flush=how == "replaced")
+
+    named = ("link" if how.startswith("made") else "rename", 0)
+    flushed = [[("fsync", 4)], [("fsync", "directory")]] if how != "not flushed" else [[], []]
+    assert done == [*flushed[0], named, *flushed[1]]
+
+
+def _noted(done, name, act, *args, **kwargs):
+    status = os.fstat(args[0]) if name == "fsync" else None
+    done.append((name, 0 if status is None else "directory" if stat.S_ISDIR(status.st_mode) else status.st_size))
+    return act(*args, **kwargs)
+
+
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "directory", "socket"])
 def test_only_a_plain_file_is_written_to(folder, kind):
     """A link is not followed, whoever has made it; a pipe does not block; what is behind a link stays as it is."""

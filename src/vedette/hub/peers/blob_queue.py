@@ -54,7 +54,7 @@ class BlobQueue:
                 for made in (self._blobs.root, self._root, folder):
                     make_private_directory(made)
                 write_private(os.path.join(folder, _ADDRESS), upstream.encode())  # it may hold a token
-            write_private(os.path.join(folder, digest), _LISTING if listing else b"")
+            write_private(os.path.join(folder, digest), _LISTING if listing else b"", flush=False)
 
     def upstreams(self) -> list[str]:
         """Return the addresses that blobs wait for."""

@@ -51,9 +51,12 @@ def _key_of(home: Home) -> "Ed25519PrivateKey":
     if not os.path.exists(path):
         make_once(path, Ed25519PrivateKey.generate().private_bytes_raw())
     data = read_private(path)
-    if len(data) != _KEY_BYTES:
+    if len(data) != _KEY_BYTES or not any(data):
+        what = (
+            "is not the key of a relay" if any(data) else "is empty, as a power cut can leave it, and the key is lost"
+        )
         raise SettingError(
-            f"{path} is not the key of a relay: bring it back from a backup; or remove it, and other hubs take this"
+            f"{path} {what}: bring it back from a backup; or remove it, and other hubs take this"
             " home for a new relay, which may not go on with what the old one has shipped"
         )
     return Ed25519PrivateKey.from_private_bytes(data)

@@ -49,7 +49,7 @@ class Handover:
         self._file = os.path.join(place, f"{_NAME}{os.getpid()}.html")
         try:
             _remove_old(place)
-            write_private(self._file, text.encode())
+            write_private(self._file, text.encode(), flush=False)
             opened = webbrowser.open(f"file://{quote(self._file)}")
         except (OSError, webbrowser.Error):
             opened = False
