@@ -21,13 +21,15 @@ from vedette.home import Home
 from vedette.settings import load
 from vedette.views.text import clean, moment
 
+_OWN = True  # what `--new` is without a name; with an empty one, as of a variable that is not set, it is a mistake
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     name = parser.add_argument("NAME", nargs="?", help="print the connect string of this holder again")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
-        "--new", metavar="NAME", nargs="?", const="", default=None,
+        "--new", metavar="NAME", nargs="?", const=_OWN,
         help="make a token for somebody; without a name, replace your own: old pages and relays of yours end",
     )  # fmt: skip
     gone = one.add_argument("--revoke", metavar="NAME", help="end somebody's token")
@@ -38,18 +40,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List, make, print or revoke tokens."""
     home = Home.of(args.settings)
-    if args.NAME and (args.new is not None or args.revoke):
+    if args.NAME is not None and (args.new is not None or args.revoke is not None):
         raise SettingError("give one name: `vedette token NAME`, or --new NAME, or --revoke NAME")
-    if args.revoke:
+    if args.revoke is not None:
         if args.revoke == tokens.OWNER_NAME:
             raise SettingError("your own token can be replaced: `vedette token --new`")
         tokens.revoke(home, args.revoke)
         return _tell(args, {"revoked": args.revoke}, f"the token of {args.revoke} was revoked; relays that use it end")
     if args.new is not None:
         home.prepare()
-        token = tokens.new_holder(home, args.new) if args.new else _renewed(home)
-        return _show(args, home, args.new or tokens.OWNER_NAME, token)
-    if args.NAME:
+        if args.new is _OWN:
+            return _show(args, home, tokens.OWNER_NAME, _renewed(home))
+        return _show(args, home, args.new, tokens.new_holder(home, args.new))
+    if args.NAME is not None:
         own = args.NAME == tokens.OWNER_NAME
         if own:
             home.prepare()

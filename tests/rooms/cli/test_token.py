@@ -82,6 +82,9 @@ def test_where_it_is_not_known_where_the_hub_listens_the_token_is_printed(home, 
         (["--revoke", "owner"], "`vedette token --new`"),
         (["nobody"], "nobody called 'nobody' has a token"),
         (["taken", "--new", "x"], "give one name"),
+        (["--new", ""], "'' cannot be the name of a holder"),
+        (["--revoke", ""], "nobody called '' has a token"),
+        ([""], "nobody called '' has a token"),
     ],
 )
 def test_mistakes_are_said_in_a_sentence(home, token, words, says):
