@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.revoke is not None:
         if args.revoke == tokens.OWNER_NAME:
             raise SettingError("your own token can be replaced: `vedette token --new`")
+        home.check_owner()
         tokens.revoke(home, args.revoke)
         return _tell(args, {"revoked": args.revoke}, f"the token of {args.revoke} was revoked; relays that use it end")
     if args.new is not None:

@@ -116,6 +116,18 @@ def test_what_is_nobodys_token_is_named(home, token):
     assert "is damaged, so that alice cannot connect" in text
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
+def test_nobody_revokes_in_the_home_of_another_user(home, token):
+    """Root neither makes nor ends tokens there by mistake; it is said whose home it is."""
+    home.prepare()
+    tokens.new_holder(home, "alice")
+    os.chown(home.root, 65534, 65534)
+    for words in (["--revoke", "alice"], ["--new", "bob"], ["--new"]):
+        code, text = token(*words)
+        assert (code, text.count("\n"), "belongs to user 65534" in text) == (2, 1, True)
+    assert os.listdir(os.path.join(home.root, "tokens")) == ["alice"]
+
+
 def test_who_relays_is_listed(home, token):
     """Since when, how much, and what was refused; also where no hub runs, and it starts none."""
     assert "no other hub has ever relayed" in token("--status", command="hub")[1]
