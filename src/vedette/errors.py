@@ -16,7 +16,7 @@ VedetteError            the root; the command line prints its message and exits 
     MonitorError        a monitor cannot be started
     HubError            the hub cannot be started or does not answer
         TakeInError     the hub cannot take in a spool, a home or an archive; it says why
-        StrangerError   a directory that should be ours belongs to another user (also a PermissionError)
+        StrangerError   a directory, or the other end of a socket, is another user's (also a PermissionError)
 
 The client raises none of these into the user's code: see `client/faults.py`.
 """
@@ -91,4 +91,4 @@ class TakeInError(HubError):
 
 
 class StrangerError(HubError, PermissionError):
-    """A directory that should be ours belongs to another user."""
+    """A directory, or the other end of a socket, should be ours and belongs to another user."""
