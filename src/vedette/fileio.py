@@ -198,9 +198,11 @@ def sync_directory(path: str) -> None:
 def copy(source: int, target: int, size: int) -> None:
     """Copy the first `size` bytes. Where the file system can share them between the two files, it does."""
     done = 0
-    with contextlib.suppress(OSError, AttributeError):  # two file systems, or one that cannot do it
+    try:
         while done < size and (count := os.copy_file_range(source, target, size - done, done, done)):
             done += count
+    except (OSError, AttributeError) as error:  # two file systems, or one that cannot do it
+        let_through(error)
     if done < size:
         os.lseek(target, done, os.SEEK_SET)
     while done < size and (data := os.pread(source, min(BLOCK_BYTES, size - done), done)):

@@ -3,6 +3,7 @@
 import ast
 import os
 import pathlib
+import signal
 import stat
 from functools import partial
 
@@ -190,6 +191,25 @@ def test_a_directory_that_somebody_else_has_made(folder, kind):
         os.chown(path, NOBODY, NOBODY)
     with pytest.raises(PermissionError, match="spool is not what it should be"):
         make_private_directory(str(path))
+
+
+def test_a_timeout_of_the_user_ends_a_copy(folder, monkeypatch):
+    """What a signal handler raises while a file is saved reaches the user, though a TimeoutError is an OSError."""
+
+    def ring(number, frame):
+        raise TimeoutError("of the user")
+
+    monkeypatch.setattr(os, "copy_file_range", lambda *_: signal.raise_signal(signal.SIGUSR1))
+    before = signal.signal(signal.SIGUSR1, ring)
+    try:
+        with (
+            open(folder.parent / "precious", "rb") as source,
+            open(folder / "to", "wb") as target,
+            pytest.raises(TimeoutError, match="of the user"),
+        ):
+            fileio.copy(source.fileno(), target.fileno(), 8)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 # What is opened for writing elsewhere, how often, and why that is no file of a home.
