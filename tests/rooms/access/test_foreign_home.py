@@ -105,7 +105,7 @@ def test_a_link_in_place_of_a_file_of_the_store(tmp_path, beside):
 
 
 PLANTED = [
-    "hub.lock", "hub.log", "hub.id", "hub.id.new", "store.db", "store.db-wal", "store.db-shm", "store.db-journal",
+    "hub.lock", "hub.log", "hub.id", "store.db", "store.db-wal", "store.db-shm", "store.db-journal",
     "spool", "blobs",
 ]  # fmt: skip
 
