@@ -7,6 +7,7 @@ somebody else may have put a link there, to have us write to what is behind it (
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import hashlib
 
 BLOCK_BYTES = 1 << 20
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}", re.DOTALL)
 
 
 def open_plain(path: str | os.PathLike[str], *, follow: bool) -> int:
@@ -180,6 +182,11 @@ def _beside(path: str, data: bytes, *, flush: bool) -> Iterator[str]:
         yield new
     finally:
         unlink(new)
+
+
+def is_unfinished(name: str) -> bool:
+    """Tell whether a file has a name as `write_private` gives it for a moment: its writer may have been killed then."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def sync_directory(path: str) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from vedette.errors import NotFoundError, SettingError
 from vedette.fileio import (
+    is_unfinished,
     make_once,
     make_private_directory,
     names,
@@ -60,7 +61,7 @@ def odd_entries(home: Home) -> list[str]:
             is_odd = not _is_name(name) or _read(path) == ""
         except OSError:
             is_odd = True
-        if is_odd and not name.startswith("."):  # a file that is being written
+        if is_odd and not is_unfinished(name):
             found.append(path)
     return found
 

@@ -55,6 +55,18 @@ def test_a_file_that_many_replace_at_once(folder):
     assert sorted(os.listdir(folder)) == ["inner", "secret"]
 
 
+def test_what_a_killed_writer_leaves_is_known_by_its_name(folder):
+    """Whoever looks at all that lies in a directory can tell it from what belongs there."""
+    if not (pid := os.fork()):
+        os.rename = lambda *_: os._exit(0)
+        write_private(str(folder / "hub.token"), b"x")
+    os.waitpid(pid, 0)
+    [left] = os.listdir(folder)
+
+    assert fileio.is_unfinished(left)
+    assert not any(map(fileio.is_unfinished, ["hub.token", "alice.new", ".profile", f"{'0' * 16}.{'0' * 16}"]))
+
+
 @pytest.mark.parametrize("names_at_once", [True, False])
 def test_a_file_that_is_made_once(folder, monkeypatch, names_at_once):
     """Of many who make it at once one does; what is there already, a link too, stays. Nothing is left beside it."""

@@ -71,7 +71,7 @@ def test_only_files_with_the_name_of_a_holder_are_tokens(home):
     """A file `owner` would be shown as the owner, whom nobody can revoke; a copy that an editor made is nobody's."""
     home.prepare()
     tokens.new_holder(home, "bob")
-    planted = [os.path.join(home.root, "tokens", name) for name in ("bob~", "owner")]
+    planted = [os.path.join(home.root, "tokens", name) for name in (".bob.swp", "bob~", "owner")]
     for path in planted:
         _write(path, b"of an editor")
 
