@@ -5,6 +5,7 @@ token of a known service, the password in a URL. For the text of files see `capt
 print `hub/turn/masking.py`.
 """
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -63,6 +64,8 @@ _HEADER = _LazyPattern(
 )
 _SCHEMES = frozenset("bearer basic token digest negotiate apikey".split())
 _BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/-]{8,}={0,2})")
+_BASIC = _LazyPattern(r"\b([Bb]asic|BASIC)([ \t]+)([A-Za-z0-9+/]{6,2000}={0,2})(?![\w+/=])")
+_RESPONSE = _LazyPattern(r"(\bresponse=\\?[\"']?)[0-9a-fA-F]{32,128}\b")  # of a login by digest
 _CONNECTED = _LazyPattern(
     r"(?:^|(?<=;))( ?[A-Za-z_]\w{0,60}(?: \w{1,20})?=)([^;\s\"']+)"
 )  # `Server=db;User Id=me;Password=...`
@@ -104,6 +107,10 @@ def forms(value: str, *, tokens: bool = True) -> str:
         value = _HEADER.pattern.sub(_header, value)
     if "bearer" in lower:
         value = _BEARER.pattern.sub(_bearer, value)
+    if "basic" in lower:
+        value = _BASIC.pattern.sub(_basic, value)
+    if "digest" in lower:
+        value = _RESPONSE.pattern.sub(rf"\1{MASK}", value)
     return _FORMS.pattern.sub(MASK, value) if tokens and len(value) >= 16 else value
 
 
@@ -116,6 +123,11 @@ def looks_random(value: str) -> bool:
 def stands_for(value: str) -> bool:
     """Tell whether a text only stands for a secret: `$PASSWORD`, `{password}`, `None`, or one that is masked."""
     return _STANDS_FOR.pattern.fullmatch(value.strip("\"'")) is not None
+
+
+def is_user_of_url(found: re.Match[str]) -> bool:
+    """Tell whether a name and its value are of a URL, whose password has been masked: `https://token:***@host`."""
+    return found.string.startswith("://", max(0, found.start() - 3)) and "@" in found[3]
 
 
 def hidden_as(value: str) -> str:
@@ -145,11 +157,22 @@ def _query(found: re.Match[str]) -> str:
 def _header(found: re.Match[str]) -> str:
     if stands_for(found[3]) or not (found[2] or looks_random(found[3])):
         return found[0]
+    if "=" in found[3] and (found[2] or "").lower() == "digest":  # `Digest username="ada", ...`: see _RESPONSE
+        return found[0]
     return f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}"
 
 
 def _bearer(found: re.Match[str]) -> str:
     return f"{found[1]} {MASK}" if looks_random(found[2]) else found[0]
+
+
+def _basic(found: re.Match[str]) -> str:
+    """Mask a user and a password: anything else behind the word is no base64, or not of a text with a colon."""
+    try:
+        decoded = base64.b64decode(found[3], validate=True).decode()
+    except ValueError:
+        return found[0]
+    return f"{found[1]}{found[2]}{MASK}" if ":" in decoded and decoded.isprintable() else found[0]
 
 
 def _connected(found: re.Match[str]) -> str:
@@ -166,6 +189,8 @@ def _assigned(found: re.Match[str]) -> str:
 
 def _after_colon(found: re.Match[str]) -> str:
     if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES:
+        return found[0]
+    if is_user_of_url(found):
         return found[0]
     return f"{found[1]}{found[2]}{hidden_as(found[3])}"
 
