@@ -38,10 +38,16 @@ _SPOKEN = re.compile(
     r"|passw(?:or)?d(?:[ \t]+for[ \t]+\S{1,60})?(?:[ \t]+is:?)?)([ \t]+))"
     r"('[^'\s]+'?|\"[^\"\s]+\"?|[^\s\"']+)"
 )
+_LISTED = re.compile(  # as lists of pairs show headers: `(b'x-api-key', b'...')`
+    rf"[(\[][ \t]?[bu]?\\?[\"']([A-Za-z_][\w.\-]{{0,80}})(\\?[\"'],[ \t]?[bu]?)({_QUOTED})(?=[ \t]?,?[ \t]?[)\]])"
+)
 _PAIR = re.compile(r"(\bauth[ \t]*=[ \t]*\([ \t]*[\"'][^\"'\n]{0,100}[\"'])(,[ \t]*)(\"[^\"\n]+\"|'[^'\n]+')")
 _ODBC = re.compile(r"((?:^|;)[ \t]*(?i:password|pwd))(=)([^;\"'\n]{1,200})(?=;)")
 _CURL = re.compile(r"(?<=\s)((?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"']{1,100})(:)([^\s\"']+)")
 _PEM = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=\D*\d)[A-Za-z0-9+/]{64,76}")  # a line of a key
+
+_MIGRATION = re.compile(r"\d{4}_[a-z]\w*")  # of an app of Django: `("auth", "0012_alter_user")`
+_DENSE = re.compile(r"[\w+/=.~\-]{16,}")
 
 # Behind these names a plain word is a secret, too; behind a bare `token` or `signature` it is not.
 _STRONG = re.compile(r"pass|pwd|pw$|secret|cred|api.?key|(?:private|access).?key|otp|code|cvv|phrase", re.IGNORECASE)
@@ -102,6 +108,8 @@ def _mask_named(text: str, lower: str) -> str:
         text = _sub(_OPTION, _option, text)
     if "passw" in lower or "dentified by" in lower or "token " in lower or "auth " in lower:
         text = _sub(_SPOKEN, _spoken, text)
+    if "'," in text or '",' in text:
+        text = _sub(_LISTED, _listed, text)
     if "auth" in lower and "(" in text:
         text = _sub(_PAIR, _is_quoted_secret, text)
     if ";" in text:
@@ -208,7 +216,7 @@ def _is_secret_value(found: re.Match[str]) -> bool:
     following = found.string[found.end() : found.end() + 1]
     if following in ("(", "[") and not quoted:  # a call, in a line of code
         return False
-    mixed = any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+    mixed = _is_mixed(plain)
     strong = _STRONG.search(name) is not None
     if _NUMBER.fullmatch(plain) is not None:
         return plain.isdigit() and len(plain) >= (4 if strong else 12)
@@ -254,11 +262,41 @@ def _is_of_code(found: re.Match[str], plain: str) -> bool:
     return plain.isidentifier() and found.string.startswith("    ", start) and " = " in found[2]
 
 
+def _is_mixed(plain: str) -> bool:
+    return any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+
+
 def _is_jumble(plain: str) -> bool:
     """Tell whether a long text without digits is random: its letters change case too often for words."""
     if len(plain) < 20 or not plain.replace("+", "").replace("/", "").rstrip("=").isalpha():
         return False
     return len(re.findall(r"[A-Z]?[a-z]+|[A-Z]+", plain)) * 4 > len(plain)
+
+
+def _is_dense(plain: str) -> bool:
+    """Tell whether a text is random from end to end: hexadecimal, or letters and digits that alternate often."""
+    if _DENSE.fullmatch(plain) is None or not _is_mixed(plain):
+        return False
+    if not set(plain.lower()).difference("0123456789abcdef-"):
+        return True
+    return len(re.findall(r"[A-Z]?[a-z]+|[A-Z]+|\d+", plain)) * 4 > len(plain)
+
+
+def _listed(found: re.Match[str]) -> bool:
+    """Tell whether the second of two listed texts is a secret that the first one names; both may be names of fields."""
+    name, _, value = found.groups()
+    plain = value.strip("\\\"'")
+    if MASK in plain or len(plain) < _LEAST or _is_no_secret(plain) or _names(plain) or _MIGRATION.fullmatch(plain):
+        return False
+    if name.lower() == "session":
+        return _is_dense(plain)
+    if not _names(name) or not _is_closed(value, plain):
+        return False
+    if "kie" in name.lower() and "=" in plain:
+        return True
+    if " " in plain or not (_STRONG.search(name) or _OF_SOMETHING.search(name)):
+        return _is_dense(plain.rpartition(" ")[2])
+    return _is_mixed(plain) or plain.isdigit() or _is_jumble(plain)
 
 
 def _option(found: re.Match[str]) -> bool:
@@ -267,7 +305,7 @@ def _option(found: re.Match[str]) -> bool:
     if not plain or plain.startswith("-") or not _names(name.lstrip("-")) or _is_no_secret(plain):
         return False
     listed = plain != value and _STRONG.search(name) is not None
-    return listed or (len(plain) >= _LEAST and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain)))
+    return listed or (len(plain) >= _LEAST and _is_mixed(plain))
 
 
 def _cookie(found: re.Match[str]) -> bool:
@@ -282,7 +320,7 @@ def _spoken(found: re.Match[str]) -> bool:
     quoted = plain != found[3]
     if lead.startswith(("login", "identified")):
         return lead.startswith("login") or quoted
-    mixed = any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+    mixed = _is_mixed(plain)
     if lead.endswith((" is", " is:")):
         return mixed or (plain.isdigit() and len(plain) >= 4)
     if lead.startswith("auth "):
