@@ -69,6 +69,8 @@ _NAME_OF_ONE = re.compile(r"[A-Za-z]+(?:[_\-][A-Za-z]+)+")
 _OBJECT = re.compile(r"[A-Za-z_][A-Za-z_.$]*[{@]")  # as Java shows one: `Token{a64f992`, `Proxy@2bd79ce`
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of an object, in a line of code: `self.token`
 _names = functools.lru_cache(4096)(is_secret)
+_SHORT = frozenset(("pass", "pwd", "Pass", "Pwd"))  # names of passwords, but also of steps and of directories
+_OF_STEPS = re.compile(r"\d+[A-Za-z]+|(?:test|case|check|step|stage|phase|epoch|round|run|iter|part|layer|node)\w*")
 
 
 def mask_line(text: str) -> str:
@@ -158,7 +160,7 @@ def _is_name_at(text: str, at: int, end: int) -> bool:
     start, least = at, max(0, at - _MOST_NAME)
     while start > least and (text[start - 1].isalnum() or text[start - 1] in "_.-"):
         start -= 1
-    if _names(text[start:end]):
+    if _names(text[start:end]) or text[start:end] in _SHORT:
         return True
     before = text.rfind(" ", least, max(least, start - 1)) + 1
     return text[start - 1 : start] == " " and _names(f"x {text[before:end]}")
@@ -170,7 +172,9 @@ def _is_pem(text: str) -> bool:
 
 def _is_name(name: str) -> bool:
     """Tell whether this is the name of a secret; of two words, such as `API key`, the first may be of the sentence."""
-    return _names(f"x {name}" if " " in name else name)
+    if name.endswith(" PWD"):  # the working directory, in a line of a shell: `echo PWD=/root`
+        return False
+    return _names(f"x {name}" if " " in name else name) or name in _SHORT
 
 
 def _sub(
@@ -209,7 +213,9 @@ def _is_secret_value(found: re.Match[str]) -> bool:
     quoted = plain != value
     if not _is_name(name) or len(plain) < _LEAST_SECRET or plain == name or _is_no_secret(plain):
         return False
-    if is_user_of_url(found):
+    if is_user_of_url(found) or (name in _SHORT and not _is_password(plain)):
+        return False
+    if name.endswith(" pwd") and "/" in plain:
         return False
     if quoted and not _is_closed(value, plain):
         return False
@@ -254,12 +260,19 @@ def _is_sentence(plain: str) -> bool:
 
 def _is_of_code(found: re.Match[str], plain: str) -> bool:
     """Tell whether a value is a name, in a line of code of a traceback: `token=self.token`, `    key = api_key`."""
-    if any(map(str.isdigit, plain)):
+    if any(map(str.isdigit, plain)) or found[1].lower().startswith("x-"):  # the name is that of a header
         return False
     if _ATTRIBUTE.fullmatch(plain) is not None:
         return True
     start = found.string.rfind("\n", 0, found.start()) + 1
     return plain.isidentifier() and found.string.startswith("    ", start) and " = " in found[2]
+
+
+def _is_password(plain: str) -> bool:
+    """Tell whether a text behind `pass:` or `pwd:` is a password, and not a time, the name of a test, or a path."""
+    if len(plain) < 8 or not _is_mixed(plain) or set("/\\_.:").intersection(plain):
+        return False
+    return _OF_STEPS.fullmatch(plain) is None
 
 
 def _is_mixed(plain: str) -> bool:
@@ -330,6 +343,8 @@ def _spoken(found: re.Match[str]) -> bool:
 
 def _is_quoted_secret(found: re.Match[str]) -> bool:
     plain = found[3].strip("\"' ")
+    if plain.startswith("/") and found[1].endswith(("pwd", "PWD")):  # `sudo` says where it was called
+        return False
     return len(plain) >= _LEAST_SECRET and not _is_no_secret(plain)
 
 
