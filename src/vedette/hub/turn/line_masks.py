@@ -38,6 +38,14 @@ _SPOKEN = re.compile(
     r"|passw(?:or)?d(?:[ \t]+for[ \t]+\S{1,60})?(?:[ \t]+is:?)?)([ \t]+))"
     r"('[^'\s]+'?|\"[^\"\s]+\"?|[^\s\"']+)"
 )
+_BLANK = r"(?:\t|[ ]{1,3})"
+_MAY_FOLLOW = re.compile(  # looks at lines in lower case: few names have so long a word behind them, or one in quotes
+    r"(?:key|token|secret|passw(?:or)?d)(?:\t[^\s]{6}|[ ]{1,3}(?:'[^\s']{6}|\"[^\s\"]{6}|[^\s\"']{16}))"
+)
+_FOLLOWED = re.compile(
+    _BEGINS + rf"([A-Za-z][\w\-]{{0,80}}+)({_BLANK})('[^'\s]+'|\"[^\"\s]+\"|[^\s\"'`,;()<>\[\]{{}}|]+)"
+)
+_FOLLOWED_HEAD = re.compile(_BEGINS + rf"([A-Za-z][\w\-]{{0,80}}+){_BLANK}(?=\S)")
 _LISTED = re.compile(  # as lists of pairs show headers: `(b'x-api-key', b'...')`
     rf"[(\[][ \t]?[bu]?\\?[\"']([A-Za-z_][\w.\-]{{0,80}})(\\?[\"'],[ \t]?[bu]?)({_QUOTED})(?=[ \t]?,?[ \t]?[)\]])"
 )
@@ -110,6 +118,8 @@ def _mask_named(text: str, lower: str) -> str:
         text = _sub(_OPTION, _option, text)
     if "passw" in lower or "dentified by" in lower or "token " in lower or "auth " in lower:
         text = _sub(_SPOKEN, _spoken, text)
+    if _MAY_FOLLOW.search(lower) is not None:
+        text = _sub(_FOLLOWED, _follows, text, _FOLLOWED_HEAD)
     if "'," in text or '",' in text:
         text = _sub(_LISTED, _listed, text)
     if "auth" in lower and "(" in text:
@@ -334,11 +344,28 @@ def _spoken(found: re.Match[str]) -> bool:
     if lead.startswith(("login", "identified")):
         return lead.startswith("login") or quoted
     mixed = _is_mixed(plain)
+    if lead.endswith(":") and " for " in lead.replace("\t", " "):  # of a prompt
+        return mixed and len(plain) >= _LEAST
     if lead.endswith((" is", " is:")):
         return mixed or (plain.isdigit() and len(plain) >= 4)
     if lead.startswith("auth "):
         return len(plain) >= 8 and looks_random(plain)
     return mixed and ((quoted and "token" not in lead) or _LONG_WORD.fullmatch(plain) is not None)
+
+
+def _follows(found: re.Match[str]) -> bool:
+    """Tell whether a secret follows its name after a blank alone: `aws_secret_access_key wJal...`, `api-key '...'`."""
+    name, blank, value = found.groups()
+    plain = value.strip("\"'")
+    if _is_no_secret(plain) or _names(plain) or len(plain) < _LEAST or not _is_mixed(plain):
+        return False
+    if _STRONG.search(name) is None and _OF_SOMETHING.search(name) is None:
+        return False
+    if blank == "\t":  # a column of a table
+        return found.string[found.end() : found.end() + 1] in ("", "\n", "\r", "\t")
+    if plain != value:
+        return not name.lower().endswith("secret") and ("-" in name or "_" in name)
+    return ("-" in name or "_" in name) and _is_dense(plain)
 
 
 def _is_quoted_secret(found: re.Match[str]) -> bool:
