@@ -53,6 +53,25 @@ _CONNECTED = re.compile(
     r"(?=[;\"'])",
     re.IGNORECASE,
 )
+# A shell has secrets in the words of commands, too. What it expands stays, and so do paths and names of files.
+_SHELL_KINDS = (".sh", ".bash", ".zsh", ".ksh")
+_SHELL = re.compile(r"#!.*\b(?:ba|da|z|k|mk|a)?sh\b")
+_COMMAND = re.compile(r"(?:[^\n\\]++|\\.)++", re.DOTALL)  # with the lines that a backslash adds to it
+_WORD = (
+    r"(?!~?\.{0,2}/|[\w/-]{1,100}\.[a-z]{2,6}\d?(?![\w.])|id_[a-z0-9]{1,10}\b)"
+    r"(?P<value>[^\s\"'`$;|&()<>\\]{6,400})(?=[\s\"';|&)]|$)"
+)
+_SHELL_ASSIGNED = re.compile(rf"(?P<head>(?<![\w.$?&{{\-])-{{0,2}}(?P<name>[A-Za-z_][\w.\-]{{0,80}})=[\"']?){_WORD}")
+_SHELL_OPTION = re.compile(rf"(?P<head>(?<!\S)--(?P<name>[A-Za-z][\w\-]{{0,80}})[ \t]+[\"']?){_WORD}")
+_SHELL_HEADER = re.compile(
+    r"(?P<head>[\"'](?P<name>[A-Za-z][\w\-]{0,80}):[ \t]{0,3})"
+    r"(?P<value>[^\s\"'`$\\;]{1,400}(?:; ?[^\s\"'`$\\;]{1,400}){0,20})(?=[\"'])"
+)
+_SHELL_USER = re.compile(
+    rf"(?P<head>(?<=\s)(?:-u|--user|--proxy-user)[ \t=]{{0,3}}[\"']?(?P<name>[^\s:\"'`$]{{1,100}}):){_WORD}"
+)
+_CURL = re.compile(r"\bcurl\s")
+_OF_STORES = frozenset("secret secrets secret-id set-secrets update-secrets".split())  # `--secret id=npmrc`
 # Finds the owner of a key in the text before it: `"wandb": {`, `wandb.login(`, `wandb:`, `[wandb]`.
 _OPENED = re.compile(r"""([A-Za-z_][\w.-]{0,80})["']?\s*(?:[:=]\s*\w{0,40})?[({]""")
 _HEADED = re.compile(r"""\s*\[{0,2}["']?([A-Za-z_][\w.-]{0,80})["']?(?:\s*:|\]{1,2})\s*(?:#.*)?$""")
@@ -81,7 +100,10 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
     for secret in secrets:
         source = source.replace(secret, MASK)
     source = forms(source)
-    bare = path.lower().endswith(_BARE_KINDS)
+    shell = path.lower().endswith(_SHELL_KINDS) or _SHELL.match(source) is not None
+    if shell:
+        source = _COMMAND.sub(_clean_command, source)
+    bare = shell or path.lower().endswith(_BARE_KINDS)
     cleaned, at = [], 0
     for found in _HINT.finditer(source):  # a fast check: most lines do not mention a secret
         if found.start() < at:
@@ -104,11 +126,28 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
 
 def _mask(found: re.Match[str], parent: str = "") -> str:
     value, named = found["value"], found.groupdict()
-    secret = is_secret(f"{parent}.{found['name']}") or (found.re is _CONNECTED)
+    secret = is_secret(f"{parent}.{found['name']}") or found.re in (_CONNECTED, _SHELL_USER)
     if not secret or _STANDS_FOR.search(value) or not looks_random(value):
         return found[0]
     quote = named.get("quote", "")
     return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"
+
+
+def _clean_command(found: re.Match[str]) -> str:
+    """Mask the secrets in a command of a shell: in `NAME=...` before it, its options, and what it is to send."""
+    command = found[0]
+    if "=" in command:
+        command = _SHELL_ASSIGNED.sub(_mask_word, command)
+    if "--" in command:
+        command = _SHELL_OPTION.sub(_mask_word, command)
+    if ":" in command and ("'" in command or '"' in command):
+        command = _SHELL_HEADER.sub(_mask, command)
+    return _SHELL_USER.sub(_mask, command) if _CURL.search(command) else command
+
+
+def _mask_word(found: re.Match[str]) -> str:
+    stored = found["head"].startswith("--") and found["name"].lower() in _OF_STORES  # it is a name, and no secret
+    return found[0] if stored else _mask(found)
 
 
 def _masking(source: str, start: int, line: str) -> Callable[[re.Match[str]], str]:

@@ -53,6 +53,28 @@ def test_code(given, kept):
     assert count == kept.count(masks.MASK)
 
 
+SHELL = pairs("shell.txt")
+
+
+@pytest.mark.parametrize(("given", "kept"), SHELL)
+@pytest.mark.parametrize(("path", "first"), [("a/train.sh", "set -e"), ("train", "#!/usr/bin/env bash")])
+def test_scripts_of_a_shell(path, first, given, kept):
+    """In the commands of a shell the literals that surely are secrets are masked, and what it expands stays."""
+    cleaned, count = clean(f"{first}\n{given}\nx=1\n", path)
+
+    assert cleaned == f"{first}\n{kept}\nx=1\n"
+    assert count == kept.count(masks.MASK)
+    assert clean(cleaned, path) == (cleaned, 0)
+
+
+def test_a_command_of_several_lines():
+    """What a backslash adds to a command is of it, and code in other languages is not read as that of a shell."""
+    given = "curl https://example.org \\\n  -u ada:curlpw44 \\\n  -o x\ndocker run \\\n  -u ada:curlpw44\n"
+
+    assert clean(given, "a.sh") == (given.replace("curlpw44", "***", 1), 1)
+    assert clean(given, "a.py") == (given, 0)
+
+
 def test_values():
     """A whole config is masked: by key at any depth, in lists and pairs, and nothing that tells nothing."""
     config = {
