@@ -77,7 +77,8 @@ _NAME_OF_ONE = re.compile(r"[A-Za-z]+(?:[_\-][A-Za-z]+)+")
 _OBJECT = re.compile(r"[A-Za-z_][A-Za-z_.$]*[{@]")  # as Java shows one: `Token{a64f992`, `Proxy@2bd79ce`
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # of an object, in a line of code: `self.token`
 _names = functools.lru_cache(4096)(is_secret)
-_SHORT = frozenset(("pass", "pwd", "Pass", "Pwd"))  # names of passwords, but also of steps and of directories
+_SHORT = frozenset("pass pwd Pass Pwd session".split())  # secrets, if their values look so: also steps and directories
+_SIGNED = ("eyJ", ".eJ")  # a cookie of a session begins so, as Flask and Django sign it
 _OF_STEPS = re.compile(r"\d+[A-Za-z]+|(?:test|case|check|step|stage|phase|epoch|round|run|iter|part|layer|node)\w*")
 
 
@@ -110,6 +111,8 @@ def _mask_once(text: str) -> str:
 def _mask_named(text: str, lower: str) -> str:
     if "kie" in lower:
         text = _sub(_COOKIE, _cookie, text)
+    if "'," in text or '",' in text:
+        text = _sub(_LISTED, _listed, text)
     if "</" in text:
         text = _sub(_ELEMENT, _is_secret_value, text)
     if _has_name(text):
@@ -120,8 +123,6 @@ def _mask_named(text: str, lower: str) -> str:
         text = _sub(_SPOKEN, _spoken, text)
     if _MAY_FOLLOW.search(lower) is not None:
         text = _sub(_FOLLOWED, _follows, text, _FOLLOWED_HEAD)
-    if "'," in text or '",' in text:
-        text = _sub(_LISTED, _listed, text)
     if "auth" in lower and "(" in text:
         text = _sub(_PAIR, _is_quoted_secret, text)
     if ";" in text:
@@ -223,12 +224,12 @@ def _is_secret_value(found: re.Match[str]) -> bool:
     quoted = plain != value
     if not _is_name(name) or len(plain) < _LEAST_SECRET or plain == name or _is_no_secret(plain):
         return False
-    if is_user_of_url(found) or (name in _SHORT and not _is_password(plain)):
-        return False
-    if name.endswith(" pwd") and "/" in plain:
+    if is_user_of_url(found) or (name.endswith(" pwd") and "/" in plain):
         return False
     if quoted and not _is_closed(value, plain):
         return False
+    if name in _SHORT:
+        return _is_short(name, plain)
     following = found.string[found.end() : found.end() + 1]
     if following in ("(", "[") and not quoted:  # a call, in a line of code
         return False
@@ -278,8 +279,10 @@ def _is_of_code(found: re.Match[str], plain: str) -> bool:
     return plain.isidentifier() and found.string.startswith("    ", start) and " = " in found[2]
 
 
-def _is_password(plain: str) -> bool:
+def _is_short(name: str, plain: str) -> bool:
     """Tell whether a text behind `pass:` or `pwd:` is a password, and not a time, the name of a test, or a path."""
+    if name == "session":
+        return plain.startswith(_SIGNED) and len(plain) >= 16
     if len(plain) < 8 or not _is_mixed(plain) or set("/\\_.:").intersection(plain):
         return False
     return _OF_STEPS.fullmatch(plain) is None
@@ -311,8 +314,8 @@ def _listed(found: re.Match[str]) -> bool:
     plain = value.strip("\\\"'")
     if MASK in plain or len(plain) < _LEAST or _is_no_secret(plain) or _names(plain) or _MIGRATION.fullmatch(plain):
         return False
-    if name.lower() == "session":
-        return _is_dense(plain)
+    if name == "session":
+        return _is_dense(plain) or _is_short(name, plain)
     if not _names(name) or not _is_closed(value, plain):
         return False
     if "kie" in name.lower() and "=" in plain:
