@@ -38,9 +38,10 @@ def is_connection_file(data: bytes) -> bool:
 
 _MOST_CONNECTION = 10_000  # bytes; such a file has 300
 
+# The second of a pair is no key of a dict, which is the name of what follows: `"ada", "password": "..."`.
 _LITERAL = re.compile(
-    r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\]?\s*(?::\s*\w+\s*)?(?:=|:|,)\s*[rbuf]{0,2})"""
-    r"""(?P<quote>["'])(?P<value>[^"'\s\\]{6,400})(?P=quote)"""
+    r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\]?\s*(?::\s*\w+\s*)?(?:=|:|(?P<pair>,))\s*"""
+    r"""[rbuf]{0,2})(?P<quote>["'])(?P<value>[^"'\s\\]{6,400})(?P=quote)(?(pair)(?!\s*:))"""
 )
 _BARE = re.compile(
     r"^(?P<head>[+\- ]?[ \t]*(?:-[ \t]+[\"']?)?(?:(?P<env>ENV\s+)|(?:export|ARG|set)\s+)?"
