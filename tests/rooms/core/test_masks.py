@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import times
+from tests.growth import grows_with_length
 from vedette import masks
 from vedette.capture.cleaning import clean, clean_diff, is_secret_file
 from vedette.secret_names import is_secret
@@ -223,11 +223,17 @@ def test_a_diff():
 @pytest.mark.parametrize(
     "piece",
     ["a", "a=", "a://", "a@", "?a=b", '"a":', "x: ", "password = ", "-----BEGIN PRIVATE KEY-----", ";pwd=x",
-     ";a b=", "sk-a-", "eyJ-", "://a:/", 'key="0123456789abcdef0123",', "key: 0123456789abcdef0123\n", "- ", "w({"],
+     ";a b=", "sk-a-", "eyJ-", "://a:/", 'key="0123456789abcdef0123",', "key: 0123456789abcdef0123\n", "- ", "w({",
+     "curl -u a:", " -u a:", "--token ", "--token=a1b2c3", "token=", "'token: ", '"x: a; ', "\\\\\\n", "Basic ",
+     "Digest response="],
 )  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""
-    long = piece * (min(200_000, times(200_000)) // len(piece))
-    masks.text(long)
-    masks.argv([long])
-    clean(long, "a.yaml")
+
+    def look(text):
+        masks.text(text)
+        masks.argv([text])
+        clean(text, "a.yaml")
+        clean(text, "a.sh")
+
+    assert grows_with_length(look, piece)

@@ -6,6 +6,7 @@ behind ==> what is kept of them.
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.growth import grows_with_length
 from tests.rooms.conftest import keeping
 from tests.rooms.hubs import serving
 from tests.soak import times
@@ -34,6 +36,8 @@ PIECES = (
     "hunter2", "abc", "://", "@", "ada:", "-----BEGIN PRIVATE KEY-----", "--", "-u ", "curl ", "<", "</", ">", "{", "}",
     "$X", "$(", "%s", "(", "[", ",", ";", "&", "?", "sig=", "ghp_abcdefghijklmnopqrstuv", "session id", "\u0130",
     "identified by ", "login a password ", "eyJabcdefgh.eyJabcdefgh.abcdefgh", "123456", "\\n", '\\"', "b'", "sk-",
+    "('", "['", "', '", "', b'", "')", "\t", "session", "pass", "PWD", "Basic ", "YWRhOmh1bnRlcjI=", "Digest ",
+    "response=", "X-Api-Key", "a1b2c3d4", "0a1b2c3d4e5f6a7b8c9d", "eyJhIjoxfQ.ZZZ.abcdefghijk", "x-access-token",
 )  # fmt: skip
 LEAKY = """
 import logging, sys, warnings, vedette
@@ -100,9 +104,17 @@ def test_no_line_takes_long(tail):
     pieces = (
         "a:", "token:", "password:", "a=", "Cookie:", "-a ", "'--token', ", "password ", "login ", "://a:/", "sk-a-",
         "eyJ-", "key='", 'token=\\"', "passw", "<token>", "-", "password=a,", "a b c: ", " -u a:", "Bearer ",
+        "('token','", "['key', \"", "(b'cookie',", "('token', 'a1", "api_key ", "api_key 'a1", "password\t",
+        "a_key a1a1", "Basic ", "basic YWRh", "Digest response=", "Digest a=", "response=0a", "://token:", "pass: ",
+        "session=eyJ",
     )  # fmt: skip
-    for piece in pieces:
-        mask_line(piece * (min(200_000, times(40_000)) // len(piece)) + tail)
+
+    assert [piece for piece in pieces if not grows_with_length(mask_line, piece, tail)] == []
+
+
+def test_a_slow_pattern_is_found():
+    """The check before is one: of a pattern that looks at all that follows, at each place, it tells that it is slow."""
+    assert not grows_with_length(re.compile("a*b").search, "a", shorter=1_000)
 
 
 def test_which_parts_of_facts_are_masked():
