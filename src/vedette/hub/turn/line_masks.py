@@ -271,7 +271,7 @@ def _is_sentence(plain: str) -> bool:
 
 def _is_of_code(found: re.Match[str], plain: str) -> bool:
     """Tell whether a value is a name, in a line of code of a traceback: `token=self.token`, `    key = api_key`."""
-    if any(map(str.isdigit, plain)) or found[1].lower().startswith("x-"):  # the name is that of a header
+    if any(map(str.isdigit, plain)) or (found[1].lower().startswith("x-") and found[2].startswith(":")):  # a header
         return False
     if _ATTRIBUTE.fullmatch(plain) is not None:
         return True
