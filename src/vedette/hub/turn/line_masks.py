@@ -35,7 +35,7 @@ _COOKIE = re.compile(
 _ELEMENT = re.compile(r"<([A-Za-z_][\w.:\-]{0,60})()>([^<>\s]{1,1000})(?=</)")
 _SPOKEN = re.compile(
     r"(?i:\b(login[ \t]+\S{1,100}[ \t]+passw(?:or)?d|identified[ \t]+by|auth[ \t]+(?:plain|login)|(?:auth)?token"
-    r"|passw(?:or)?d(?:[ \t]+for[ \t]+\S{1,60})?(?:[ \t]+is:?)?)([ \t]+))"
+    r"|passw(?:or)?d(?:[ \t]+for(?:[ \t]+user)?[ \t]+\S{1,60})?(?:[ \t]+is:?)?)([ \t]+))"
     r"('[^'\s]+'?|\"[^\"\s]+\"?|[^\s\"']+)"
 )
 _BLANK = r"(?:\t|[ ]{1,3})"
@@ -312,14 +312,14 @@ def _listed(found: re.Match[str]) -> bool:
     """Tell whether the second of two listed texts is a secret that the first one names; both may be names of fields."""
     name, _, value = found.groups()
     plain = value.strip("\\\"'")
+    if "kie" in name.lower() and "=" in plain and _names(name):
+        return MASK not in plain
     if MASK in plain or len(plain) < _LEAST or _is_no_secret(plain) or _names(plain) or _MIGRATION.fullmatch(plain):
         return False
     if name == "session":
         return _is_dense(plain) or _is_short(name, plain)
     if not _names(name) or not _is_closed(value, plain):
         return False
-    if "kie" in name.lower() and "=" in plain:
-        return True
     if " " in plain or not (_STRONG.search(name) or _OF_SOMETHING.search(name)):
         return _is_dense(plain.rpartition(" ")[2])
     return _is_mixed(plain) or plain.isdigit() or _is_jumble(plain)
