@@ -244,7 +244,8 @@ def _missing(keeps: Home, relays: Home, load: Load) -> int:
     ask(keeps, wire.Seal("", within_s=120.0), answer_s=150)
     os.environ["VEDETTE_HOME"] = keeps.root
     said = sum(_number(path) for path in load.said)
-    stored = sum(len(run.history("x")) for run in vedette.runs() if run.name == "load")
+    loads = [run for run in vedette.runs() if run.name == "load"]
+    stored = sum(row.count for run in loads for row in run.series() if row.name == "x")
     return max(0, said - stored)
 
 

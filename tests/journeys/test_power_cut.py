@@ -155,7 +155,7 @@ def test_whatever_is_wrong_after_a_power_cut_is_caught(disk):
             del part[500]
 
     def lose_mark(x, marks):
-        del marks[5]
+        del marks[1]  # not one of the last: these may be missing
 
     def double_mark(x, marks):
         marks.insert(5, marks[5])

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import BinaryIO
 
 from vedette.errors import BlobError, DamagedError, NotFoundError, StoreError, VedetteError
-from vedette.fileio import file_size, open_plain, open_private, unlink
+from vedette.fileio import file_size, open_plain, open_private, sync_directory, unlink
 from vedette.home import Home
 from vedette.store.backup_file import About, Writer, is_name, read, reason, unreadable
 from vedette.store.sqlite_connection import connect, damaged
@@ -59,7 +59,7 @@ def back_up(home: Home, path: str, *, force: bool, settle: Callable[[], None], s
                 unlink(store + end)
         _check_free(path, force=force)
         os.rename(new, path)
-        sync_directory(os.path.dirname(path) or ".")
+        sync_directory(os.path.dirname(path))
     return about, left_out
 
 
@@ -189,12 +189,3 @@ def check_store(path: str) -> int:
         if wrong != "ok":
             raise DamagedError(damaged(wrong.splitlines()[-1]))
         return int(store.execute("SELECT count(*) FROM runs").fetchone()[0])
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory safe from a power cut."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

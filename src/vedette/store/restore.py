@@ -19,6 +19,7 @@ import msgspec
 
 from vedette.errors import FormatError, HubError, SettingError, StoreError, VedetteError
 from vedette.fileio import (
+    is_unfinished,
     make_directory,
     make_private_directory,
     names,
@@ -132,7 +133,7 @@ def _check_empty(home: Home) -> None:
 
 def _is_left(folder: str) -> bool:
     """Tell whether a directory is one that a restore has made: nothing else is in it."""
-    return all(is_name(name) or name in (_CHECKED, f"{_CHECKED}.new") for name in _below(folder))
+    return all(is_name(name) or name == _CHECKED or is_unfinished(name) for name in _below(folder))
 
 
 def _is_moving(home: Home) -> bool:

@@ -73,7 +73,7 @@ def _listening_address(home: Home) -> addresses.Address | None:
     try:
         with open(home.connect) as file:
             return addresses.parse(file.read()) if home.hub_pid() is not None else None
-    except (OSError, SettingError):
+    except (OSError, ValueError, SettingError):
         return None
 
 
