@@ -151,6 +151,7 @@ class Health(Struct, frozen=True, tag="health"):
     helpers: list[str] = []  # what is wrong with helper processes other than listeners, a sentence each
     relaying: list[str] = []  # the ids of the relays that are connected
     longest_turn_s: float = 0.0  # since it began: so long at most somebody has waited for it
+    sent_trouble: str = ""  # what went wrong last with what other hubs send, if it was recently
 
 
 class AskLatest(Struct, frozen=True, tag="ask_latest"):

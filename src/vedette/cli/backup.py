@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
         if args.force:
             raise VedetteError("--restore never overwrites a home: give one that does not exist as --home")
         return _restore(args)
+    if args.FILE == "-":
+        raise VedetteError("a backup is read back and checked, so it needs a file: give its name instead of -")
     access = HomeAccess.of(args.settings)
     if not os.path.exists(access.home.spool) and not os.path.exists(access.home.store):
         raise NotFoundError(access.home.misplaced() or nothing_yet(access.root))

@@ -124,6 +124,9 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
         )
         for name, why in health.set_aside.items()
     ]
+    if health.sent_trouble:
+        advice = "`vedette hub --status` says who relays, and how much of it was refused"
+        checks.append(("link", health.sent_trouble, advice))
     checks += [("helper", trouble, f"{home.log} says more") for trouble in health.helpers]
     checks += _other_hubs(health)
     mode = os.stat(home.socket).st_mode & 0o777

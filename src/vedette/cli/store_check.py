@@ -42,7 +42,8 @@ def check_store(home: Home) -> list[Check]:
     checks.append(("damaged", f"{lost.damaged} records", ""))
     failed = f"{lost.swallowed} calls had no effect because of an error in vedette itself"
     checks.append(("errors", failed, "please report what stderr said" if lost.swallowed else ""))
-    checks.append(("refused", f"{lost.refused} values that were not numbers, or files that could not be kept", ""))
+    refused = f"{lost.refused} values that were no numbers, files that could not be kept, words of relays about others"
+    checks.append(("refused", refused, ""))
     checks += [
         ("refused", f"{count} points over the limit {limit}", f"raise {limit}, or log less")
         for limit, count in lost.limited.items()

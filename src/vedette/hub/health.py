@@ -35,7 +35,7 @@ def report(
         living=len(keeper.living()),
         waiting_bytes=sum(reader.waiting_bytes for reader in list(keeper.readers.values())),
         set_aside=keeper.set_aside | {f"inbox/{name}": why for name, why in dict(keeper.inboxes.set_aside).items()},
-        trouble=keeper.trouble or keeper.watcher.trouble or keeper.progress.trouble or keeper.inboxes.trouble,
+        trouble=keeper.trouble or keeper.watcher.trouble or keeper.progress.trouble,
         listens=listens,
         deaf=not_listening,
         links=[(downstream.host, downstream.skew_s) for downstream in server.downstreams.open.values()],
@@ -50,4 +50,5 @@ def report(
         helpers=keeper.helper_troubles,
         relaying=sorted({downstream.relay for downstream in server.downstreams.open.values()}),
         longest_turn_s=keeper.longest_turn_s,
+        sent_trouble=keeper.inboxes.trouble,
     )

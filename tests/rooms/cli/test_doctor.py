@@ -15,6 +15,7 @@ from vedette.cli.doctor import examine
 from vedette.home import Home
 from vedette.query.runs import SKEWED_S
 from vedette.settings import Settings
+from vedette.version import __version__
 
 
 @pytest.mark.parametrize(
@@ -122,3 +123,15 @@ def test_a_name_that_another_user_took(tmp_path, monkeypatch):
     assert "a network file system, so a local directory is used" in found[0]
     assert found[1] == f"another user has {first}, so the next free name is used; nothing is lost"
     assert f"{first}.2 is yours, too" in found[2]
+
+
+def test_what_a_relay_was_refused_is_no_trouble_with_committing(tmp_path):
+    """That another hub has sent something that is not accepted is told as just that: this hub commits."""
+    home = Home(str(tmp_path))
+    with ToldHub(home) as hub:
+        health = wire.Health(os.getpid(), __version__, 0.0, 0, 0, sent_trouble="relay 1234 of mallory was refused: x")
+        hub.answers[wire.AskHealth] = lambda _: health
+        checks = examine(Settings(home=home.root))
+    assert [advice for what, _, advice in checks if what == "hub"] == [""]
+    [advice] = [advice for _, found, advice in checks if "mallory was refused" in found]
+    assert "hub --status" in advice
