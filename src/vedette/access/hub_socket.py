@@ -15,6 +15,7 @@ from vedette.home import Home
 START_TIMEOUT_S = 10.0
 HELLO_TIMEOUT_S = 3.0  # it greets at once unless it is stopped
 _ANSWER_TIMEOUT_S = 60.0
+_RECENT_S = 30.0  # what a hub has logged within that may be why it is not there
 
 
 def ask(
@@ -105,7 +106,18 @@ def not_answering(home: Home) -> str:
 
 def not_starting(home: Home, error: Exception | None = None) -> str:
     """Return the message for a hub that does not start."""
-    return f"no hub can be started for {home.root}: {error or f'see {home.log}'}"
+    said = last_line(home.log, _RECENT_S).removeprefix("vedette hub: ")
+    return f"no hub can be started for {home.root}: {error or said or f'see {home.log}'}"
+
+
+def last_line(path: str, within_s: float = float("inf")) -> str:
+    """Return the last line of a log, if something was written to it within so many seconds; empty if not."""
+    try:
+        with open(path, errors="replace") as file:
+            recent = time.time() - os.fstat(file.fileno()).st_mtime < within_s
+            return (file.read()[-2000:].strip().splitlines() or [""])[-1] if recent else ""
+    except OSError:
+        return ""
 
 
 def _dial(home: Home, peer: socket.socket, within_s: float) -> None:
@@ -117,10 +129,10 @@ def _dial(home: Home, peer: socket.socket, within_s: float) -> None:
             return
         except StrangerError:
             raise
-        except OSError as error:
+        except OSError:
             failed = home.hub_pid() is None and file_size(home.log) > log_size  # it started, logged an error, and ended
             if failed or time.monotonic() > deadline:
-                raise HubError(f"{not_starting(home)} ({error})") from None
+                raise HubError(not_starting(home)) from None
         try:
             home.wake_hub()
         except OSError as error:

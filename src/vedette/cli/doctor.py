@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from vedette import address as addresses
 from vedette import kernel, wire
 from vedette.access.home_access import HomeAccess
+from vedette.access.hub_socket import last_line
 from vedette.cli import doctor_home
 from vedette.cli.output import print_json
 from vedette.cli.store_check import check_store
@@ -104,7 +105,7 @@ def _hub(home: Home) -> list[tuple[str, str, str]]:
     try:
         health = HomeAccess(home).health()
     except HubError as error:
-        tail = _last_line(home.log)
+        tail = last_line(home.log)
         return [("hub", f"{error}" + (f"; the last line of its log: {tail}" if tail else ""),
                  "see `store` below, or run `vedette hub`; what is logged meanwhile waits in the spool")]  # fmt: skip
     if health is None:
@@ -202,14 +203,6 @@ def _relay_advice(trouble: str) -> str:
             " with `vedette hub --stop` and `vedette hub --set hub.reroute=@FILE`, where FILE has its connect string"
         )
     return "what is logged waits on this disk until it answers"
-
-
-def _last_line(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return (file.read()[-2000:].strip().splitlines() or [""])[-1]
-    except OSError:
-        return ""
 
 
 def _spool(home: Home) -> list[tuple[str, str, str]]:
