@@ -93,10 +93,15 @@ def shallow(attrs: dict[str, Value]) -> dict[str, Value]:
     return _cut(attrs, MOST_LEVELS) if _is_deep(attrs, MOST_LEVELS) else attrs
 
 
-def count_values(value: Value) -> int:
-    """Return how many values a list or dict holds, with those below them."""
-    items = value.values() if isinstance(value, dict) else value
-    return len(value) + sum(count_values(item) for item in items if type(item) in (dict, list))
+def count_values(value: Value, most: int = MOST_VALUES) -> int:
+    """Return how many values a list or dict holds, with those below them; if they are over `most`, any such number."""
+    count = len(value)
+    for item in value.values() if isinstance(value, dict) else value:
+        if count > most:
+            break
+        if type(item) in (dict, list):
+            count += count_values(item, most - count)
+    return count
 
 
 def _is_deep(value: Value, levels: int) -> bool:

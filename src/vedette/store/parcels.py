@@ -163,10 +163,13 @@ def read_fact(payload: bytes, origin: Origin) -> Fact | None:
     except wire.UNREADABLE:
         return None
     if not isinstance(fact, Blob):
+        try:
+            if len(payload) > MOST_VALUES and count_values(fact.attrs) > MOST_VALUES:
+                return None
+        except RecursionError:  # it is as deep as it is large
+            return None
         if (attrs := shallow(fact.attrs)) is not fact.attrs:
             fact = msgspec.structs.replace(fact, attrs=attrs)
-        if len(payload) > MOST_VALUES and count_values(fact.attrs) > MOST_VALUES:
-            return None
     if isinstance(fact, Span) and (fact.by != OWNER or fact.of) and (origin.voice != HUB or origin.process):
         return msgspec.structs.replace(fact, by=OWNER, of="")
     return fact
