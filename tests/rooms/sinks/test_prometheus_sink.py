@@ -192,15 +192,6 @@ def test_an_open_connection_ends(opened):
         assert idle.recv(1) == b""
 
 
-def test_a_crowd(opened):
-    """Many who say nothing are turned away; the others are answered once they are gone."""
-    sink = opened()
-    crowd = [socket.create_connection(("127.0.0.1", sink.port)) for _ in range(100)]
-    for idle in crowd:
-        idle.close()
-    eventually(lambda: answers(sink.port))
-
-
 def test_those_who_come_to_stay(opened):
     """Connections that say a little and stay keep nobody from reading, and cost no thread: the oldest has to go."""
     sink = opened()
