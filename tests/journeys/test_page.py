@@ -340,7 +340,7 @@ def test_a_page_whose_token_is_over_says_so(made, chromium):
         )
         other = page.context.browser.new_context().new_page()
         other.goto(brief)
-        other.get_by_text("This link has expired").wait_for(timeout=PATIENCE_MS)
+        other.get_by_text("This link has expired").first.wait_for(timeout=PATIENCE_MS)
         slow = page.context.browser.new_context().new_page()
         slow.route(_PARTS, lambda _: None)
         slow.goto(long)
