@@ -266,6 +266,7 @@ def test_the_control_lets_them_through(home, tmp_path, monkeypatch):
     monkeypatch.setattr(Trust, "may_ship", lambda *_: True)
     monkeypatch.setattr(Trust, "_may_speak", lambda *_, **_k: True)
     monkeypatch.setattr(Trust, "_may_be", lambda *_: True)
+    monkeypatch.setattr("vedette.hub.peers.trust.PURGED", "none")
     monkeypatch.setattr(Trust, "others", lambda *_: set())
     monkeypatch.setattr(Trust, "relay_of", lambda *_: Anybody())
     monkeypatch.setattr(Trust, "of_relay", lambda _self, origins, _relay: set(origins))

@@ -59,7 +59,7 @@ def test_a_stranger_has_ten_seconds_in_all(home, monkeypatch):
 
 
 def test_a_holder_keeps_out_no_other(home, monkeypatch):
-    """Who has a token and holds connections gets a part of them, and each for no longer than a relay needs."""
+    """Who has a token and holds connections gets half of them, and each for no longer than a relay needs."""
     monkeypatch.setattr(server, "_HELLO_S", 0.5)
 
     async def act():
@@ -76,7 +76,7 @@ def test_a_holder_keeps_out_no_other(home, monkeypatch):
             crowd = [await greeted(mallory) for _ in range(40)]
             _, honest = await greeted(alice)
             _, own = await greeted(tokens.hub_token(home))
-            for link, _ in crowd[:16]:
+            for link, _ in crowd[:32]:
                 async with asyncio.timeout(10):
                     assert await link.reader.read() == b""  # it has introduced nothing
             _, again = await greeted(mallory)
@@ -85,7 +85,7 @@ def test_a_holder_keeps_out_no_other(home, monkeypatch):
             return [type(answer) for _, answer in crowd], honest, own, again
 
     crowd, honest, own, again = asyncio.run(act())
-    assert crowd == [wire.Hello] * 16 + [wire.Refused] * 24
+    assert crowd == [wire.Hello] * 32 + [wire.Refused] * 8
     assert isinstance(honest, wire.Hello)
     assert isinstance(own, wire.Hello)
     assert isinstance(again, wire.Hello)

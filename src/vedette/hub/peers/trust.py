@@ -177,7 +177,8 @@ class Trust:
     def screen(self, batch: Batch, relay: str) -> int:
         """Leave out of a batch what the relay may not say; return how many records that were."""
         strays: collections.Counter[str] = collections.Counter()  # runs and hosts of others, and records about them
-        about = [fact.id if isinstance(fact, Span) else fact.span for _, fact in batch.facts]
+        said = [fact for _, fact in batch.facts if not _purges(fact)]
+        about = [fact.id if isinstance(fact, Span) else fact.span for fact in said]
         tops = dict.fromkeys(run_of(span) for span in (*about, *(each.span for each in batch.columns)))
         self._look_up(tops)
         if new := [top for top in tops if top and top not in self._beginners]:
@@ -206,7 +207,7 @@ class Trust:
     ) -> Fact | None:
         """Return a fact as the relay may say it; None if it may not. `others`: origins that it may not speak of."""
         about = fact.id if isinstance(fact, Span) else fact.span
-        if not self._may_speak(about, relay) or (isinstance(fact, Span) and not self._may_be(fact, relay)):
+        if _purges(fact) or not self._may_speak(about, relay) or not self._may_be(fact, relay):
             strays[run_of(about)] += 1
             return None
         if not isinstance(fact, Span):
@@ -216,17 +217,23 @@ class Trust:
         after = tuple(place for place in fact.after if place.origin not in others)[:_MOST_PLACES]
         return fact if len(after) == len(fact.after) else msgspec.structs.replace(fact, after=after)
 
-    def _may_be(self, span: Span, relay: str) -> bool:
-        """Tell whether a relay may say this of a span of its own.
+    def _may_be(self, span: Fact, relay: str) -> bool:
+        """Tell whether a relay may say this of a span of its own; all else it may.
 
         What is part of a run has an id below that of its run; only a run may be below another one.
         """
+        if not isinstance(span, Span):
+            return True
         top = run_of(span.id)
-        if span.state == PURGED or (top == span.id and span.kind not in _TOP_KINDS):
+        if top == span.id and span.kind not in _TOP_KINDS:
             return False
         if not span.parent or run_of(span.parent) == top:
             return True
         return top == span.id and self._may_speak(span.parent, relay, claims=False)
+
+
+def _purges(fact: Fact) -> bool:
+    return isinstance(fact, Span) and fact.state == PURGED
 
 
 def _points(columns: Columns | Block) -> int:

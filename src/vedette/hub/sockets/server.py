@@ -31,7 +31,7 @@ from vedette.version import __version__
 
 _MOST_BEHIND = 256  # changes that a follower may leave unread; then it is told to read everything again
 _HELLO_S = 10.0  # for a Hello; and over TCP for what a relay says until it has introduced itself
-_SHARE = 4  # one holder, the owner apart, may have so big a part of the connections: one in four
+_SHARE = 2  # one holder, the owner apart, may have half of the connections
 _TURN_PATIENCE_S = 2.0
 _NEWS_S = 0.5
 
@@ -50,9 +50,7 @@ class Server:
         self._limits = limits
         self._home_id = home_id
         self._open = {True: 0, False: 0}  # connections of this machine (True), and of others that have shown a token
-        self._of_holder: collections.Counter[str] = (
-            collections.Counter()
-        )  # of others that have shown a token, by holder
+        self._of_holder: collections.Counter[str] = collections.Counter()  # connections over TCP
         self.admit: Callable[[socket.socket], None] = lambda _connection: None  # called with who is no stranger
         self._followers: dict[asyncio.Queue[bytes], str] = {}
         self._questions = Questions()
@@ -95,7 +93,7 @@ class Server:
                 if holder != tokens.OWNER and self._of_holder[holder] >= max(1, self._limits.connections // _SHARE):
                     self.refuse_connection()
                     raise HubError(
-                        f"{holder} has too many connections already: a holder gets a part of limits.connections"
+                        f"{holder} has too many connections already: a holder gets half of limits.connections"
                     )
                 connection.holder = holder
                 connection.is_admitted = lambda: tokens.is_current(self._home, holder, hello.token)
