@@ -27,7 +27,7 @@ from vedette.wire import Change, Newest
 _SORTS = {"start_t": "start", "end_t": "end", "duration_s": "duration", "hosts": "host", "star": "star"}
 _PLAIN = ("id", "name", "state", "cause", "project", "experiment", "start", "end", "duration", "host", "star", "script")
 _MOST_ORDERS = 32
-_MOST_KNOWN = 20_000
+_MOST_KNOWN = 1000  # runs: a few kilobytes each, and a page shows 200 of them at once
 _MOST_CHANGES = 10_000
 _FRESH_S = 1.0  # while runs keep changing, the order of a list is read at most this often
 _UNCHANGED_S = 30.0  # while nothing changes, it is read at most this often
@@ -58,7 +58,7 @@ class Listing:
         self._lost_after_s = lost_after_s
         self._lock = threading.Lock()
         self._reading = threading.Lock()
-        self._known: dict[str, Known] = {}
+        self._known: OrderedDict[str, Known] = OrderedDict()  # those that were looked at last come last
         self._orders: OrderedDict[tuple[str, str, tuple[str, ...], str, str], _Order] = OrderedDict()
         self._columns: dict[tuple[str, str], tuple[float, list[tuple[str, int]]]] = {}
         self._statistics: statistics.Known = {}
@@ -139,9 +139,14 @@ class Listing:
         found = {row.id: row for row in store.spans(SpanQuery(kind="run", ids=tuple(runs)))}
         rows = [found[run] for run in runs if run in found]
         with self._lock:
-            if len(self._known) > _MOST_KNOWN or not self._following:
+            if not self._following:
                 self._known.clear()
-            known = {row.id: self._known.setdefault(row.id, Known()) for row in rows}
+            known = {}
+            for row in rows:
+                known[row.id] = self._known.setdefault(row.id, Known())
+                self._known.move_to_end(row.id)
+            while len(self._known) > max(_MOST_KNOWN, len(known)):
+                self._known.popitem(last=False)
             fresh = [point for point in self.fresh if point.span in known]
         with self._reading:  # two threads that fill the same `Known` at once would see half-read runs
             return lines_of(

@@ -103,7 +103,7 @@ class Known(Struct):
     bar: Bar | None = None
     event: EventRow | None = None
     series: list[SeriesRow] = []
-    trends: dict[str, list[trend.Stretch]] = {}
+    trends: dict[str, trend.Stretches] = {}
     hosts: list[str] = []
     processes: dict[str, int] = {}  # the number of live processes, by host
     stale: set[str] = field(default_factory=lambda: {"spans", "events", "points"})
@@ -172,8 +172,8 @@ def overview(
     """Return the runs that match `where` and are alive or ended recently, and the `ended` newest of the others.
 
     `metric`: the series to show, if the run has it. `fresh`: points that are not sealed yet; `trails`: earlier ones.
-    `health`: of the hub, which runs on the host `here`. `known`: a cache from earlier calls; the caller calls `forget`
-    for each change.
+    `health`: of the hub, which runs on the host `here`. `known`: a cache from earlier calls, which keeps
+    only the runs of this call; the caller calls `forget` for each change.
     """
     now = time.time_ns() if now is None else now
     known = {} if known is None else known
@@ -184,6 +184,8 @@ def overview(
         rows += [row for row in _rows(store, None, 0, now) if row.id not in fitting]
     for row in rows:
         known.setdefault(row.id, Known())
+    for run in known.keys() - {row.id for row in rows}:
+        del known[run]
     open_ones = [row.id for row in rows if row.end_t is None]
     origins = store.origins(open_ones) if open_ones else []
     used = usage.latest(store, open_ones, fresh) if open_ones else {}
@@ -282,8 +284,8 @@ def _line(
     chosen = _choose(metrics, metric)
     if chosen in stored and chosen not in about.trends:
         about.trends[chosen] = trend.whole(store, stored[chosen].id)
-    stretches = about.trends.get(chosen, [])
-    sealed_t = max((one.t for one in stretches), default=0)
+    stretches = about.trends.get(chosen, trend.NONE)
+    sealed_t = int(stretches.t.max()) if len(stretches) else 0
     later = trails.after(view.id, chosen, sealed_t) if trails is not None else []
     newest = unsealed.get(chosen)
     if newest is not None and newest.t > max((t for t, _ in later), default=sealed_t):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from vedette.ids import enclosing
 from vedette.query.tries import standing
@@ -17,16 +18,25 @@ _AT_ONCE = 8 * 16384  # up to so many points are read whole
 _MOST_CHUNKS = 16  # that are read of a longer series
 
 
-class Stretch(Struct, frozen=True):
-    """Some neighbouring points: the time of the last one, their mean (NaN if none is finite), how many they are."""
+class Stretches(Struct, frozen=True, eq=False):
+    """A curve in some stretches of neighbouring points, in the order of steps.
 
-    t: int
-    mean: float
-    weight: float
+    Many of them are held, one for each run that somebody looks at, so they are columns.
+    """
+
+    t: NDArray[np.int64]  # of the last point of each
+    mean: NDArray[np.float64]  # NaN if none of its points is finite
+    weight: NDArray[np.float64]  # how many points it stands for
+
+    def __len__(self) -> int:
+        return len(self.t)
 
 
-def whole(store: Reader, series: int) -> list[Stretch]:
-    """Return the whole curve of a series, in the order of steps."""
+NONE = Stretches(np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+
+def whole(store: Reader, series: int) -> Stretches:
+    """Return the whole curve of a series."""
     outline = store.outline(series)
     several = len({enclosing(chunk.process) for chunk in outline}) > 1  # a later try may supersede points
     total = sum(chunk.count for chunk in outline)
@@ -37,20 +47,23 @@ def whole(store: Reader, series: int) -> list[Stretch]:
     return _stretches(points, total / max(1, len(points)))
 
 
-def cells(stretches: Sequence[Stretch], later: Sequence[tuple[int, float]] = ()) -> list[float]:
+def cells(stretches: Stretches, later: Sequence[tuple[int, float]] = ()) -> list[float]:
     """Return a trend as means of equal shares of its points; `later`: single points that came since, by time.
 
     Of these only some are known, so each stands for as many points as usually came in the time since the one before.
     """
-    known = list(stretches)
-    took = known[-1].t - known[0].t if known else 0
-    rate = sum(one.weight for one in known) / took if took > 0 else 0.0
-    for t, value in later:
-        known.append(Stretch(t, value, max(1.0, rate * (t - known[-1].t)) if known else 1.0))
+    took = int(stretches.t[-1] - stretches.t[0]) if len(stretches) else 0
+    rate = float(stretches.weight.sum()) / took if took > 0 else 0.0
+    before = int(stretches.t[-1]) if len(stretches) else None
+    weights = []
+    for t, _ in later:
+        weights.append(1.0 if before is None else max(1.0, rate * (t - before)))
+        before = t
+    means = np.concatenate((stretches.mean, [value for _, value in later]))
+    weight = np.concatenate((stretches.weight, weights))
     count = CELLS
-    if len(known) <= count:
-        return [one.mean for one in known]
-    means, weight = (np.array([getattr(one, name) for one in known], float) for name in ("mean", "weight"))
+    if len(means) <= count:
+        return [float(one) for one in means]
     middle = np.cumsum(weight) - weight / 2
     place = np.minimum((middle * count / weight.sum()).astype(int), count - 1)
     weight = np.where(np.isfinite(means), weight, 0.0)
@@ -62,10 +75,10 @@ def cells(stretches: Sequence[Stretch], later: Sequence[tuple[int, float]] = ())
     return [float(one) for one in shown[taken]]
 
 
-def _stretches(points: Points, weight: float) -> list[Stretch]:
+def _stretches(points: Points, weight: float) -> Stretches:
     size = len(points)
     if not size:
-        return []
+        return NONE
     count = min(CELLS, size)
     value = points.value.astype(np.float64, copy=False)
     starts = np.arange(count) * size // count
@@ -73,8 +86,7 @@ def _stretches(points: Points, weight: float) -> list[Stretch]:
     if size > count:
         finite = np.isfinite(value)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            known = np.add.reduceat(np.where(finite, value, 0.0), starts) / np.add.reduceat(finite, starts, dtype=float)
+            mean = np.add.reduceat(np.where(finite, value, 0.0), starts) / np.add.reduceat(finite, starts, dtype=float)
     else:
-        known = np.where(np.isfinite(value), value, np.nan)
-    columns = points.t[ends - 1].tolist(), known.tolist(), (weight * (ends - starts)).tolist()
-    return [Stretch(*one) for one in zip(*columns, strict=True)]
+        mean = np.where(np.isfinite(value), value, np.nan)
+    return Stretches(points.t[ends - 1], mean, (ends - starts) * np.float64(weight))
