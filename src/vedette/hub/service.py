@@ -144,8 +144,8 @@ class Service:
             )
             return
         told = endpoint.advertised
-        if not told.path:
-            told = Address("", told.host, told.port or number, told.token, told.fingerprint)
+        if not told.path:  # the token may have been replaced since this hub began
+            told = Address("", told.host, told.port or number, tokens.hub_token(self._home), told.fingerprint)
         self._listens, self._not_listening = str(told), ""
         write_private(self._home.connect, told.connect_string().encode() + b"\n", flush=False)
         if not quiet:

@@ -12,7 +12,7 @@ from tests.conftest import begin_hub
 from tests.rooms.hubs import PATIENCE_S, ask, connect, serving, until
 from tests.rooms.speaker import Speaker
 from vedette import address as addresses
-from vedette import kernel, wire
+from vedette import kernel, tokens, wire
 from vedette.errors import HubError, SettingError
 from vedette.hub import log as hub_log
 from vedette.hub import program
@@ -205,8 +205,10 @@ def test_an_address_that_is_taken_is_said_and_tried_again(home, monkeypatch, cap
         port = taken.sockets[0].getsockname()[1]
         async with serving(home, Settings(hub=Hub(address=f"127.0.0.1:{port}"))) as service:
             before = service.health().deaf
+            token = tokens.renew(home)
             taken.close()
             await until(lambda: service.health().listens)
+            assert connect_string(home).token == token  # also if it was replaced meanwhile
             return before, service.health().deaf
 
     before, after = asyncio.run(act())

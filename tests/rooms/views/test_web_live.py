@@ -163,6 +163,47 @@ def test_one_encoding_for_all_few_a_second_and_none_waited_for():
     asyncio.run(scene())
 
 
+def test_the_store_is_read_once_at_a_time_for_who_came_by_a_link():
+    """However slow the store is, one read is under way for a link; what changes meanwhile is told together."""
+
+    async def scene():
+        live = Live(HomeAccess(Home("/nowhere")), Listing(), UnsealedPoints())
+        live._loop = asyncio.get_running_loop()
+        reads, go = [], asyncio.Event()
+
+        async def sees():
+            reads.append(1)
+            await go.wait()
+            return frozenset(["r0", "r9"])
+
+        watching = live.watch(Topic("", "link"), sees)
+        await anext(watching)
+        for number in range(10):
+            live._take(Change(spans=[f"r{number}"]))
+            await asyncio.sleep(2 * 0.02)
+        assert len(reads) == 1
+        go.set()
+        told = [json.loads((await anext(watching)).split(b"data: ")[1])["runs"] for _ in range(2)]
+        assert (told, len(reads)) == ([["r0"], ["r9"]], 2)
+        await watching.aclose()
+
+    asyncio.run(scene())
+
+
+def test_a_viewer_hears_that_the_server_is_still_here(monkeypatch):
+    """While nothing changes a viewer gets events that a page can see: it tells a dead tunnel by their absence."""
+    monkeypatch.setattr(live, "_HEARTBEAT_S", 0.01)
+
+    async def scene():
+        live = Live(HomeAccess(Home("/nowhere")), Listing(), UnsealedPoints())
+        watching = live.watch(Topic(""))
+        await anext(watching)
+        assert (await anext(watching)).startswith(b"event: still-here\ndata: ")
+        await watching.aclose()
+
+    asyncio.run(scene())
+
+
 def test_a_run_that_is_watched_is_asked_for_and_not_sealed(store, make):
     """While somebody watches a run, the hub is asked for what waits of it, and seals nothing; an old hub is told to."""
     make.run("a")

@@ -7,8 +7,10 @@ import threading
 import pytest
 
 from tests.rooms import web
-from vedette.views.web.read_pool import ReadPool, SlowError
+from vedette.views.web.narrow import Sight
+from vedette.views.web.read_pool import BusyError, ReadPool, SlowError
 from vedette.views.web.replies import refuse
+from vedette.views.web.state import AppState
 
 
 @pytest.fixture
@@ -44,6 +46,27 @@ def test_a_question_that_never_ends_is_broken_off(access):
     answer = refuse(SlowError())
     assert answer.status_code == 503
     assert "too long" in json.loads(answer.body)["error"]
+
+
+def test_links_keep_the_owner_from_nothing(access, monkeypatch):
+    """However much somebody with a link asks for, the owner's questions are answered meanwhile."""
+    monkeypatch.setattr("vedette.views.web.read_pool._MOST_WAITING", 20)
+
+    async def ask():
+        state = AppState(access, web.KEY)
+        sight, begun = Sight(state, ()), threading.Event()
+        asking = [asyncio.ensure_future(sight.ask(lambda _, store: _endless(begun)(store._store))) for _ in range(20)]
+        try:
+            await asyncio.to_thread(begun.wait)
+            with pytest.raises(BusyError):
+                await sight.ask(lambda _, store: store)
+            return await state.pool.ask(lambda reader: reader.connection.execute("SELECT 7").fetchone())
+        finally:
+            state.pool.close()
+            state.link_pool.close()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    assert asyncio.run(asyncio.wait_for(ask(), 120)) == (7,)
 
 
 def test_closing_breaks_off_what_is_being_read(access):

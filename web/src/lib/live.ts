@@ -5,6 +5,9 @@ import { session } from "./session.svelte";
 /** Everything may have changed. */
 export const ALL_NEWS: News = { runs: [], spans: true, events: true, points: [], missed: true, hub: true, trouble: "" };
 
+/** How long a connection may be silent: the server says something every 15 s, and a tunnel may die without a word. */
+const MOST_SILENT_MS = 40_000;
+
 const read = (event: Event): News => JSON.parse((event as MessageEvent<string>).data) as News;
 
 /**
@@ -16,21 +19,36 @@ const read = (event: Event): News => JSON.parse((event as MessageEvent<string>).
 export function live(run: string, heard: (news: News) => void, missed: () => void): () => void {
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let silence: ReturnType<typeof setTimeout> | undefined;
   let wait_ms = 500;
   let broken = document.hidden;
+  const awaitMore = (): void => {
+    clearTimeout(silence);
+    silence = setTimeout(() => {
+      session.link = "waiting";
+      broken = true;
+      close();
+      open();
+    }, MOST_SILENT_MS);
+  };
   const open = (): void => {
     source = new EventSource(address("/api/live", { run }));
+    awaitMore();
     source.onopen = () => {
+      awaitMore();
       wait_ms = 500;
       session.over = "";
       session.link = "open";
       if (broken) missed();
       broken = false;
     };
+    source.addEventListener("still-here", awaitMore);
     source.addEventListener("hello", (event) => {
+      awaitMore();
       session.trouble = read(event).trouble;
     });
     source.addEventListener("change", (event) => {
+      awaitMore();
       const change = read(event);
       session.trouble = change.trouble;
       if (change.missed) missed();
@@ -40,6 +58,7 @@ export function live(run: string, heard: (news: News) => void, missed: () => voi
       session.link = "waiting";
       broken = true;
       if (source?.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
+      clearTimeout(silence);
       void retry();
     };
   };
@@ -52,6 +71,7 @@ export function live(run: string, heard: (news: News) => void, missed: () => voi
   };
   const close = (): void => {
     clearTimeout(timer);
+    clearTimeout(silence);
     source?.close();
     source = null;
   };

@@ -24,6 +24,7 @@ from vedette.wire import Change
 
 _LEAST_S = 0.2  # the least pause between two messages to a viewer
 _HEARTBEAT_S = 15.0
+_STILL_HERE = b"event: still-here\ndata: {}\n\n"
 _MOST_BEHIND = 8  # messages that a viewer may leave unread
 _MOST_VIEWERS = 1000  # of the owner, and as many who came by a link
 _MOST_RUNS = 500  # runs in one message; if more have changed, it says `missed`
@@ -77,7 +78,7 @@ class Live:
         self._topics: dict[Topic, set[Viewer]] = {}
         self._sees: dict[str, Sees] = {}  # by the links that viewers came by
         self._pending: dict[Topic, Change] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: dict[Topic, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._sent_at = 0.0
         self._closed = False
@@ -121,7 +122,7 @@ class Live:
                 try:
                     message = await asyncio.wait_for(viewer.queue.get(), _HEARTBEAT_S)
                 except TimeoutError:
-                    message = b": still here\n\n"
+                    message = _STILL_HERE
                 if not message:
                     return
                 yield message
@@ -165,10 +166,15 @@ class Live:
         for topic, change in pending.items():
             if not topic.links:
                 self._tell(topic, change)
+            elif topic in self._sending:  # the store is slow: what comes meanwhile is told together
+                self._pending[topic] = change
             elif (sees := self._sees.get(topic.links)) is not None:
-                sending = self._loop.create_task(self._send_narrowed(topic, change, sees))
-                self._sending.add(sending)
-                sending.add_done_callback(self._sending.discard)
+                self._sending[topic] = self._loop.create_task(self._send_narrowed(topic, change, sees))
+                self._sending[topic].add_done_callback(lambda _, sent=topic: self._sent(sent))
+
+    def _sent(self, topic: Topic) -> None:
+        del self._sending[topic]
+        self._schedule()
 
     async def _send_narrowed(self, topic: Topic, change: Change, sees: Sees) -> None:
         """Tell those who came by a link what they may see of a change, if that is anything."""

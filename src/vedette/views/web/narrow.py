@@ -51,7 +51,7 @@ class Sight:
     async def runs(self) -> frozenset[str]:
         """Return the runs that may be seen now."""
         try:
-            return await self._state.pool.ask(lambda store: runs_of(store, self._state.listing, self._links))
+            return await self._state.link_pool.ask(lambda store: runs_of(store, self._state.listing, self._links))
         except NotFoundError:  # nothing was ever logged here
             return frozenset()
 
@@ -62,7 +62,7 @@ class Sight:
             reader = NarrowReader(store, runs_of(store, self._state.listing, self._links), hosts=self._hosts)
             return act(cast("AppState", NarrowState(self._state, self, self._links, reader)), cast("Reader", reader))
 
-        return await self._state.pool.ask(narrowed)
+        return await self._state.link_pool.ask(narrowed)
 
     def state(self) -> AppState:
         """Return the state for a route that reads nothing itself."""
@@ -88,7 +88,7 @@ class _Pool:
 
     def __init__(self, whole: AppState, sight: Sight) -> None:
         self._sight = sight
-        self.call = whole.pool.call
+        self.call = whole.link_pool.call
 
     async def ask(self, act: Callable[[Reader], Answer]) -> Answer:
         return await self._sight.ask(lambda _, store: act(store))

@@ -15,7 +15,6 @@ from vedette.query.unsealed import UnsealedPoints, with_unsealed
 from vedette.store import Reader
 from vedette.store.sqlite_read import SqliteReader
 
-_THREADS = 4
 _MOST_WAITING = 256
 _TIMEOUT_S = 30.0
 
@@ -33,13 +32,15 @@ class SlowError(Exception):
 class ReadPool:
     """Runs reads, a few at a time, each with a timeout: a few endless ones would block all others."""
 
-    def __init__(self, home: HomeAccess, timeout_s: float = _TIMEOUT_S, unsealed: UnsealedPoints | None = None) -> None:
+    def __init__(
+        self, home: HomeAccess, timeout_s: float = _TIMEOUT_S, unsealed: UnsealedPoints | None = None, threads: int = 4
+    ) -> None:
         """`unsealed`: points that are not in the store yet; they are read together with it."""
         self.home = home
         self._unsealed = unsealed or UnsealedPoints()
         self._timeout_s = timeout_s
         self._closed = False
-        self._pool = concurrent.futures.ThreadPoolExecutor(_THREADS, "vedette-web")
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, "vedette-web")
         self._local = threading.local()
         self._waiting = 0
 

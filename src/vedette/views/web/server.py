@@ -210,7 +210,7 @@ class Router:
         if route.how == "serves":
             return await route.act(sight.state(), request)
         if route.how == "calls":
-            return await self._state.pool.call(lambda: route.act(sight.state(), request))
+            return await self._state.link_pool.call(lambda: route.act(sight.state(), request))
         return await sight.ask(lambda state, store: route.act(state, store, request))
 
     async def _live(self, request: Request, sight: Sight | None, receive: Any, send: Any) -> None:

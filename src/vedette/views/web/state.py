@@ -27,6 +27,7 @@ class AppState:
         self.project = project
         self.unsealed = UnsealedPoints()
         self.pool = ReadPool(home, unsealed=self.unsealed)
+        self.link_pool = ReadPool(home, unsealed=self.unsealed, threads=2)  # of links: they keep the owner from nothing
         self.listing = Listing(home.lost_after_s)
         self.live = Live(home, self.listing, self.unsealed)
         self.curves = Curves()
@@ -43,6 +44,7 @@ class AppState:
         """Stop following it, and end the threads."""
         self.live.close()
         self.pool.close()
+        self.link_pool.close()
 
 
 class Cache:
