@@ -30,6 +30,7 @@ from vedette.home import Home
 _EVERY_S = 10.0
 _LEAST_MINUTES = 12
 _MOST_MB_PER_HOUR = 5.0
+_MOST_SPOOLS = 100
 _LONG = """
     import time, vedette
     run, step = vedette.init(name="long", console=False), 0
@@ -147,7 +148,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
     minutes = 2 if quick else times or 60
     part = Part("an hour of load with kills at random")
     with tempfile.TemporaryDirectory(prefix="vds-", ignore_cleanup_errors=True) as folder:  # captures may still write
-        samples, load, kills, viewed, wrong = _soak(folder, minutes)
+        samples, spools, load, kills, viewed, wrong = _soak(folder, minutes)
     first = min(10.0, minutes / 4) * 60
     for who, found in samples.items():
         late = np.array([(at, size) for at, size in found if at >= first])
@@ -158,6 +159,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
         sizes = f"{late[0, 1] / 1e6:.1f} MB after {first / 60:.0f} min, {late[-1, 1] / 1e6:.1f} MB at the end"
         figure = f"{slope:+.2f} MB/h ({sizes})"
         part.judge(f"{who}: growth of its memory", figure, f"< {_MOST_MB_PER_HOUR:g} MB/h", slope < _MOST_MB_PER_HOUR)
+    part.judge("spools that lie there, at most", f"{spools}", f"< {_MOST_SPOOLS}", spools < _MOST_SPOOLS)
     part.judge("points that were logged and are not there", f"{wrong}", "0", wrong == 0)
     part.note(
         f"{minutes} minutes, {load} programs killed with their children, {kills} kills of the hub that relays,"
@@ -167,7 +169,7 @@ def measure(*, quick: bool, times: int | None) -> Part:
     return part
 
 
-def _soak(folder: str, minutes: float) -> tuple[dict[str, list[tuple[float, int]]], int, int, int, int]:
+def _soak(folder: str, minutes: float) -> tuple[dict[str, list[tuple[float, int]]], int, int, int, int, int]:
     keeps, relays = Home(os.path.join(folder, "keeps")), Home(os.path.join(folder, "relays"))
     keeps.prepare()
     relays.prepare()
@@ -192,11 +194,12 @@ def _soak(folder: str, minutes: float) -> tuple[dict[str, list[tuple[float, int]
     viewer, load = Viewer(url), Load([here, there], folder)
     chance, begun, kills = random.Random(2), time.monotonic(), 0
     samples: dict[str, list[tuple[float, int]]] = {"hub": [], "meter": [], "page": [], "client": []}
-    next_sample, next_kill = 0.0, 30.0
+    next_sample, next_kill, most_spools = 0.0, 30.0, 0
     while (at := time.monotonic() - begun) < minutes * 60:
         load.tend()
         if at >= next_sample:
             next_sample += _EVERY_S
+            most_spools = max(most_spools, len(os.listdir(keeps.spool)))
             pids = {"hub": hub.pid, "meter": _meter_of(hub.pid), "page": page.pid, "client": long.pid}
             for who, pid in pids.items():
                 if size := _own_bytes(pid):
@@ -215,7 +218,7 @@ def _soak(folder: str, minutes: float) -> tuple[dict[str, list[tuple[float, int]
     for process in (page, hub):
         process.terminate()
         process.wait()
-    return samples, load.kills, kills, viewer.asked, wrong
+    return samples, most_spools, load.kills, kills, viewer.asked, wrong
 
 
 def _meter_of(hub: int) -> int:

@@ -5,9 +5,11 @@ import os
 from vedette.client.run import About, Run
 from vedette.home import Home
 from vedette.hub.turn.spool_reader import SpoolReader
+from vedette.model import Span
 from vedette.settings import Settings
-from vedette.store import Mark
+from vedette.store import Mark, SpanQuery
 from vedette.tail import Tail
+from vedette.voice import Voice, origin_here
 
 
 def take(reader, batch):
@@ -34,6 +36,21 @@ def test_what_is_logged_after_the_end_is_not_removed(keeper):
     [begun] = set(os.listdir(directory)) - before
     reader.remove_read()
     assert os.listdir(directory) == [begun]
+
+
+def test_what_captures_runs_leaves_no_spool(keeper):
+    """One program captures all runs of a process, each in a spool of its own, which goes while that program lives."""
+    for number in range(3):
+        origin = origin_here(f"capture{number}", span=f"run{number}")
+        voice = Voice(Home(keeper.home.asked), lambda origin=origin: origin)
+        voice.say(Span(f"run{number}", voice.now(), attrs={"capture": "done"}))
+        if number:
+            voice.close()
+    keeper.turn(seal={""})
+    keeper.turn()
+
+    assert os.listdir(keeper.home.spool) == ["capture0"]
+    assert [row.attrs for row in keeper.store.spans(SpanQuery())] == [{"capture": "done"}] * 3
 
 
 def test_a_run_that_is_over_before_its_spool_is_first_read(keeper, monkeypatch):

@@ -348,12 +348,13 @@ class SpoolReader:
     def rests(self) -> bool:
         """Whether its process lives, has said its end here, and all that it wrote is committed.
 
-        A process may begin runs by the thousand; each has a spool. What it writes after the end begins a new segment.
+        A process may begin runs by the thousand; each has a spool, and another one if it is captured, which says
+        nothing of a process. What is written after the end begins a new segment.
         """
         return (
             self.closed
             and not self.gone
-            and self.about.state in KINDS["process"].ends
+            and (self.about.state in KINDS["process"].ends or (self.origin is not None and not self.origin.process))
             and self.waiting_bytes == 0
             and (self._samples.closed or not list_segments(self.directory, LANE_SAMPLES))
         )
