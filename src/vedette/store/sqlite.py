@@ -14,6 +14,7 @@ from vedette import wire
 from vedette.fileio import check_private, open_private
 from vedette.fold import Claim, Folded, OriginProgress, SpanState, Write, settle
 from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
+from vedette.recent import Recent
 from vedette.store import AHEAD, UNKNOWN_RELAY, Batch, Block, Columns, Reader, RelayRow, Taken, sqlite_relays
 from vedette.store.sqlite_awaited import Awaiting
 from vedette.store.sqlite_connection import connect, unopened
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from vedette.store.sqlite_points import PointWriter
 
 _WAL_BYTES = 16 << 20  # a longer write-ahead log is cut back to this
+_MOST_ORIGINS = 10_000  # whose numbers are remembered
 _MOST_ROUNDS = 8  # how often one change settles a span: spans may be each other's parents
 
 
@@ -56,7 +58,7 @@ class SqliteStore(SqliteReader):
         self._migrate(steps)
         self._wal = path + "-wal"
         self._wal_fd: int | None = None
-        self._origins: dict[str, int] = {}
+        self._origins: Recent[str, int] = Recent(_MOST_ORIGINS)
         self._most_series = most_series
         self._awaiting = Awaiting(connection)
         self._reclaimer = Reclaimer(connection, self._wal, self._transaction, self._refold, self._settle_again)

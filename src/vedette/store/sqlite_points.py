@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from vedette.recent import Recent
 from vedette.store import Block, Columns, chunks
 from vedette.store.points import FULL, MERGED
 from vedette.store.sqlite_few import FewRows
 from vedette.store.sqlite_json import to_json
 
-_MOST_CACHED = 100_000
+_MOST_SERIES, _MOST_SPANS = 20_000, 2000  # that are remembered: some megabytes
 _MANY_NAMES = 50  # in one record
 _MERGES_AT_ONCE = 20  # groups of chunks that are merged in one transaction
 _WORTH_POINTS, _WORTH_CHUNKS = 512, 8  # fewer points in fewer chunks than these are not worth a merge
@@ -35,8 +36,8 @@ class PointWriter:
         self._connection = connection
         self._transaction = transaction
         self._most_series = most_series
-        self._series: dict[tuple[str, str, str], int] = {}
-        self._series_of: dict[str, int] = {}  # how many series a span has
+        self._series: Recent[tuple[str, str, str], int] = Recent(_MOST_SERIES)
+        self._series_of: Recent[str, int] = Recent(_MOST_SPANS)  # how many series a span has
 
     def forget(self) -> None:
         """Empty the caches: a transaction was rolled back."""
@@ -48,9 +49,9 @@ class PointWriter:
         few = FewRows(self._connection)
         for group in groups:
             tags = to_json(group.tags)
-            if len(group.names) > _MANY_NAMES:
-                self._make_series(group.span, group.names, tags)
-            found = [self.series_number(group.span, name, tags) for name in group.names]
+            many = len(group.names) > _MANY_NAMES
+            made = self._make_series(group.span, group.names, tags) if many else {}
+            found = [made.get(name) or self.series_number(group.span, name, tags) for name in group.names]
             if None in found:
                 refusals["limits.series_per_run"] += len(group.n) * found.count(None)
             if isinstance(group, Columns) and few.fit(group):
@@ -107,14 +108,10 @@ class PointWriter:
         number = self._series.get(key)
         if number is not None:
             return number
-        if len(self._series) > _MOST_CACHED:
-            self._series.clear()
         run = self._connection.execute
         row = run("SELECT id FROM series WHERE span = ? AND name = ? AND tags = ?", key).fetchone()
         if row is None:
             if span not in self._series_of:
-                if len(self._series_of) > _MOST_CACHED:
-                    self._series_of.clear()
                 self._series_of[span] = run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
             if self._series_of[span] >= self._most_series:
                 return None
@@ -123,14 +120,14 @@ class PointWriter:
         self._series[key] = int(row[0])
         return self._series[key]
 
-    def _make_series(self, span: str, names: Sequence[str], tags: str) -> None:
-        """Create the series of a wide record, as many as there may be, and put them into the cache."""
+    def _make_series(self, span: str, names: Sequence[str], tags: str) -> dict[str, int]:
+        """Create the series of a wide record, as many as there may be; return the numbers of those not in the cache."""
         unknown = [name for name in names if (span, name, tags) not in self._series]
-        if not unknown or len(self._series) + len(unknown) > _MOST_CACHED:
-            return
+        if not unknown:
+            return {}
         among = "SELECT name, id FROM series WHERE span = ? AND tags = ? AND name IN (SELECT value FROM json_each(?))"
         run = self._connection.execute
-        known = dict(run(among, (span, tags, json.dumps(unknown))).fetchall())
+        known: dict[str, int] = dict(run(among, (span, tags, json.dumps(unknown))).fetchall())
         room = self._most_series - run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
         new = [name for name in dict.fromkeys(unknown) if name not in known][: max(0, room)]
         self._connection.executemany(
@@ -138,7 +135,9 @@ class PointWriter:
         )
         known |= run(among, (span, tags, json.dumps(new))).fetchall()
         self._series_of.pop(span, None)
-        self._series |= {(span, name, tags): int(number) for name, number in known.items()}
+        for name, number in known.items():
+            self._series[span, name, tags] = number
+        return known
 
     def tidying(self, origin: str, *, all_of_them: bool) -> Iterator[int]:
         """Merge an origin's short chunks into long ones, some in each transaction; yield how many were merged.

@@ -1,0 +1,23 @@
+"""A cache that forgets what it learned first: what is looked up for each of very many runs must not stay for ever."""
+
+import itertools
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(dict[K, V]):
+    """A dict of bounded size, for what can be looked up again. When it is full, the older half is forgotten."""
+
+    def __init__(self, most: int) -> None:
+        """Hold up to `most` entries."""
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Remember something."""
+        if len(self) >= self._most and key not in self:
+            for old in list(itertools.islice(self, (self._most + 1) // 2)):
+                del self[old]
+        super().__setitem__(key, value)
