@@ -1,6 +1,7 @@
 """A cache that forgets what it learned first: what is looked up for each of very many runs must not stay for ever."""
 
 import itertools
+from collections.abc import Mapping
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -21,3 +22,9 @@ class Recent(dict[K, V]):
             for old in list(itertools.islice(self, (self._most + 1) // 2)):
                 del self[old]
         super().__setitem__(key, value)
+
+    def learn(self, found: Mapping[K, V]) -> Mapping[K, V]:
+        """Remember what was found, and return it: of very much, not all of it can be asked for here again."""
+        for key, value in found.items():
+            self[key] = value
+        return found

@@ -270,7 +270,7 @@ def test_the_control_lets_them_through(home, tmp_path, monkeypatch):
     monkeypatch.setattr(Trust, "others", lambda *_: set())
     monkeypatch.setattr(Trust, "relay_of", lambda *_: Anybody())
     monkeypatch.setattr(Trust, "of_relay", lambda _self, origins, _relay: set(origins))
-    monkeypatch.setattr(Trust, "_beginner", lambda *_: "anybody")
+    monkeypatch.setattr(Trust, "_beginners_of", lambda _self, tops: dict.fromkeys(tops, "anybody"))
     found, right, _ = asyncio.run(attacked(home, tmp_path, ATTACKS, "mallory"))
     harmless = {name for name, text in found.items() if text == right}
     held_otherwise = {name for name in MARKS if "far away" in name or "order" in name}  # their connection is ended

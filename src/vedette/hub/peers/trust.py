@@ -12,6 +12,7 @@ import msgspec
 
 from vedette.ids import is_host, run_of
 from vedette.model import PURGED, Fact, Origin, Span
+from vedette.recent import Recent
 from vedette.store import UNKNOWN_RELAY, Batch, Block, Columns, RelayRow, Store
 from vedette.tokens import OWNER
 
@@ -31,8 +32,8 @@ class Trust:
         self._store = store
         self._read_here = read_here
         self._relays = {relay.id: relay for relay in store.relays()}
-        self._shippers: dict[str, str] = {}
-        self._beginners: dict[str, str] = {}
+        self._shippers: Recent[str, str] = Recent(_MOST_CACHED)
+        self._beginners: Recent[str, str] = Recent(_MOST_CACHED)
         self._counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
 
     # Who relays.
@@ -78,9 +79,7 @@ class Trust:
         origins = set(origins)
         found = {name: known for name in origins if (known := self._shippers.get(name)) is not None}
         if unknown := origins - found.keys():
-            for name, known in self._store.shippers(sorted(unknown)).items():
-                found[name] = known
-                _remember(self._shippers, name, known)
+            found |= self._shippers.learn(self._store.shippers(sorted(unknown)))
         unsure = {name for name in origins if found.get(name) in (None, UNKNOWN_RELAY)}
         return found | dict.fromkeys(unsure & {one.name for one in self._read_here()} if unsure else (), _HERE)
 
@@ -105,18 +104,22 @@ class Trust:
         relay = self._beginner(run)
         return OWNER if relay is None else self._holder(relay)  # _HERE is no relay, so it is the owner's
 
-    def _may_speak(self, span: str, relay: str, *, claims: bool = True) -> bool:
-        """Tell whether a relay may say something of a span. `claims`: a run that nobody knows is its own now."""
+    def _may_speak(self, span: str, relay: str, known: dict[str, str], *, claims: bool = True) -> bool:
+        """Tell whether a relay may say something of a span; `known`: who has begun it, from `_beginners_of`.
+
+        `claims`: a run that nobody knows is its own now.
+        """
         top = run_of(span)
-        if (known := self._beginner(top)) is None:
-            if claims:
+        if (beginner := known.get(top)) is None:
+            if claims and top:
                 self._bind(relay, [], [top])
+                known[top] = relay
             return True
-        if known == relay or self._holder(known) == self._holder(relay):
+        if beginner == relay or self._holder(beginner) == self._holder(relay):
             return True
-        if claims and is_host(top) and known != _HERE and self._is_silent(known):
+        if claims and is_host(top) and beginner != _HERE and self._is_silent(beginner):
             self._store.bind(relay, [], [top], anew=True)
-            _remember(self._beginners, top, relay)
+            self._beginners[top] = known[top] = relay
             return True
         return False
 
@@ -126,22 +129,20 @@ class Trust:
 
     def _beginner(self, top: str) -> str | None:
         """Return the relay that has begun a run or a host; "" if it was begun here, None if nobody knows it yet."""
-        if top not in self._beginners:
-            self._look_up([top])
-        return self._beginners.get(top)
+        return self._beginners_of([top]).get(top)
 
-    def _look_up(self, tops: Iterable[str]) -> None:
-        """Look up who has begun these runs and hosts, all at once, and remember it."""
-        unknown = {top for top in tops if top not in self._beginners}
-        if not unknown:
-            return
-        known = self._store.beginners(sorted(unknown))
-        for origin in self._read_here():
-            for top in (run_of(origin.span), run_of(origin.process)):
-                if top in unknown:
-                    known.setdefault(top, _HERE)
-        for top, relay in known.items():
-            _remember(self._beginners, top, relay)
+    def _beginners_of(self, tops: Iterable[str]) -> dict[str, str]:
+        """Return who has begun each of these runs and hosts that is known; looked up all at once."""
+        tops = set(tops)
+        found = {top: relay for top in tops if (relay := self._beginners.get(top)) is not None}
+        if unknown := tops - found.keys():
+            known = self._store.beginners(sorted(unknown))
+            for origin in self._read_here():
+                for top in (run_of(origin.span), run_of(origin.process)):
+                    if top in unknown:
+                        known.setdefault(top, _HERE)
+            found |= self._beginners.learn(known)
+        return found
 
     def _holder(self, relay: str) -> str:
         seen = self._relays.get(relay)
@@ -149,10 +150,8 @@ class Trust:
 
     def _bind(self, relay: str, origins: list[str], spans: list[str]) -> None:
         self._store.bind(relay, origins, spans)
-        for name in origins:
-            _remember(self._shippers, name, relay)
-        for span in spans:
-            _remember(self._beginners, span, relay)
+        self._shippers.learn(dict.fromkeys(origins, relay))
+        self._beginners.learn(dict.fromkeys(spans, relay))
 
     # What comes.
 
@@ -163,7 +162,7 @@ class Trust:
                 relay, f"{origin.name} is not its own: another relay ships it, or it is of this machine"
             )
         for span in (origin.span, origin.process):
-            if span and not self._may_speak(span, relay):
+            if span and not self._may_speak(span, relay, self._beginners_of([run_of(span)])):
                 return self._refuse(relay, f"{origin.name} speaks of {run_of(span)}, which belongs to somebody else")
         if self.relay_of(origin.name) != relay:
             self._bind(relay, [origin.name], [])
@@ -180,17 +179,20 @@ class Trust:
         said = [fact for _, fact in batch.facts if not _purges(fact)]
         about = [fact.id if isinstance(fact, Span) else fact.span for fact in said]
         tops = dict.fromkeys(run_of(span) for span in (*about, *(each.span for each in batch.columns)))
-        self._look_up(tops)
-        if new := [top for top in tops if top and top not in self._beginners]:
+        outer = {run_of(fact.parent) for fact in said if isinstance(fact, Span) and fact.parent}
+        known = self._beginners_of(tops.keys() | outer)
+        if new := [top for top in tops if top and top not in known]:
             self._bind(relay, [], new)
+            known |= dict.fromkeys(new, relay)
         named = {place.origin for _, fact in batch.facts if isinstance(fact, Span) for place in fact.after}
         others = self.others(named, relay) if named else set()
-        facts = [
-            (n, kept) for n, fact in batch.facts if (kept := self._screened(fact, relay, others, strays)) is not None
-        ]
+        facts = []
+        for n, fact in batch.facts:
+            if (kept := self._screened(fact, relay, known, others, strays)) is not None:
+                facts.append((n, kept))
         columns: list[Columns | Block] = []
         for each in batch.columns:
-            if self._may_speak(each.span, relay):
+            if self._may_speak(each.span, relay, known):
                 columns.append(each)
             else:
                 strays[run_of(each.span)] += _points(each)
@@ -203,21 +205,22 @@ class Trust:
         return strays.total()
 
     def _screened(
-        self, fact: Fact, relay: str, others: Container[str], strays: collections.Counter[str]
-    ) -> Fact | None:
+        self, fact: Fact, relay: str, known: dict[str, str], others: Container[str],
+        strays: collections.Counter[str],
+    ) -> Fact | None:  # fmt: skip
         """Return a fact as the relay may say it; None if it may not. `others`: origins that it may not speak of."""
         about = fact.id if isinstance(fact, Span) else fact.span
-        if _purges(fact) or not self._may_speak(about, relay) or not self._may_be(fact, relay):
+        if _purges(fact) or not self._may_speak(about, relay, known) or not self._may_be(fact, relay, known):
             strays[run_of(about)] += 1
             return None
         if not isinstance(fact, Span):
             return fact
-        if fact.parent and self._beginner(run_of(fact.parent)) is None:  # it will be somebody else's, perhaps
+        if fact.parent and run_of(fact.parent) not in known:  # it will be somebody else's, perhaps
             fact = msgspec.structs.replace(fact, parent="")
         after = tuple(place for place in fact.after if place.origin not in others)[:_MOST_PLACES]
         return fact if len(after) == len(fact.after) else msgspec.structs.replace(fact, after=after)
 
-    def _may_be(self, span: Fact, relay: str) -> bool:
+    def _may_be(self, span: Fact, relay: str, known: dict[str, str]) -> bool:
         """Tell whether a relay may say this of a span of its own; all else it may.
 
         What is part of a run has an id below that of its run; only a run may be below another one.
@@ -229,7 +232,7 @@ class Trust:
             return False
         if not span.parent or run_of(span.parent) == top:
             return True
-        return top == span.id and self._may_speak(span.parent, relay, claims=False)
+        return top == span.id and self._may_speak(span.parent, relay, known, claims=False)
 
 
 def _purges(fact: Fact) -> bool:
@@ -238,9 +241,3 @@ def _purges(fact: Fact) -> bool:
 
 def _points(columns: Columns | Block) -> int:
     return len(columns.n) * len(columns.names)
-
-
-def _remember(cache: dict[str, str], key: str, value: str) -> None:
-    if len(cache) >= _MOST_CACHED:
-        cache.clear()
-    cache[key] = value
