@@ -6,10 +6,14 @@ so that no two readers can ever disagree (decisions/002).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from vedette.model import KINDS, PURGED, UNKNOWN_KIND, UNSEEN, VOICES, Kind, Span, Value
+from vedette.model import KINDS, MOST_LEVELS, PURGED, UNKNOWN_KIND, UNSEEN, VOICES, Kind, Span, Value
+
+_MOST_KEY = 1000  # characters of an attribute's whole key; a longer one is cut
+_MOST_KEYS = 8 << 20  # characters of all keys of one record: those of a branch are repeated in each key below it
+_PLACE = ("kind", "parent")  # said by fields of a record; an attribute that is named so says nothing of them
 
 
 class Claim(NamedTuple):
@@ -76,7 +80,7 @@ class Folded:
         """Add one record."""
         if span.state:
             self.claims.add(Claim(span.state, span.t, span.by, origin, span.cause))
-        attrs = flatten(span.attrs)
+        attrs = {key: value for key, value in flatten(span.attrs).items() if key.partition(".")[0] not in _PLACE}
         for key in ("kind", "name", "parent"):
             if value := getattr(span, key):
                 attrs[key] = value
@@ -139,18 +143,27 @@ def _most(one: float | None, other: float | None) -> float | None:
 def _standing(last: Mapping[str, Write]) -> set[str]:
     """Return the valid keys: no later write replaced a key's parent by a value, or the key by a branch."""
     newest_below: dict[str, tuple[int, str, int]] = {}
-    above: dict[str, list[str]] = {}
+    above = {key: _branches(key, last) for key in last}
     for key, write in last.items():
-        parts = key.split(".")
-        above[key] = [".".join(parts[:depth]) for depth in range(1, len(parts))]
         for branch in above[key]:
             newest_below[branch] = max(newest_below.get(branch, write[:3]), write[:3])
     return {
         key
         for key, write in last.items()
-        if newest_below.get(key, write[:3]) <= write[:3]
-        and all(branch not in last or last[branch][:3] <= write[:3] for branch in above[key])
+        if newest_below.get(key, write[:3]) <= write[:3] and all(last[branch][:3] <= write[:3] for branch in above[key])
     }
+
+
+def _branches(key: str, known: Mapping[str, Write]) -> list[str]:
+    """Return those of the known keys that this one lies below; no deeper than attributes are nested."""
+    found, dot = [], key.find(".")
+    for _ in range(MOST_LEVELS):
+        if dot < 0:
+            break
+        if (branch := key[:dot]) in known:
+            found.append(branch)
+        dot = key.find(".", dot + 1)
+    return found
 
 
 def judge(kind: Kind, claims: Iterable[Claim]) -> SpanState:
@@ -197,12 +210,22 @@ def settle(own: SpanState, tries: Iterable[tuple[int, str, SpanState]]) -> SpanS
     return SpanState(last.state, last.cause, min(starts, default=None), last.end_t)
 
 
-def flatten(attrs: Mapping[str, Value], prefix: str = "") -> dict[str, Value]:
+def flatten(attrs: Mapping[str, Value]) -> dict[str, Value]:
     """Flatten nested dicts: `{"a": {"b": 1}}` becomes `{"a.b": 1}`; an empty dict is a value."""
     flat: dict[str, Value] = {}
-    for key, value in attrs.items():
-        if isinstance(value, dict) and value:
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
+    left = _MOST_KEYS
+    for key, value in _leaves(attrs, ""):
+        left -= len(key)
+        if left < 0:
+            break
+        flat[key] = value
     return flat
+
+
+def _leaves(attrs: Mapping[str, Value], prefix: str) -> Iterator[tuple[str, Value]]:
+    for key, value in attrs.items():
+        path = f"{prefix}{key}"[:_MOST_KEY]
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value

@@ -6,12 +6,14 @@ is below it. Nothing here does I/O; the user's process imports it.
 """
 
 import os
+import re
 import time
 
 FIRST_TRY = "1"
 HOST = "host-"  # the id of every host begins so
 BY_PID = "pid-"  # the last part of an id begins so if only the meter knows the process
 MOST_LENGTH = 128  # characters of a whole id
+NAME = r"\A[^\x00-\x1f\x7f]*\Z"  # no control characters: a database ends a text at NUL, a terminal obeys others
 
 _MOST_OF_TRY = 64  # characters of a try's own part
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -41,9 +43,14 @@ def looks_like_run(text: str) -> bool:
     return len(text) in (10, 14) and all(char in _ALPHABET for char in text)
 
 
+def is_id(text: str) -> bool:
+    """Tell whether a text could be the id of any span."""
+    return 0 < len(text) <= MOST_LENGTH and re.search(NAME, text) is not None
+
+
 def can_name_try(text: str) -> bool:
     """Tell whether a text can be a try's own part of its id."""
-    return 0 < len(text) <= _MOST_OF_TRY and "/" not in text
+    return is_id(text) and len(text) <= _MOST_OF_TRY and "/" not in text
 
 
 def of_try(run: str, attempt: str) -> str:

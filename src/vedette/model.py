@@ -8,11 +8,12 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
-from vedette.ids import MOST_LENGTH
+from vedette.ids import MOST_LENGTH, NAME
 
 Value = Any  # None, bool, int, float, str, and lists and string-keyed dicts of these
 
-Id = Annotated[str, Meta(min_length=1, max_length=MOST_LENGTH)]
+Id = Annotated[str, Meta(min_length=1, max_length=MOST_LENGTH, pattern=NAME)]
+IdOrNone = Annotated[str, Meta(max_length=MOST_LENGTH, pattern=NAME)]
 Text = Annotated[str, Meta(max_length=256)]
 Time = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]  # nanoseconds UTC
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -42,7 +43,7 @@ class Span(Struct, frozen=True, array_like=True, tag="span"):
     by: str = OWNER
     kind: str = ""
     name: str = ""
-    parent: str = ""
+    parent: IdOrNone = ""
     attrs: dict[str, Value] = {}
     at: float | None = None  # progress: the position that this origin has reached ...
     add: float | None = None  # ... and how much it has added, both since its start; neither decreases
@@ -156,8 +157,8 @@ class Origin(Struct, frozen=True):
     boot: Text = ""  # boot id and pid namespace, in which `pid` is valid
     pid: Int64 = 0
     started: Int64 = 0  # the kernel's start time of the process, in clock ticks
-    span: Text = ""  # the span of samples that name no span themselves
-    process: Text = ""  # the span of the process itself
+    span: IdOrNone = ""  # the span of samples that name no span themselves
+    process: IdOrNone = ""  # the span of the process itself
     upstream: Annotated[str, Meta(max_length=4096)] = ""  # the hub that its records are for; empty: this host's hub
     main: bool = False  # the end of this process is the end of the try
     voice: Text = OWNER  # who speaks: HUB in a hub's own spool, which may speak for others; a process only for itself

@@ -67,6 +67,7 @@ def _last_written(words: list[tuple[int, str, int, Span]]) -> dict[str, Any]:
                 todo = [((*path, key), inner) for key, inner in value.items()] + todo
             else:
                 said[".".join(path)] = value
+        said = {key: value for key, value in said.items() if key.split(".")[0] not in ("kind", "parent")}
         said |= {key: getattr(span, key) for key in ("kind", "name", "parent") if getattr(span, key)}
         for old in list(attrs):
             if any(old.startswith(f"{new}.") or new.startswith(f"{old}.") for new in said):

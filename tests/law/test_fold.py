@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -133,3 +134,37 @@ def test_a_value_takes_the_place_of_a_branch_and_a_branch_that_of_a_value():
 
     assert violations(fold, [example]) == []
     assert right(example.records)["r"].attrs == {"model": "small", "seed.data": 1}
+
+
+@pytest.mark.parametrize("attrs", [{"kind": "try", "parent": "victim"}, {"kind": {"x": 1}, "parent.x": 2}])
+def test_no_attribute_says_what_a_span_is_or_where_it_belongs(attrs):
+    """Kind and parent are fields of a record, which a hub checks; attributes of these names change neither."""
+    example = told(
+        ("a", 1, Span("r", 1, kind="run", parent="outer", state="running")),
+        ("a", 2, Span("r", 2, attrs={**attrs, "n": 1})),
+    )
+
+    assert violations(fold, [example]) == []
+    row = right(example.records)["r"]
+    assert (row.kind, row.parent, row.attrs) == ("run", "outer", {"n": 1})
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"x" * 500_000: dict.fromkeys(map(str, range(100_000)), 1)},
+        {"." * 900_000: 1},
+        {"a." * 400 + str(n): 1 for n in range(1000)},
+    ],
+    ids=["a long branch", "dots", "many dots"],
+)
+def test_keys_cost_no_more_than_they_say(attrs):
+    """However long keys are, and whatever dots they have: a record of a MiB becomes some MiB, and not some GiB."""
+    tracemalloc.start()
+    state = fold.Folded()
+    state.fold(Span("r", 1, attrs=attrs), "a", 1)
+    state.attrs()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert most < 100 << 20

@@ -9,6 +9,7 @@ import msgspec
 
 from vedette import wire
 from vedette.errors import FormatError
+from vedette.ids import is_id
 from vedette.model import HUB, LANE_FACTS, MOST_VALUES, OWNER, Blob, Event, Fact, Origin, Span, count_values, shallow
 from vedette.settings import Limits
 from vedette.store import Batch, Block
@@ -154,10 +155,12 @@ def nothing_of(parcel: wire.Parcel) -> Batch:
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
-    """Return a fact, None when it cannot be read. A process may speak only for itself: `by` and `of` are reset.
+    """Return a fact, None when it cannot be read, or is longer than any that a process writes. A process may speak only for itself: `by` and `of` are reset.
 
     Attributes that are nested too deep are cut; those that are too many cannot be read.
     """
+    if len(payload) > wire.MAX_PAYLOAD:
+        return None
     try:
         fact = wire.decode_fact(payload)
     except wire.UNREADABLE:
@@ -179,7 +182,7 @@ def _unpack_block(packed: wire.Packed, parcel: wire.Parcel) -> Block:
     count, names = packed.count, packed.names
     if len(names) != len(packed.values):
         raise FormatError(f"a block claims {count} rows of {len(names)} names and {len(packed.values)} columns")
-    if not names or len(set(names)) != len(names) or not 0 < len(packed.span) <= 128:
+    if not names or len(set(names)) != len(names) or not is_id(packed.span):
         raise FormatError("a block has no names, one twice, or no span")
     from vedette.store.chunks import unpack_exactly
 

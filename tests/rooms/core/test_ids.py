@@ -2,8 +2,9 @@
 
 import pytest
 
-from vedette import ids
-from vedette.model import Span
+from vedette import ids, wire
+from vedette.model import Blob, Event, Origin, Span
+from vedette.store.parcels import read_fact
 
 
 def test_runs_of_one_second():
@@ -83,3 +84,22 @@ def test_below(span):
 
     assert (first < span < last) == span.startswith(ids.prefix_below("r1")) == is_below
     assert ids.is_within(span, "r1") == (is_below or span == "r1")
+
+
+@pytest.mark.parametrize("text", ["r1\0", "\0", "r1\n", "\x1b[2J", "r\x7f", "x" * 129, ""], ids=repr)
+def test_control_characters_are_in_no_id(text):
+    """An id is one that every database, file and terminal takes as it is; a record with another one is not read."""
+    assert not ids.is_id(text)
+    assert not ids.can_name_try(text)
+    for record in (Span(text, 1), Span("r", 1, parent=text or "\0"), Event(text, 1, "log"), Blob(text, 1, "a", "d", 1)):
+        assert read_fact(wire.encode(record), Origin("o")) is None
+    assert ids.is_id("Lauf/ä-ß 1")
+    assert read_fact(wire.encode(Span("Lauf/ä-ß 1", 1, parent="Lauf")), Origin("o")) is not None
+
+
+def test_a_record_that_no_process_could_write():
+    """What is longer than a spool takes is not read from elsewhere, as it could not be passed on."""
+    limit = wire.MAX_PAYLOAD - 100
+
+    assert read_fact(wire.encode(Event("r", 1, "log", 20, "x" * limit)), Origin("o")) is not None
+    assert read_fact(wire.encode(Event("r", 1, "log", 20, "x" * (limit + 100))), Origin("o")) is None
