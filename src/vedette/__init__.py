@@ -61,11 +61,13 @@ Modules of the core:
 - `fileio`: plain operations on files, and how those of a home are opened
 - `own_directory`: directories of our own in public places
 - `unix_socket`: how a Unix socket is reached, and who is at its other end
+- `socket_owner`: whose program is at the other end of a TCP connection within this machine
 - `kernel`: what Linux tells about processes and file systems
 - `proc_stat`: /proc/PID/stat, parsed in one place
 - `pidfds`: how a process gives the hub a pidfd of itself
 - `interrupts`: errors of the user's signal handlers, which are let through
 - `errors`: the tree of errors
+- `recent`: a cache of bounded size
 - `lean_start`: imports msgspec quickly, for programs of our own
 - `version`: the version
 """

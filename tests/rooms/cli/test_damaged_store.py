@@ -8,7 +8,8 @@ import shutil
 import pytest
 
 import vedette
-from tests.rooms.store.damage import HOLES, RUINS, RUNS, as_nobody, make_store
+from tests.rooms.store.damage import HOLES, RUINS, RUNS, make_store
+from tests.rooms.users import as_nobody
 from tests.rooms.web import site
 from vedette.access.home_access import HomeAccess
 from vedette.cli import COMMANDS, main

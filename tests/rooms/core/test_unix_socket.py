@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from tests.rooms.users import AS_ROOT, as_nobody
 from vedette import pidfds, unix_socket
 from vedette.errors import StrangerError
 
 NOBODY = 65534
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN BECOME ANOTHER USER")
 
 
 @pytest.fixture(params=["short", "x" * 120 + "/" + "ä" * 60])
@@ -19,20 +19,6 @@ def path(tmp_path, request):
     folder = tmp_path / request.param
     folder.mkdir(parents=True)
     return str(folder / "hub.sock")
-
-
-def as_nobody(act):
-    """Do something in a child process of another user; return its exit code."""
-    pid = os.fork()
-    if not pid:
-        code = 99
-        try:
-            os.setresgid(NOBODY, NOBODY, NOBODY)
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-            code = act()
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def listening(path):
@@ -76,9 +62,9 @@ def test_a_socket_of_another_user_is_not_believed(path):
             with socket.socket(socket.AF_UNIX) as peer, pytest.raises(StrangerError, match="the other end to user 0"):
                 unix_socket.connect(peer, f"/proc/self/fd/{folder}/hub.sock")
             assert not pidfds.send(f"/proc/self/fd/{folder}/hub.sock", "origin")
-            return 7
+            return "done"
 
-        assert as_nobody(connect) == 7
+        assert as_nobody(connect) == "done"
         for _ in range(2):
             with server.accept()[0] as met:
                 assert met.recv(100) == b""
@@ -100,9 +86,9 @@ def test_a_pidfd_of_another_user_is_not_taken(tmp_path):
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(f"/proc/self/fd/{folder}/hub.pids")
             socket.send_fds(peer, [b"origin"], [os.pidfd_open(os.getpid())])
-        return 7
+        return "done"
 
-    assert as_nobody(send) == 7
+    assert as_nobody(send) == "done"
     assert pidfds.receive(server, 9) == []
     assert len(os.listdir("/proc/self/fd")) == before
     assert pidfds.send(path, "ours")

@@ -1,9 +1,12 @@
 """The talking half of a relay, inside this process: it connects, ships, and ends when it is told to."""
 
 import asyncio
+import os
+import socket
 
 import pytest
 
+from tests.rooms.users import AS_ROOT
 from vedette import address, wire
 from vedette.home import Home
 from vedette.hub.peers.relay import Connected, Relay
@@ -62,3 +65,36 @@ def test_a_hub_that_is_not_there_is_tried_again(tmp_path):
         return why
 
     assert "No such file" in asyncio.run(act())
+
+
+@AS_ROOT
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_port_that_another_user_has_taken(tmp_path, trusted):
+    """While the hub is not there, anybody may listen at its port of this machine: he gets no token."""
+    read_end, write_end = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setresuid(65534, 65534, 65534)
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                os.write(write_end, f"{taken.getsockname()[1]}".encode())
+                os.write(write_end, taken.accept()[0].recv(1 << 12) or b"nothing")
+        finally:
+            os._exit(0)
+    os.close(write_end)
+
+    async def act():
+        relay = Relay(address.parse(f"vedette://a-token@{there}"), Home(str(tmp_path)), "host", trusted=trusted)
+        task = asyncio.ensure_future(relay.run(lambda: None))
+        heard = await asyncio.to_thread(os.read, read_end, 1 << 12)
+        task.cancel()
+        await asyncio.wait([task])
+        return heard, relay.trouble
+
+    there = f"127.0.0.1:{int(os.read(read_end, 5))}"
+    heard, trouble = asyncio.run(act())
+    os.waitpid(child, 0)
+    os.close(read_end)
+    assert (b"a-token" in heard) == trusted
+    assert trusted or "another user of this machine listens there" in trouble

@@ -71,23 +71,6 @@ def as_garbage(path):
         file.write(b"this is not a database, however one looks at it\n" * 200)
 
 
-def as_nobody(act):
-    """Return what a function returns when another user calls it, who may do nothing special."""
-    read_end, write_end = os.pipe()
-    if not (child := os.fork()):
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(write_end, act().encode())
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    os.close(write_end)
-    with open(read_end) as pipe:
-        return pipe.read()
-
-
 # What makes a store unreadable as a whole.
 RUINS = {
     "first page": lambda path: overwrite(path, 1),

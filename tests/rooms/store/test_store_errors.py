@@ -7,7 +7,8 @@ import tempfile
 
 import pytest
 
-from tests.rooms.store.damage import HOLES, RUINS, RUNS, as_nobody, make_store, overwrite, pages_of
+from tests.rooms.store.damage import HOLES, RUINS, RUNS, make_store, overwrite, pages_of
+from tests.rooms.users import as_nobody
 from vedette.errors import DamagedError, NotFoundError, StoreError, VersionError
 from vedette.model import LANE_FACTS, Event, Origin
 from vedette.store import Batch, EventQuery, SpanQuery, sqlite_connection

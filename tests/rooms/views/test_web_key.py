@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.rooms import web
+from tests.rooms.users import AS_ROOT, as_nobody
 from tests.rooms.views.test_web_live import Listener
 from vedette import tokens
 from vedette.views.web import guard, handover, key, links
@@ -74,6 +75,35 @@ def test_the_check_of_that_finds_a_server_that_does_not_look(access):
     with web.served(build(access, Key(lambda: fixed))) as port:
         tokens.renew(access.home)
         assert web.Site(port, fixed).get("/api/about")["version"]
+
+
+@AS_ROOT
+def test_the_owners_token_is_his_alone(access):
+    """A browser sends the cookie to all ports of a host: another user who has one of them can do nothing with it."""
+    with served(access, names=["vedette.lab"]) as (site, held):
+        link = links.sign(site.token, int(time.time()) + 3600, links.Scope(("r1",)))
+        code = held.code()
+
+        def ask():
+            name, cookie = {"Host": "vedette.lab"}, {"Cookie": f"vedette_{site.port}={site.token}"}
+            edit = site.ask("POST", "/api/edit", {"runs": ["r1"], "attrs": {"star": True}}, token="", headers=cookie)
+            return json.dumps(
+                [
+                    json.loads(site.ask("GET", "/api/runs")[2])["error"],
+                    edit[0],
+                    site.ask("GET", "/api/runs", token="", headers=cookie)[0],
+                    site.ask("GET", f"/?token={site.token}", token="")[0],
+                    site.ask("GET", f"/?token={code}", token="")[0],
+                    site.ask("GET", "/api/about", token=link)[0],
+                    site.ask("GET", "/api/about", headers=name)[0],
+                ]
+            )
+
+        why, *statuses = json.loads(as_nobody(ask))
+        assert why == guard._OF_STRANGER
+        assert statuses == [401, 401, 401, 401, 200, 200]
+        assert held.knows(code)
+        assert site.ask("GET", "/api/runs", token="", headers={"Cookie": f"vedette_{site.port}={site.token}"})[0] == 200
 
 
 def test_a_token_that_cannot_be_read_is_nobodys(access, monkeypatch):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vedette import certificate, tokens, unix_socket, wire
+from vedette import certificate, socket_owner, tokens, unix_socket, wire
 from vedette.address import Address
 from vedette.errors import FormatError, HubError, VedetteError
 from vedette.home import Home
@@ -259,6 +259,13 @@ class Relay:
             if not certificate.is_the_one(handshake.getpeercert(binary_form=True), address.fingerprint):
                 raise HubError(
                     "its certificate is not the one of the connect string: it is another hub, or an impostor"
+                )
+        elif not address.path and not self._trusted:
+            connected = writer.get_extra_info("socket")
+            if socket_owner.listener_is_strangers(connected.getpeername(), connected.getsockname()):
+                raise HubError(
+                    "another user of this machine listens there, and gets no token: if it is the hub that is meant, use a"
+                    " connect string with a fingerprint, or set hub.trusted_network"
                 )
         writer.write(wire.pack_message(wire.Hello(name=f"relay {self._host}", token=address.token)))
         unframer = wire.Unframer()

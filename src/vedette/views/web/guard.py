@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from msgspec import structs
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from vedette import asgi, guard
+from vedette import asgi, guard, socket_owner
 from vedette.asgi import App, Refusal, Scope
 from vedette.views.web import links
 from vedette.views.web.key import CODE, Key
@@ -29,6 +29,10 @@ _OWNER, _READER = "owner", "reader"
 _LOOK_S = 1.0  # how often we look whether the token was replaced
 _OVER = "this is over: the link has expired, or the token was replaced"
 _REPLACED = "this page's token was replaced: open it again with `vedette ui`, which prints the new address"
+_OF_STRANGER = (
+    "this token belongs to another user of this machine: ask its owner for a link to share; a program that passes on"
+    " requests of the owner takes `vedette ui --name HOSTNAME`, with the name that it asks for"
+)
 _USED = "this way in was used already, or is too old: open the address that `vedette ui` prints"
 _COOKIE_S = 365 * 86400
 _KNOWN_S = 30 * 86400  # for so long a browser can be told that its link has expired
@@ -73,6 +77,9 @@ class Guard:
             way_in="open the address that `vedette ui` prints, or the link that you were given; programs send"
             " `Authorization: Bearer TOKEN`",
         )
+        self._rules_of_strangers = structs.replace(
+            self._rules, who=self._who_of_strangers, why_not=self._why_not_for_strangers
+        )
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         """Check, then pass on, for as long as the token is good."""
@@ -116,10 +123,11 @@ class Guard:
         request = guard.in_scope(scope)
         cookie = f"vedette_{guard.port(request)}"
         request = structs.replace(request, cookie=cookie, page=page)
-        decision = guard.judge(request, self._rules)
+        rules = self._rules_of_strangers if self._is_strangers(scope, request) else self._rules
+        decision = guard.judge(request, rules)
         url_token = _token_in(scope["query_string"]) if page else None
         if url_token is not None:
-            return self._take(scope, request, url_token, decision)
+            return self._take(scope, request, url_token, decision, rules)
         if decision.status != 200:
             # After a link on another site, browsers do not send a strict cookie; from our page they do.
             kept_back = request.is_crossing and not any(f"{cookie}=" in text for text in request.all("cookie"))
@@ -129,12 +137,24 @@ class Guard:
         scope[BASE] = request.base
         return None
 
-    def _take(self, scope: Scope, request: guard.Asked, url_token: str, before: guard.Decision) -> Response:
+    def _is_strangers(self, scope: Scope, request: guard.Asked) -> bool:
+        """Tell whether another user of this machine asks: browsers send him the cookie, if he has another port of it.
+
+        A program that passes on requests may be another user's; it asks by a name that the owner has given.
+        """
+        ours, theirs = scope.get("server"), scope.get("client")
+        if not ours or not theirs or guard.host_name(request.host) in self._rules.names:
+            return False
+        return socket_owner.is_strangers(theirs, ours)
+
+    def _take(
+        self, scope: Scope, request: guard.Asked, url_token: str, before: guard.Decision, rules: guard.Rules
+    ) -> Response:
         """Turn a token in the URL into a cookie; `before`: what the request would be without it."""
         owner = self._key.now
         code = url_token if scope["method"] == "GET" and self._key.knows(url_token) else ""
         asked = structs.replace(request, url_token=owner if code else url_token)
-        decision = guard.judge(asked, self._rules)
+        decision = guard.judge(asked, rules)
         if decision.status == 401 and before.who == _OWNER:
             decision = before  # one who holds a better token already, and follows an old link
         if decision.status != 200:
@@ -163,6 +183,12 @@ class Guard:
         if token.startswith(CODE):
             return _USED
         return links.why_not(token, (self._key.now, *self._key.old))
+
+    def _who_of_strangers(self, token: str) -> str:
+        return _READER if self._links(token) else ""
+
+    def _why_not_for_strangers(self, token: str) -> str:
+        return _OF_STRANGER if guard.same_token(token, self._key.now) else self._why_not(token)
 
     def _refuse(self, scope: Scope, decision: guard.Decision, *, again: bool = False) -> Response:
         self._refused[guard.REFUSALS[decision.status]] += 1

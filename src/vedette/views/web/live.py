@@ -8,6 +8,7 @@ Whoever came by a link is told only of the runs that it shows when the message i
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -170,9 +171,9 @@ class Live:
                 self._pending[topic] = change
             elif (sees := self._sees.get(topic.links)) is not None:
                 self._sending[topic] = self._loop.create_task(self._send_narrowed(topic, change, sees))
-                self._sending[topic].add_done_callback(lambda _, sent=topic: self._sent(sent))
+                self._sending[topic].add_done_callback(functools.partial(self._sent, topic))
 
-    def _sent(self, topic: Topic) -> None:
+    def _sent(self, topic: Topic, _: asyncio.Task[None]) -> None:
         del self._sending[topic]
         self._schedule()
 
