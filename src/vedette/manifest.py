@@ -68,14 +68,21 @@ def read(data: bytes) -> list[Entry]:
     return entries
 
 
-def _wrong(entry: Entry) -> str:
-    parts = entry.path.split("/")
-    if not 0 < len(entry.path) <= _MOST_PATH or "\0" in entry.path:
+def path_fault(path: str) -> str:
+    """Return why this is not the path of a file of a package, as the end of a sentence; empty if it is one."""
+    parts = path.split("/")
+    if not 0 < len(path) <= _MOST_PATH or "\0" in path:
         return "which is not a path"
     if any(part in ("", ".", "..") for part in parts):
         return "which leads out of the package"
     if any(part.lower() == ".git" for part in parts):
         return "which belongs to git"
+    return ""
+
+
+def _wrong(entry: Entry) -> str:
+    if fault := path_fault(entry.path):
+        return fault
     if len(entry.digest) != 64 or not _HEX.issuperset(entry.digest):
         return "without a valid digest"
     return ""

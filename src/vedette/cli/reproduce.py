@@ -128,7 +128,9 @@ def _write_texts(target: str, texts: dict[str, str]) -> None:
 
 
 def _write_file(target: str, path: str, data: bytes, mode: int) -> None:
-    """Write a file below a directory, with a mode less the umask; never follow a symbolic link out of it."""
+    """Write a file below a directory, with a mode less the umask; neither its path nor a link leads out of it."""
+    if fault := manifest.path_fault(path):
+        raise VedetteError(f"the run has a file {clean(path, one_line=True)[:200]}, {fault}: it is not written")
     *folders, name = path.split("/")
     at = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

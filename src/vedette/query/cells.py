@@ -7,10 +7,11 @@ import ast
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vedette import manifest
 from vedette.manifest import Entry
+from vedette.model import Value
 from vedette.query.runs import RunView
 from vedette.store import EventRow
 
@@ -31,8 +32,7 @@ class Cells:
         self.data = text.encode("utf-8", "surrogateescape")
         self.entry: Entry | None = None
         if cells:
-            path = str(view.attrs.get("code.script") or manifest.CELLS)
-            self.entry = Entry(path, hashlib.sha256(self.data).hexdigest(), len(self.data))
+            self.entry = Entry(script_of(view.attrs), hashlib.sha256(self.data).hexdigest(), len(self.data))
 
     def add_to(self, entries: list[Entry]) -> list[Entry]:
         """Return the files of the code, with this one among them."""
@@ -44,13 +44,25 @@ class Cells:
         return read if entry is None else lambda digest: self.data if digest == entry.digest else read(digest)
 
 
+def script_of(attrs: Mapping[str, Value]) -> str:
+    """Return the path of the cells among the files of the code, which never leads out of it, whatever a run says."""
+    path = str(attrs.get("code.script") or "")
+    return manifest.CELLS if manifest.path_fault(path) else path
+
+
 def source(cells: Sequence[EventRow]) -> tuple[str, int]:
     """Return cells as Python, in the form that editors know: a line `# %%` begins each. Magics become comments.
 
     The number is how many magics there were.
     """
-    found = [(cell.attrs.get("n", "?"), *_python(cell.text)) for cell in cells]
+    found = [(_number(cell), *_python(cell.text)) for cell in cells]
     return "\n".join(f"# %% [{n}]\n{text}\n" for n, text, _ in found), sum(magics for _, _, magics in found)
+
+
+def _number(cell: EventRow) -> str:
+    """Return the number of a cell; what is none could be lines of its own."""
+    n = cell.attrs.get("n")
+    return str(n) if type(n) is int else "?"
 
 
 def _python(text: str) -> tuple[str, int]:

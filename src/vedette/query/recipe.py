@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from vedette.masks import MASK
 from vedette.model import Value
+from vedette.query.cells import script_of
 
 _JOB_PREFIXES = ("SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMI_", "TORCHELASTIC_")  # valid only inside that one job
 _JOB_NAMES = frozenset(
@@ -58,7 +59,7 @@ def recipe(
     missing = _missing(attrs, paths, packages)
     argv = words_of(attrs, "argv")
     if attrs.get("notebook") and attrs.get("code.script"):  # its cells, in the notebook's directory, as a program
-        argv = ["python3", os.path.join(*(str(attrs.get(key) or "") for key in ("code.root", "code.script")))]
+        argv = ["python3", os.path.join(str(attrs.get("code.root") or ""), script_of(attrs))]
     texts, launch = {}, _launch(argv, ranks)
     if argv:
         texts["run.sh"] = _script(f"{name} ({run})", argv, attrs, set(paths), by_itself=not launch)

@@ -26,7 +26,7 @@ from vedette import manifest
 from vedette.access.home_access import HomeAccess
 from vedette.attached.points import PointReader
 from vedette.blobs import Blobs
-from vedette.cli import main, watch
+from vedette.cli import main, reproduce, watch
 from vedette.cli.beside import Beside
 from vedette.cli.edit import _complete_tags
 from vedette.cli.monitor import _complete_pids, _complete_sensors, _complete_sinks
@@ -34,8 +34,10 @@ from vedette.cli.output import complete_runs, complete_series, table
 from vedette.cli.ranking import complete_columns
 from vedette.cli.store_check import check_store
 from vedette.client.off import OffRun
+from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.model import LANE_SAMPLES, Blob, Event, Origin, Span
+from vedette.query import cells
 from vedette.settings import Settings
 from vedette.store import Batch, Columns
 from vedette.store.sqlite import SqliteStore
@@ -575,6 +577,51 @@ def test_reproduce_of_what_a_launcher_started(say, home, monkeypatch, tmp_path):
         code, out, err = say("reproduce", name, "--dir", f"again-{name}", "--force", "--json", "--run")
         assert (code, json.loads(out)["launch"], err) == (2, said, f"vedette: --run cannot run it: {said}\n")
     assert say("reproduce", "plain", "--dir", "plain/")[1].splitlines()[-1] == "`sh plain/run.sh` runs it again"
+
+
+@pytest.fixture
+def notebook(home, monkeypatch, tmp_path):
+    """Makes a run of a notebook with one cell, whose file has this name, as it may come from another machine."""
+    home.prepare()
+    monkeypatch.setenv("VEDETTE_HOME", home.root)
+    monkeypatch.chdir(tmp_path)
+
+    def begin(name, script):
+        store = SqliteStore(home.store)
+        make = Maker(store)
+        make.run(name, notebook="x.ipynb", code={"script": script}, capture="done")
+        make.facts(name, Event(name, BORN, "cell", 10, "print(1)", {"n": 1}))
+        store.close()
+
+    return begin
+
+
+def test_reproduce_writes_no_file_that_a_run_names_elsewhere(say, notebook, tmp_path):
+    """Whatever a run calls its file, all that is written is below the directory; the run is reproduced all the same."""
+    outside = tmp_path / "outside.py"
+    outside.write_text("mine")
+    for at, script in enumerate(("../../outside.py", str(outside), "a/../../../outside.py", ".git/hooks/x")):
+        notebook(f"n{at}", script)
+        assert say("reproduce", f"n{at}", "--dir", f"again{at}")[0] == 0
+        assert sorted(path.name for path in (tmp_path / f"again{at}" / "code").rglob("*")) == ["notebook.py"]
+    assert outside.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["again0", "again1", "again2", "again3", "outside.py"]
+
+
+def test_reproduce_looks_at_each_path_itself(say, notebook, monkeypatch, tmp_path):
+    """A path that nothing else has refused is refused where it is written; without that look it is written outside."""
+    notebook("n", "../../outside.py")
+    monkeypatch.setattr(cells, "script_of", lambda attrs: attrs["code.script"])
+    code, _, err = say("reproduce", "n", "--dir", "again")
+    assert (code, "leads out of the package" in err, (tmp_path / "outside.py").exists()) == (2, True, False)
+    for path in ("", ".", "..", "/etc/x", "a//b", "a/./b", "a/../b", "a\0b", "a/"):
+        with pytest.raises(VedetteError, match="it is not written"):
+            reproduce._write_file(str(tmp_path), path, b"x", 0o644)
+    reproduce._write_file(str(tmp_path), "a/b", b"x", 0o644)
+    assert (tmp_path / "a" / "b").read_bytes() == b"x"
+    monkeypatch.setattr(manifest, "path_fault", lambda _: "")
+    assert say("reproduce", "n", "--dir", "again", "--force")[0] == 0
+    assert (tmp_path / "outside.py").exists()
 
 
 def test_doctor(say):

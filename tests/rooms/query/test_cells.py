@@ -10,6 +10,7 @@ from vedette import manifest
 from vedette.model import Event
 from vedette.query.cells import Cells
 from vedette.query.explain import explain
+from vedette.query.recipe import recipe
 from vedette.query.runs import view
 
 FIRST = {1: "import model", 3: "lr = 0.1\nmodel.train(lr)"}
@@ -60,6 +61,38 @@ def test_magics_become_comments_and_nothing_else_does(store, notebook, cell, pyt
     cells = Cells(view(store, "a"))
     compile(cells.data, "notebook.py", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     assert (cells.data.decode(), cells.magics) == (f"# %% [1]\n{python}\n", magics)
+
+
+HOSTILE = (
+    "../x.py",
+    "a/../../x.py",
+    "/etc/x.py",
+    "a//x.py",
+    "./x.py",
+    ".git/config",
+    "x\0.py",
+    "..",
+    "x" * 5000,
+)
+
+
+@pytest.mark.parametrize("script", [*HOSTILE, "books/x.py"], ids=lambda script: script[:20])
+def test_the_name_of_the_file_leads_nowhere_else(store, notebook, script):
+    """A run may come from anybody: a name that no file of a package can have is not taken, nor by the command."""
+    notebook("a", {1: "x = 1"}, code={"script": script, "root": "/w"})
+    seen = view(store, "a")
+    path = "notebook.py" if script in HOSTILE else script
+    assert Cells(seen).entry.path == path
+    shown = recipe("a", "a", seen.attrs, {}, [path], {}, {}).texts["run.sh"].splitlines()[-1]
+    assert shown.endswith(f' {path} "$@"')
+
+
+@pytest.mark.parametrize("n", [7, "7]\nimport os", True, [7], None, 7.5])
+def test_what_is_no_number_is_not_written_as_one(store, make, n):
+    """Only a whole number stands above a cell: a text could have lines of its own."""
+    make.run("a", notebook="/w/x.ipynb")
+    make.facts("a", Event("a", BORN, "cell", 10, "x = 1", {} if n is None else {"n": n}))
+    assert Cells(view(store, "a")).data.decode() == f"# %% [{7 if n == 7 else '?'}]\nx = 1\n"
 
 
 def test_a_run_without_a_notebook_has_none(store, make):
