@@ -6,20 +6,24 @@ spool into the store meanwhile is then in the store; what is in both is known by
 
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import BinaryIO
 
 from vedette.errors import BlobError, DamagedError, NotFoundError, StoreError, VedetteError
-from vedette.fileio import file_size, open_plain, open_private, sync_directory, unlink
+from vedette.fileio import file_size, open_plain, sync_directory, unlink
 from vedette.home import Home
+from vedette.own_directory import is_own
 from vedette.store.backup_file import About, Writer, is_name, read, reason, unreadable
 from vedette.store.sqlite_connection import connect, damaged
 from vedette.store.sqlite_file import check_version, open_reader, quoted
 
 STORE, SETTINGS = "store.db", "vedette.toml"
+_NEW, _COPY = "backup.new", "backup.store"  # a backup that is being written, and a copy of the store; no home has these
+_RANDOM = 16  # digits of the name of the directory that they are in
 _PAGES = 2048  # of the store that are copied at once: 8 MiB
 _SPARE_BYTES = 16 << 20
 _DEEPEST = 3  # of the directories of a home; blobs/outward/DIGEST is one
@@ -33,43 +37,56 @@ def back_up(home: Home, path: str, *, force: bool, settle: Callable[[], None], s
     `settle` has the hub store all that was logged until now; it is called when the spools are copied. Also return the
     names of files that runs have saved, and that are damaged here: they are left out.
     """
-    _check_free(path, force=force)
+    _check_free(home, path, force=force)
     _check_room(home, path, ("spool", "inbox"))
-    new, store = f"{path}.new", f"{path}.new.store"
-    with _written(new, path) as file:
-        try:
-            writer = Writer(file, time.time_ns())
-            _add(writer, home, ("spool", "inbox"), shown)
-            settle()
-            _check_room(home, path, ())  # the store may have grown by what waited in the spools
-            writer.about.runs = _copy_store(home, store, shown)
-            if os.path.exists(store):
-                with open(store, "rb") as copy:
-                    writer.add(STORE, copy, store)
-                os.unlink(store)
-            left_out = _add(writer, home, ("", "tokens", "blobs"), shown)
-            writer.close()
-            file.flush()
-            os.fsync(file.fileno())
-            file.seek(0)
-            shown("checking what was written")
-            about = read(file, path, lambda _name, _t: open(os.devnull, "wb"))  # noqa: SIM115 - it closes it
-        finally:
-            for end in ("", "-journal", "-wal", "-shm"):
-                unlink(store + end)
-        _check_free(path, force=force)
-        os.rename(new, path)
+    with _written(path) as (file, folder):
+        store = os.path.join(folder, _COPY)
+        writer = Writer(file, time.time_ns())
+        _add(writer, home, ("spool", "inbox"), shown)
+        settle()
+        _check_room(home, path, ())  # the store may have grown by what waited in the spools
+        writer.about.runs = _copy_store(home, store, shown)
+        if os.path.exists(store):
+            with open(store, "rb") as copy:
+                writer.add(STORE, copy, store)
+            os.unlink(store)
+        left_out = _add(writer, home, ("", "tokens", "blobs"), shown)
+        writer.close()
+        file.flush()
+        os.fsync(file.fileno())
+        file.seek(0)
+        shown("checking what was written")
+        about = read(file, path, lambda _name, _t: open(os.devnull, "wb"))  # noqa: SIM115 - it closes it
+        _check_free(home, path, force=force)
+        os.rename(os.path.join(folder, _NEW), path)
         sync_directory(os.path.dirname(path))
     return about, left_out
 
 
-def _check_free(path: str, *, force: bool) -> None:
+def _check_free(home: Home, path: str, *, force: bool) -> None:
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise VedetteError(f"there is no directory {os.path.dirname(path)}")
     if os.path.isdir(path):
         raise VedetteError(f"{path} is a directory: give the name of a file")
+    if _is_of(home, path):
+        raise VedetteError(f"{path} is in the home that is to be saved: give the name of a file elsewhere")
     if os.path.lexists(path) and not force:
         raise VedetteError(f"{path} exists already: give another name, or --force")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise VedetteError(f"{path} is not a file: give another name")
+
+
+def _is_of(home: Home, path: str) -> bool:
+    """Tell whether a path leads into a home, by whatever links, or is a second name of its store."""
+    folders = [
+        home.asked,
+        home.root,
+        *(os.path.join(home.root, name) for name in ("spool", "inbox", "tokens", "blobs")),
+    ]
+    real = os.path.realpath(path)
+    if any(real.startswith(os.path.join(os.path.realpath(folder), "")) for folder in folders):
+        return True
+    return os.path.exists(path) and os.path.exists(home.store) and os.path.samefile(path, home.store)
 
 
 def _check_room(home: Home, path: str, folders: tuple[str, ...]) -> None:
@@ -90,25 +107,60 @@ def _check_room(home: Home, path: str, folders: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _written(new: str, path: str) -> Iterator[BinaryIO]:
-    """Hand out a new file, for its owner alone; if something fails, remove it, and raise VedetteError."""
+def _written(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """Hand out a new file, and the directory beside the path that it is in; remove both at the end.
+
+    The directory is ours alone and has a name that nobody knew: nothing of others is in it, and none of theirs is lost.
+    Raise VedetteError when something fails.
+    """
+    where, name = os.path.split(os.path.abspath(path))
+    folder = os.path.join(where, f".{name}.{os.urandom(_RANDOM // 2).hex()}")
+    new = os.path.join(folder, _NEW)
     try:
-        fd = open_private(new, os.O_RDWR | os.O_CREAT)
-        with open(fd, "r+b") as file:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(fd), os.stat(new)):  # another one has just been completed, and this is it
-                raise BlockingIOError
-            try:
-                os.fchmod(fd, 0o600)
-                os.truncate(fd, 0)  # another one was killed
-                yield file
-            except BaseException:
-                unlink(new)
-                raise
+        os.mkdir(folder, 0o700)
+        try:
+            with open(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not all(_is_over(other) for other in _others(folder)) or not os.path.exists(new):
+                    raise BlockingIOError
+                yield file, folder
+        finally:
+            _remove(folder)
     except BlockingIOError:
         raise VedetteError(f"another backup is being written to {path}") from None
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {reason(error)}") from None
+
+
+def _others(folder: str) -> Iterator[str]:
+    """Yield the directories of ours that other backups to the same path have made."""
+    where, name = os.path.split(folder)
+    form = re.compile(re.escape(name[:-_RANDOM]) + f"[0-9a-f]{{{_RANDOM}}}")
+    for other in os.listdir(where):
+        path = os.path.join(where, other)
+        if other != name and form.fullmatch(other) and is_own(path):
+            yield path
+
+
+def _is_over(folder: str) -> bool:
+    """Remove what a backup that was killed has left; return False, and leave it, if it is still being written."""
+    try:
+        with open(os.open(os.path.join(folder, _NEW), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+    except BlockingIOError:
+        return False
+    except OSError:  # it was killed, or has ended, when it had no file in there
+        _remove(folder)
+    return True
+
+
+def _remove(folder: str) -> None:
+    """Remove a directory that `_written` has made, with its files; what anybody else has put there stays."""
+    for name in (_NEW, *(_COPY + end for end in ("", "-journal", "-wal", "-shm"))):
+        unlink(os.path.join(folder, name))
+    with suppress(OSError):
+        os.rmdir(folder)
 
 
 def _files(home: Home, folder: str) -> Iterator[tuple[str, str]]:
@@ -163,7 +215,6 @@ def _add(writer: Writer, home: Home, folders: tuple[str, ...], shown: Shown) -> 
 
 def _copy_store(home: Home, into: str, shown: Shown) -> int:
     """Copy the store as it is at one moment, and check the copy; return how many runs it has."""
-    unlink(into)
     try:
         reader = open_reader(home.store)
     except NotFoundError:

@@ -321,20 +321,77 @@ def test_a_kill_in_the_middle(sound, tmp_path):
             save(sound, tmp_path / "home.tar", settle=lambda: os.kill(os.getpid(), signal.SIGKILL))
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert os.listdir(tmp_path) == ["home.tar.new"]
+    [left] = tmp_path.iterdir()
+    assert sorted(os.listdir(left)) == ["backup.new"]
+    for other in (".home.tar.x", ".home.tar.0123456789abcdeg", ".homestar.0123456789abcdef"):
+        (tmp_path / other).mkdir()
+    (left / "chair.txt").write_text("precious")
     save(sound, tmp_path / "home.tar")
-    assert os.listdir(tmp_path) == ["home.tar"]
+    assert os.listdir(left) == ["chair.txt"]
+    (left / "chair.txt").unlink()
+    save(sound, tmp_path / "home.tar", force=True)
+    assert sorted(os.listdir(tmp_path)) == [
+        ".home.tar.0123456789abcdeg", ".home.tar.x", ".homestar.0123456789abcdef", "home.tar",
+    ]  # fmt: skip
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF ANOTHER USER")
-def test_a_file_that_another_user_has_made_first(sound, tmp_path):
-    """The backup has all tokens: it is not written to a file that somebody else may have open."""
-    planted = tmp_path / "home.tar.new"
-    planted.write_text("mine")
-    os.chown(planted, NOBODY, NOBODY)
-    with pytest.raises(StoreError, match=f"belongs to user {NOBODY}"):
-        save(sound, tmp_path / "home.tar")
-    assert (planted.read_text(), planted.stat().st_uid) == ("mine", NOBODY)
+def test_files_beside_it_are_not_touched(sound, tmp_path):
+    """Whatever lies beside it, of the user or of another one, stays as it is; the backup is its owner's alone."""
+    ends = (".new", ".new.store", ".new.store-journal", ".new.store-wal", ".new.store-shm")
+    for end in ends:
+        (tmp_path / f"home.tar{end}").write_text("mine")
+    (tmp_path / ".home.tar.0123456789abcdef").mkdir()
+    (tmp_path / ".home.tar.0123456789abcdef" / "backup.new").write_text("mine")
+    if os.geteuid() == 0:
+        for path in tmp_path.rglob("*"):
+            os.chown(path, NOBODY, NOBODY)
+    save(sound, tmp_path / "home.tar")
+    assert {(tmp_path / f"home.tar{end}").read_text() for end in ends} == {"mine"}
+    assert os.path.exists(tmp_path / ".home.tar.0123456789abcdef" / "backup.new") == (os.geteuid() == 0)
+    assert os.stat(tmp_path / "home.tar").st_mode & 0o777 == 0o600
+    restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
+
+
+def test_nobody_else_sees_it_being_written(sound, tmp_path):
+    """Until it is complete, all of it is in a directory that only its owner can enter."""
+    modes = {}
+
+    def look(_what):
+        [folder] = [path for path in tmp_path.iterdir() if path.is_dir()]
+        modes.update({path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()})
+        modes[""] = folder.stat().st_mode & 0o777
+
+    before = os.umask(0)
+    try:
+        save(sound, tmp_path / "home.tar", shown=look)
+    finally:
+        os.umask(before)
+    assert modes == {"": 0o700, "backup.new": 0o600, "backup.store": 0o600}
+
+
+@pytest.mark.parametrize("way", ["store.db", "blobs/x", "spool/../vedette.toml", "link", "linked/x", "second"])
+def test_no_file_of_the_home_is_written_over(sound, tmp_path, way):
+    """A backup into the home that it is of is refused, by whatever name, also with --force."""
+    home = Home(shutil.copytree(sound.root, tmp_path / "home"))
+    os.symlink(home.store, tmp_path / "link")
+    os.symlink(home.root, tmp_path / "linked")
+    os.link(home.store, tmp_path / "second")
+    before = [(path, path.stat().st_ino) for path in sorted(tmp_path.rglob("*"))]
+    path = tmp_path / way if way in ("link", "linked/x", "second") else os.path.join(home.root, way)
+    with pytest.raises(VedetteError, match="is in the home that is to be saved"):
+        save(home, path, force=True)
+    assert [(path, path.stat().st_ino) for path in sorted(tmp_path.rglob("*"))] == before
+    save(home, tmp_path / "home.tar", force=True)
+
+
+def test_what_is_no_file_is_not_replaced(sound, tmp_path):
+    """A pipe, or a link to nothing, stays, also with --force."""
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink(tmp_path / "nothing", tmp_path / "link")
+    for name in ("pipe", "link"):
+        with pytest.raises(VedetteError, match="is not a file"):
+            save(sound, tmp_path / name, force=True)
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
 def test_two_at_once(sound, tmp_path):
