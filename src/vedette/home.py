@@ -173,9 +173,10 @@ class Home:
         if self.hub_pid() is not None:
             return
         self.prepare()
-        turn = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Not the home itself: whoever may look into a home could hold a lock on it, and keep us from starting a hub.
+        turn = os.open(self.spool, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if not _lock_soon(turn):
+            if not _lock_soon(turn) and not os.fstat(turn).st_mode & 0o077:  # open to others, it tells nothing
                 return
             if self._is_waking(reader=not origin):  # its socket may have been made since we looked
                 if not heard:

@@ -38,6 +38,8 @@ def take(path: str, patience_s: float) -> int | None:
     Somebody who only looks holds it for an instant; hence the patience.
     """
     fd = open_private(path, os.O_RDWR | os.O_CREAT)
+    if os.fstat(fd).st_mode & 0o077:  # by `chmod -R`: whoever can open it could hold the lock
+        os.fchmod(fd, 0o600)
     deadline = time.monotonic() + patience_s
     while True:
         try:

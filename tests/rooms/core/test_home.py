@@ -1,5 +1,6 @@
 """A home: its paths, its lock, its hub on the way, and strangers kept out."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 import vedette
 from tests.conftest import end_hub
+from tests.journeys.users import do_as
 from tests.rooms.conftest import call, python
 from vedette.errors import HubError
 from vedette.home import Home
@@ -313,12 +315,45 @@ def test_a_lock_is_not_handed_to_children(home):
         child.kill()
 
 
+@AS_ROOT
+def test_nobody_else_can_hold_a_lock_of_a_home(home):
+    """Where others may look into a home, they can open it, and so lock it, but neither of the places that we lock."""
+
+    def opened(path):
+        try:
+            fcntl.flock(os.open(path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except PermissionError:
+            return False
+        return True
+
+    home.prepare()
+    os.close(home.take_lock())
+    os.chmod(home.root, 0o755)
+    assert [do_as(NOBODY, opened, path) for path in (home.root, home.spool, home.lock)] == [True, False, False]
+    os.chmod(home.lock, 0o644)
+    assert do_as(NOBODY, opened, home.lock)
+    os.close(home.take_lock())
+    assert not do_as(NOBODY, opened, home.lock)
+
+
 def test_waking_returns_at_once_and_starts_one_hub(home):
-    """Many calls start one hub between them, none waits for it, and it listens in the end."""
+    """Many calls start one hub between them, none waits for it, and it listens in the end.
+
+    Who starts one holds a lock meanwhile. One that another user may hold keeps nobody from it.
+    """
+    home.prepare()
+    holds = [os.open(path, os.O_RDONLY) for path in (home.spool, home.root)]
+    for fd in holds:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    home.wake_hub()
+    assert not os.path.exists(home.waking)
+    os.chmod(home.spool, 0o755)
     began = time.monotonic()
     for _ in range(20):
         home.wake_hub()
     assert time.monotonic() - began < 2
+    for fd in holds:
+        os.close(fd)
 
     deadline = time.monotonic() + 20
     while not os.path.exists(home.socket):
