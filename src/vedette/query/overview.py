@@ -16,7 +16,7 @@ from vedette.query.finding import Family
 from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.query.silence import LOST, LOST_AFTER_S, signs
-from vedette.query.where import FAMILIES, parse
+from vedette.query.where import FAMILIES, check_length, parse
 from vedette.store import (
     Both,
     Compare,
@@ -146,6 +146,7 @@ def condition(text: str, zone: str = "") -> Where | None:
 
     `zone`: of dates that name none; without it, that of this machine.
     """
+    check_length(text)
     words = text.split()
     if not words:
         return None

@@ -11,7 +11,7 @@
                   metric.NAME[TAG=VALUE], git.KEY, code.KEY, cpu.KEY, gpu.KEY, env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
-A condition on a field that a run does not have is false.
+A condition on a field that a run does not have is false. An expression has 2,000 characters at most.
 """
 
 import re
@@ -33,19 +33,27 @@ FAMILIES = (
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<sign>[(),])"""
-    r"""|(?P<word>(?:\[[^\[\]]*=[^\[\]]*\]|[^\s()<>=!~,"'])+))"""
+    r"""|(?P<word>(?:\[[^\[\]=]*=[^\[\]]*\]|[^\s()<>=!~,"'])+))"""
 )
+MOST_CHARS = 2000
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse(text: str, zone: str = "") -> Where:
-    """Parse an expression; raise WhereError, which says where, when it is not valid.
+    """Parse an expression; raise WhereError, which says where, when it is not valid or too long.
 
     `zone`: of dates that name none, such as Europe/Berlin; without it, that of this machine.
     """
+    check_length(text)
     if not text.isascii() and text.encode(errors="replace").decode() != text:
         raise WhereError("the expression is not UTF-8 text")
     return _Parser(text, zone).parse()
+
+
+def check_length(text: str) -> None:
+    """Raise WhereError when a filter is longer than anybody writes one: it may come from anybody with a link."""
+    if len(text) > MOST_CHARS:
+        raise WhereError(f"the filter has {len(text)} characters: it takes {MOST_CHARS} at most")
 
 
 class _Parser:
@@ -53,8 +61,8 @@ class _Parser:
         self._text = text
         self._zone = zone
         self._tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while at < len(text.rstrip()):
+        at, end = 0, len(text.rstrip())
+        while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
                 raise WhereError(f"cannot read {text[at:].strip()!r} in --where {text!r}")

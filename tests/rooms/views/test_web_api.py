@@ -98,6 +98,19 @@ def test_runs_are_filtered_sorted_and_cut(site):
     assert site.get("/api/runs?sort=config.nothing&limit=1")["total"] == 30
 
 
+def test_a_list_is_asked_for_within_bounds(site):
+    """Who asks for more columns than a list has, or by a filter without end, is refused in a sentence."""
+    names = [f"config.k{n}" for n in range(200)]
+    asked = ",".join([*names, *names])  # a name counts once
+    assert site.get(f"/api/runs?limit=1&columns={asked}")["rows"][0]["values"].keys() == {*names}
+    for query, why in (
+        (f"columns={asked},config.x", "columns names 201 columns: it takes 200 at most"),
+        (f"where={'a' * 2001}", "the filter has 2001 characters: it takes 2000 at most"),
+    ):
+        status, _, body = site.ask("GET", f"/api/runs?{query}")
+        assert (status, json.loads(body)["error"]) == (400, why)
+
+
 def test_one_run(site, make):
     """A run is told whole: config nested as it was given, series, tries, processes, marks."""
     make.facts(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from vedette.asgi import Refusal
 from vedette.labels import label
 from vedette.query.overview import RunLine
 from vedette.query.progress import Bar
@@ -16,6 +17,7 @@ from vedette.views.web.shapes import BarShape, Column, Row, RunsPage
 from vedette.views.web.state import AppState, text_of
 from vedette.wire import Newest
 
+_MOST_COLUMNS = 200
 _FIELDS = {"start_t", "end_t", "duration_s", "state", "name", "project", "experiment", "cause", "id"}
 
 
@@ -24,7 +26,9 @@ def runs(state: AppState, store: Reader, request: Request) -> RunsPage:
     query = request.query
     cursor = state.listing.cursor()  # before anything is read: changes in between are then sent again
     changed = state.listing.changed(query["since"]) if query["since"] else None
-    columns = [name for name in query["columns"].split(",") if name]
+    columns = list(dict.fromkeys(name for name in query["columns"].split(",") if name))
+    if len(columns) > _MOST_COLUMNS:
+        raise Refusal(400, f"columns names {len(columns)} columns: it takes {_MOST_COLUMNS} at most")
     found = state.listing.page(
         store, query["where"], query["project"], query["sort"] or "-start_t", group=query["group"],
         offset=query["offset"], limit=query["limit"], metric=query["metric"], only=changed,

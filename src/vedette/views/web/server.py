@@ -36,7 +36,9 @@ _LIST = {
     "group": Parameter("group runs with the same value in this column, sorted inside each group"),
     "offset": Parameter("how many to skip", "count", 0),
     "limit": Parameter("how many at most", "count", 200, 0, 1000),
-    "columns": Parameter("also return these columns, separated by commas", example="config.lr,metric.loss"),
+    "columns": Parameter(
+        "also return these columns, separated by commas; 200 at most", example="config.lr,metric.loss"
+    ),
     "metric": Parameter("the series to draw, if a run has it"),
     "since": Parameter("the cursor of an earlier answer: only rows that may have changed since"),
 }
