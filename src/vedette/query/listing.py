@@ -54,7 +54,8 @@ class _Order(Struct):
 class Listing:
     """Lists runs for any number of readers; thread-safe."""
 
-    def __init__(self, lost_after_s: float = LOST_AFTER_S) -> None:
+    def __init__(self, lost_after_s: float = LOST_AFTER_S, trails: Trails | None = None) -> None:
+        """`trails`: those of another list of the same home, which are then collected once."""
         self._lost_after_s = lost_after_s
         self._lock = threading.Lock()
         self._reading = threading.Lock()
@@ -67,7 +68,7 @@ class Listing:
         self._changes: deque[tuple[int, str]] = deque(maxlen=_MOST_CHANGES)
         self._floor = 0  # changes before this number are forgotten
         self._following = False  # a hub reports changes, or there is no hub
-        self.trails = Trails()
+        self.trails = trails or Trails()
         self.fresh: list[Newest] = []
 
     def take(self, change: Change, fresh: Iterable[str] = ()) -> None:

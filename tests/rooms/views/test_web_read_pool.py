@@ -7,9 +7,12 @@ import threading
 import pytest
 
 from tests.rooms import web
+from vedette.views.web.guard import LINKS
 from vedette.views.web.narrow import Sight
+from vedette.views.web.pages import Pages
 from vedette.views.web.read_pool import BusyError, ReadPool, SlowError
 from vedette.views.web.replies import refuse
+from vedette.views.web.server import Router
 from vedette.views.web.state import AppState
 
 
@@ -67,6 +70,72 @@ def test_links_keep_the_owner_from_nothing(access, monkeypatch):
             await asyncio.gather(*asking, return_exceptions=True)
 
     assert asyncio.run(asyncio.wait_for(ask(), 120)) == (7,)
+
+
+class _Held:
+    """A reader of one run, which stops when it comes to what is below that."""
+
+    def __init__(self, reader, begun, go_on):
+        self._reader, self._begun, self._go_on = reader, begun, go_on
+
+    def __getattr__(self, name):
+        return getattr(self._reader, name)
+
+    def spans(self, query):
+        if query.kind != "run":
+            self._begun.set()
+            self._go_on.wait(120)
+        return self._reader.spans(query)
+
+
+def test_a_list_that_a_link_reads_does_not_hold_up_the_owners(access):
+    """The owner's list is read while that of somebody with a link takes long."""
+
+    async def ask():
+        state, begun, go_on = AppState(access, web.KEY), threading.Event(), threading.Event()
+        act = lambda narrow, store: narrow.listing.look_at(_Held(store._store, begun, go_on), ["r1"])  # noqa: E731
+        asking = asyncio.ensure_future(Sight(state, ()).ask(act))
+        try:
+            await asyncio.to_thread(begun.wait)
+            owners = state.pool.ask(lambda reader: state.listing.look_at(reader, ["r1"]))
+            [view], _ = await asyncio.wait_for(owners, 10)
+        finally:
+            go_on.set()
+            [same], _ = await asking
+            state.pool.close()
+            state.link_pool.close()
+        return view.name, same.name
+
+    assert asyncio.run(asyncio.wait_for(ask(), 120)) == ("first", "first")
+
+
+def test_pages_that_links_ask_for_take_none_of_the_owners_threads(access, monkeypatch):
+    """While links keep all of their own threads busy, files of the page are served to the owner alone."""
+    monkeypatch.setattr("vedette.views.web.read_pool._MOST_WAITING", 4)
+
+    async def status(router, links):
+        said = []
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": [], LINKS: links}
+        await router(scope, None, lambda message: _note(said, message))
+        return said[0]["status"]
+
+    async def ask():
+        state = AppState(access, web.KEY)
+        router, begun = Router(state, Pages()), threading.Event()
+        asking = [asyncio.ensure_future(state.link_pool.ask(_endless(begun))) for _ in range(4)]
+        try:
+            await asyncio.to_thread(begun.wait)
+            return await status(router, ()), await status(router, None)
+        finally:
+            state.pool.close()
+            state.link_pool.close()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    assert asyncio.run(asyncio.wait_for(ask(), 120)) == (503, 200)
+
+
+async def _note(said, message):
+    said.append(message)
 
 
 def test_closing_breaks_off_what_is_being_read(access):

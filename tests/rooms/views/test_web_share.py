@@ -190,7 +190,7 @@ def test_the_matrix_finds_routes_that_are_not_narrowed(home, monkeypatch):
 
 
 def test_the_matrix_finds_blobs_and_machines_that_are_not_narrowed(home, monkeypatch):
-    """Nor is it blind to a single gap: any blob, any machine, any list that was cached for the owner."""
+    """Nor is it blind to a single gap: any blob, any machine, any list that was cached for another link."""
     for target, name, wrong, caught in (
         (narrow._Home, "_names", lambda *_: True, {"GET /api/blobs/{digest}"}),
         (narrow.NarrowReader, "shows", lambda *_: True, {"POST /api/series"}),
@@ -198,7 +198,7 @@ def test_the_matrix_finds_blobs_and_machines_that_are_not_narrowed(home, monkeyp
     ):
         with monkeypatch.context() as patch, web.site(home) as site:
             patch.setattr(target, name, wrong)
-            assert _ask(site, ROUTES[1], None, "outside0", "", "")[0] == 200  # what the owner sees
+            assert _ask(site, ROUTES[1], _link(Scope(("outside0",))), "outside0", "", "")[0] == 200
             assert {found[0] for found in _leaks(site, home, _link(SCOPES["a run"]), "inside01")} >= caught
 
 

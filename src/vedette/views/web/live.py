@@ -72,8 +72,9 @@ class Viewer:
 class Live:
     """Passes the hub's changes on to viewers, while the server runs."""
 
-    def __init__(self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints) -> None:
-        self._updater = Updater(home, listing, unsealed, self._send_later)
+    def __init__(self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints, *others: Listing) -> None:
+        """`listing`: the owner's; `others` are kept up to date, too."""
+        self._updater = Updater(home, (listing, *others), unsealed, self._send_later)
         self._listing = listing
         self._loop: asyncio.AbstractEventLoop | None = None
         self._topics: dict[Topic, set[Viewer]] = {}

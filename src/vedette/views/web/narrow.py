@@ -51,7 +51,7 @@ class Sight:
     async def runs(self) -> frozenset[str]:
         """Return the runs that may be seen now."""
         try:
-            return await self._state.link_pool.ask(lambda store: runs_of(store, self._state.listing, self._links))
+            return await self._state.link_pool.ask(lambda store: runs_of(store, self._state.link_listing, self._links))
         except NotFoundError:  # nothing was ever logged here
             return frozenset()
 
@@ -59,7 +59,7 @@ class Sight:
         """Run a read of what may be seen in a thread."""
 
         def narrowed(store: Reader) -> Answer:
-            reader = NarrowReader(store, runs_of(store, self._state.listing, self._links), hosts=self._hosts)
+            reader = NarrowReader(store, runs_of(store, self._state.link_listing, self._links), hosts=self._hosts)
             return act(cast("AppState", NarrowState(self._state, self, self._links, reader)), cast("Reader", reader))
 
         return await self._state.link_pool.ask(narrowed)
@@ -78,7 +78,7 @@ class NarrowState:
     def __init__(self, whole: AppState, sight: Sight, links: tuple[Link, ...], reader: NarrowReader | None) -> None:
         self.home = _Home(whole.home, whole.manifests, reader)
         self.pool = _Pool(whole, sight)
-        self.listing = _Listing(whole.listing, "~".join(link.token for link in links), reader)
+        self.listing = _Listing(whole.link_listing, "~".join(link.token for link in links), reader)
         self.curves, self.means, self.cache = whole.curves, whole.means, whole.cache
         self.described = whole.described
 

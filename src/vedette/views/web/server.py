@@ -181,7 +181,8 @@ class Router:
         if scope["method"] == "POST":
             raise Refusal(405, "pages take only GET", {"Allow": "GET, HEAD"})
         seen, takes = _header(scope, b"if-none-match"), _header(scope, b"accept-encoding")
-        return await self._state.pool.call(lambda: self._pages.answer(path, seen, takes))
+        pool = self._state.pool if scope.get(LINKS, ()) is None else self._state.link_pool
+        return await pool.call(lambda: self._pages.answer(path, seen, takes))
 
     async def _ask(self, scope: Scope, receive: Any, send: Any) -> Response | None:
         found = find(self._routes, scope["method"], scope.get("raw_path") or scope["path"].encode())

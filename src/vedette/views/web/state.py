@@ -29,7 +29,8 @@ class AppState:
         self.pool = ReadPool(home, unsealed=self.unsealed)
         self.link_pool = ReadPool(home, unsealed=self.unsealed, threads=2)  # of links: they keep the owner from nothing
         self.listing = Listing(home.lost_after_s)
-        self.live = Live(home, self.listing, self.unsealed)
+        self.link_listing = Listing(home.lost_after_s, self.listing.trails)  # who reads a list waits for its readers
+        self.live = Live(home, self.listing, self.unsealed, self.link_listing)
         self.curves = Curves()
         self.means = Means()
         self.cache = Cache()

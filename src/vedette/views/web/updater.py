@@ -8,7 +8,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from vedette.access.follower import LEFT
 from vedette.access.home_access import HomeAccess
@@ -25,16 +25,16 @@ _MOST_TRAILS = 5000  # series whose unsealed points are collected
 
 
 class Updater:
-    """Updates the listing and the unsealed points as the hub reports changes, and passes these on."""
+    """Updates the listings and the unsealed points as the hub reports changes, and passes these on."""
 
     def __init__(
-        self, home: HomeAccess, listing: Listing, unsealed: UnsealedPoints, tell: Callable[[Change], None]
+        self, home: HomeAccess, listings: Sequence[Listing], unsealed: UnsealedPoints, tell: Callable[[Change], None]
     ) -> None:
-        """`tell` is called in the thread of the updater."""
+        """`listings` have the same trails; `tell` is called in the thread of the updater."""
         self.connected = False  # there is a hub, and it reports changes
         self.trouble = ""  # why the hub that is there does not answer
         self._home = home
-        self._listing = listing
+        self._listings = listings
         self._unsealed = unsealed
         self._tell = tell
         self._closed = False
@@ -78,7 +78,8 @@ class Updater:
     def _update(self, change: Change | None) -> None:
         if self.connected and not self._follower.connected:
             self.connected = False
-            self._listing.lose_touch()
+            for listing in self._listings:
+                listing.lose_touch()
             self._tell(Change(missed=True))
         self.connected = self._follower.connected
         if self.connected and change is not None and change != Change():
@@ -88,10 +89,12 @@ class Updater:
             self.trouble = trouble
             self._tell(Change(missed=True))
         if not self._home.has_hub():
-            self._listing.rest()
+            for listing in self._listings:
+                listing.rest()
 
-    def _pass_on(self, change: Change, fresh: Iterable[str] = ()) -> None:
-        self._listing.take(change, fresh)
+    def _pass_on(self, change: Change, fresh: Collection[str] = ()) -> None:
+        for listing in self._listings:
+            listing.take(change, fresh)
         self._tell(change)
 
     def _ask_for_points(self, runs: frozenset[str]) -> None:
@@ -114,11 +117,13 @@ class Updater:
     def _ask_for_newest(self) -> None:
         """Get the newest unsealed point of each series, for those who watch the list of runs."""
         points = self._home.newest("")
-        before = {(point.span, point.name): point.t for point in self._listing.fresh}
+        first = self._listings[0]
+        before = {(point.span, point.name): point.t for point in first.fresh}
         fresh = {point.span for point in points if before.get((point.span, point.name)) != point.t}
-        self._listing.fresh = points
+        for listing in self._listings:
+            listing.fresh = points
         runs = [point for point in points if is_top(point.span) and not point.tags][:_MOST_TRAILS]
-        self._listing.trails.watch((point.span, point.name) for point in runs)
-        self._listing.trails.take(runs)
+        first.trails.watch((point.span, point.name) for point in runs)
+        first.trails.take(runs)
         if fresh:
             self._pass_on(Change(points=sorted(fresh)), {run_of(span) for span in fresh})
