@@ -23,7 +23,7 @@ def examine(home: Home) -> list[Check]:
     found = f"{home.root} ({kernel.file_system(home.root) or 'unknown file system'})"
     if home.moved:
         found += f"; {home.asked} is on {home.file_system}, a network file system, so a local directory is used"
-    return [("home", found, _advice(home)), *_names(home), *_above(home.root)]
+    return [("home", found, _advice(home)), *_names(home), *_above(home.root), *_cleaned(home.root)]
 
 
 def _advice(home: Home) -> str:
@@ -67,6 +67,19 @@ def _above(root: str) -> list[Check]:
             found = f"others may write to {path}, above it, and could put another directory in its place"
             return [("home", found, f"chmod go-w {path}, or set VEDETTE_HOME to a directory below your own")]
     return []
+
+
+def _cleaned(root: str) -> list[Check]:
+    """Say where the system may remove a home by and by: a hint, since on many systems nothing does."""
+    real = os.path.realpath(root)
+    folder = next((folder for folder in ("/tmp", "/var/tmp") if real.startswith(f"{folder}/")), "")  # noqa: S108
+    if not folder:
+        return []
+    found = (
+        f"systemd-tmpfiles may remove what is old from {folder}, and with it runs of this home: a line `x {real}` in a"
+        " file /etc/tmpfiles.d/vedette.conf prevents it"
+    )
+    return [("home", found, "")]
 
 
 def _is_open(status: os.stat_result) -> bool:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -76,7 +77,20 @@ def test_points_of_a_run_that_this_home_does_not_know(home, hub):
 
 
 def home_checks(home):
-    return [check for check in examine(Settings(home=str(home))) if check[0] == "home"]
+    found = [check for check in examine(Settings(home=str(home))) if check[0] == "home"]
+    return [check for check in found if "systemd-tmpfiles" not in check[1]]
+
+
+@pytest.mark.parametrize("folder", ["/tmp", "/var/tmp", "/dev/shm"])
+def test_a_home_that_the_system_may_remove(tmp_path, folder):
+    """Below /tmp and /var/tmp old files are removed by the system: that is said, also of a link to there, as a hint."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", dir=folder) as root:
+        (tmp_path / "link").symlink_to(root)
+        for place in (root, str(tmp_path / "link")):
+            found = [check for check in doctor_home.examine(Home(place)) if "systemd-tmpfiles" in check[1]]
+            assert [(f"`x {root}`" in text, advice) for _, text, advice in found] == [(True, "")] * (
+                folder != "/dev/shm"
+            )
 
 
 @pytest.mark.parametrize(
