@@ -155,9 +155,10 @@ def nothing_of(parcel: wire.Parcel) -> Batch:
 
 
 def read_fact(payload: bytes, origin: Origin) -> Fact | None:
-    """Return a fact, None when it cannot be read, or is longer than any that a process writes. A process may speak only for itself: `by` and `of` are reset.
+    """Return a fact, None when it cannot be read, or is longer than any that a process writes.
 
-    Attributes that are nested too deep are cut; those that are too many cannot be read.
+    A process may speak only for itself: `by` and `of` are reset. Attributes that are nested too deep are cut; those
+    that are too many cannot be read.
     """
     if len(payload) > wire.MAX_PAYLOAD:
         return None
