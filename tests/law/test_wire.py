@@ -22,10 +22,10 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 ATTRS = st.dictionaries(TEXT, VALUES, max_size=4)
-IDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40)
 MAYBE = st.none() | st.floats(allow_nan=False)
 FACTS = (
-    st.builds(Span, IDS, TIMES, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, ATTRS, MAYBE, MAYBE)
+    st.builds(Span, IDS, TIMES, TEXT, TEXT, TEXT, TEXT, TEXT, IDS | st.just(""), ATTRS, MAYBE, MAYBE)
     | st.builds(Event, IDS, TIMES, TEXT, INTS, TEXT, ATTRS)
     | st.builds(Blob, IDS, TIMES, TEXT, TEXT, INTS, TEXT)
 )
