@@ -50,10 +50,10 @@ _FORMS = _LazyPattern(
 _PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
 )
-_USERINFO = _LazyPattern(r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")
+_USERINFO = _LazyPattern(r"(?<=\w)://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")  # whatever the scheme is made of
 # A password with a slash, which should not be there. After the colon of a port comes a number.
 _USERINFO_SLASH = _LazyPattern(
-    r"\b([A-Za-z][A-Za-z0-9+.-]{0,20})://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)"
+    r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)"
 )
 _QUERY = _LazyPattern(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
 _QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token".split())
@@ -136,16 +136,18 @@ def hidden_as(value: str) -> str:
 
 
 def _userinfo(found: re.Match[str]) -> str:
-    scheme, who = found[1], found[2]
+    scheme, who = found.string[max(0, found.start() - 7) : found.start()].lower(), found[1]
     user, colon, password = who.partition(":")
     if not who or who.startswith("[") or stands_for(password if colon else user):  # `[user@]host`, in a manual
         return found[0]
     if colon:
-        return f"{scheme}://{user}:{MASK}@" if password else found[0]
-    plain = _PLAIN_USERS.pattern.fullmatch(user) is not None or (user.isalpha() and not scheme.startswith("http"))
-    if scheme.lower() in ("http", "https", "git+https"):  # git takes a token in place of the user
+        return f"://{user}:{MASK}@" if password else found[0]
+    plain = _PLAIN_USERS.pattern.fullmatch(user) is not None
+    if scheme.endswith(("http", "https")):  # git takes a token in place of the user
         plain = plain and not any(map(str.isdigit, user))
-    return found[0] if plain and scheme.lower() != "vedette" else f"{scheme}://{MASK}@"
+    else:
+        plain = (plain or user.isalpha()) and not scheme.endswith("vedette")
+    return found[0] if plain else f"://{MASK}@"
 
 
 def _query(found: re.Match[str]) -> str:
