@@ -45,7 +45,13 @@ _FORMS = _LazyPattern(
     r"|w(?<!\ww)(?:andb_v1_\w{20,}|hsec_[A-Za-z0-9]{20,})"
     r"|r(?<!\wr)(?:k_(?:live|test)_[A-Za-z0-9]{16,}|8_[A-Za-z0-9]{30,})"
     r"|l(?<!\wl)sv2_[a-z]{2}_\w{20,}"
-    r"|T(?<=hooks\.slack\.com/services/T)[\w/]{19,}"
+)
+# Paths by which anyone may post: of a bot of Telegram, and of channels in Discord, Slack and Teams. Errors of
+# connections show them without their host.
+_HOOK = _LazyPattern(
+    r"/(?:(bot\d{5,12}+:|webhooks/\d{10,24}+/)[\w-]{10,}"
+    r"|((?:services|workflows|triggers)/)[TE][A-Z0-9]{6,14}+/[A-Z0-9]{6,20}+/[\w/]{10,}"
+    r"|(webhook(?:b2)?/)[0-9a-f-]{36}@[\w@/-]{36,})"
 )
 _PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
@@ -55,7 +61,7 @@ _USERINFO = _LazyPattern(r"(?<=\w)://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")  
 _USERINFO_SLASH = _LazyPattern(
     r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)"
 )
-_QUERY = _LazyPattern(r"([?&;]|&amp;)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>]+)")
+_QUERY = _LazyPattern(r"([?&;]|&amp;|\\u0026)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>\\]+)")  # \\u0026: an & in JSON
 _QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token".split())
 _QUERY_WORDS = frozenset("key code".split())  # secrets if their values look so: `?code=404` is none
 _HEADER = _LazyPattern(
@@ -98,6 +104,8 @@ def forms(value: str, *, tokens: bool = True) -> str:
     if "://" in value and "@" in value:
         value = _USERINFO.pattern.sub(_userinfo, value)
         value = _USERINFO_SLASH.pattern.sub(_userinfo, value)
+    if "/bot" in value or "hook" in value:
+        value = _HOOK.pattern.sub(rf"/\1\2\3{MASK}", value)
     if "=" in value and ("?" in value or "&" in value):
         value = _QUERY.pattern.sub(_query, value)
     if "PRIVATE KEY" in value:

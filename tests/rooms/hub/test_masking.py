@@ -106,7 +106,7 @@ def test_no_line_takes_long(tail):
         "eyJ-", "key='", 'token=\\"', "passw", "<token>", "-", "password=a,", "a b c: ", " -u a:", "Bearer ",
         "('token','", "['key', \"", "(b'cookie',", "('token', 'a1", "api_key ", "api_key 'a1", "password\t",
         "a_key a1a1", "Basic ", "basic YWRh", "Digest response=", "Digest a=", "response=0a", "://token:", "pass: ",
-        "session=eyJ",
+        "session=eyJ", "sig=/bot123456:", "sig=/webhooks/1234567890", "sig=/services/T0000000", "\\u0026sig=a",
     )  # fmt: skip
 
     assert [piece for piece in pieces if not grows_with_length(mask_line, piece, tail)] == []
