@@ -58,17 +58,22 @@ _PRIVATE = _LazyPattern(
 )
 _USERINFO = _LazyPattern(r"(?<=\w)://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")  # whatever the scheme is made of
 # A password with a slash, which should not be there. After the colon of a port comes a number.
-_USERINFO_SLASH = _LazyPattern(
-    r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)"
-)
+_USERINFO_SLASH = _LazyPattern(r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)")
 _QUERY = _LazyPattern(r"([?&;]|&amp;|\\u0026)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>\\]+)")  # \\u0026: an & in JSON
 _QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token".split())
 _QUERY_WORDS = frozenset("key code".split())  # secrets if their values look so: `?code=404` is none
 _HEADER = _LazyPattern(
-    r"(?:\b|(?<=\\n))((?:[Aa]uthorization|AUTHORIZATION)[\"']?\s*[:=]\s*[\"']?)"  # \\n: in the repr of bytes
-    r"(?:([Bb]earer|BEARER|[Bb]asic|[Tt]oken|[Dd]igest)\s+)?([^\s\"',;\\]+)"
+    r"(?:\b|(?<=\\n))((?:[Aa]uthorization|AUTHORIZATION)"  # \\n: in the repr of bytes
+    r"(?:\\{0,3}[\"']?\s*[:=]\s*\\{0,3}[\"']?|\\{0,3}[\"']\]\s*=\s*[rbuf]{0,2}\\{0,3}[\"']))"
+    r"(?:([A-Za-z][\w-]{1,30})[ \t]+)?([^\s\"',;\\]+)"
 )
-_SCHEMES = frozenset("bearer basic token digest negotiate apikey".split())
+# Behind these any word is a secret, behind another one only what looks random.
+_SCHEMES = frozenset("bearer basic token digest negotiate apikey api-key geniekey ssws".split())
+_SIGNS = ("hmac-sha256", "hmac-sha1", "hmac-sha512", "hmac-sha384")  # ends of schemes that look random themselves
+_PARAMETER = _LazyPattern(r"[A-Za-z][\w-]{0,40}=(?:[^\s=\"',;\\]|\\{0,3}[\"'][\w*])")  # `Digest username="ada"`
+_SIGNED = _LazyPattern(  # parameters of schemes
+    r"(\b(?:Signature=|Credential=|mac=(?=\\{0,3}[\"']))\\{0,3}[\"']?)(?=[A-Za-z+/=%-]{0,40}\d)[\w+/=%-]{12,}"
+)
 _BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/-]{8,}={0,2})")
 _BASIC = _LazyPattern(r"\b([Bb]asic|BASIC)([ \t]+)([A-Za-z0-9+/]{6,2000}={0,2})(?![\w+/=])")
 _RESPONSE = _LazyPattern(r"(\bresponse=\\?[\"']?)[0-9a-fA-F]{32,128}\b")  # of a login by digest
@@ -113,6 +118,7 @@ def forms(value: str, *, tokens: bool = True) -> str:
     lower = value.lower()
     if "authorization" in lower:
         value = _HEADER.pattern.sub(_header, value)
+        value = _SIGNED.pattern.sub(rf"\1{MASK}", value)
     if "bearer" in lower:
         value = _BEARER.pattern.sub(_bearer, value)
     if "basic" in lower:
@@ -165,11 +171,25 @@ def _query(found: re.Match[str]) -> str:
 
 
 def _header(found: re.Match[str]) -> str:
-    if stands_for(found[3]) or not (found[2] or looks_random(found[3])):
+    head, scheme, value = found.groups()
+    if stands_for(value) or "://" in value:  # a URL is masked by its form
         return found[0]
-    if "=" in found[3] and (found[2] or "").lower() == "digest":  # `Digest username="ada", ...`: see _RESPONSE
+    known = (scheme or value).lower()
+    if known not in _SCHEMES and not known.endswith(_SIGNS) and looks_random(scheme or value):  # no scheme at all
+        return f"{head}{MASK}{found.string[found.end(2) : found.end()] if scheme else ''}"
+    if not scheme or (_PARAMETER.pattern.match(found.string, found.start(3)) and known not in ("bearer", "basic")):
+        return found[0]  # parameters are masked by their names
+    if known not in _SCHEMES and not _ends_header(found, value):
         return found[0]
-    return f"{found[1]}{found[2] + ' ' if found[2] else ''}{MASK}"
+    return f"{head}{scheme} {MASK}"
+
+
+def _ends_header(found: re.Match[str], value: str) -> bool:
+    """Tell whether a text that looks random ends a header: in a sentence about authorization more words follow."""
+    least = 16 if found[2].islower() and found[1][-1] not in "\"'" else 8
+    return (
+        len(value) >= least and looks_random(value) and found.string[found.end() : found.end() + 1] not in (" ", "\t")
+    )
 
 
 def _bearer(found: re.Match[str]) -> str:
@@ -198,11 +218,17 @@ def _assigned(found: re.Match[str]) -> str:
 
 
 def _after_colon(found: re.Match[str]) -> str:
-    if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES:
+    if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES or _is_scheme(found):
         return found[0]
     if is_user_of_url(found):
         return found[0]
     return f"{found[1]}{found[2]}{hidden_as(found[3])}"
+
+
+def _is_scheme(found: re.Match[str]) -> bool:
+    """Tell whether a value is the scheme of a header, whose secret has been masked: `Authorization: OAuth ***`."""
+    masked = found.string.startswith(f" {MASK}", found.end()) or found[3].lower().endswith(_SIGNS)
+    return masked and found[1].lower().endswith("authorization")
 
 
 def values(tree: Value, key: str = "") -> Value:

@@ -226,7 +226,7 @@ def test_a_diff():
      ";a b=", "sk-a-", "eyJ-", "://a:/", 'key="0123456789abcdef0123",', "key: 0123456789abcdef0123\n", "- ", "w({",
      "curl -u a:", " -u a:", "--token ", "--token=a1b2c3", "token=", "'token: ", '"x: a; ', "\\\\\\n", "Basic ",
      "Digest response=", "a1_://a:", "/bot123456:", "/webhooks/1234567890", "/services/T0000000", "/webhook/0a-",
-     "\\u0026sig=a"],
+     "\\u0026sig=a", "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa"],
 )  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""

@@ -38,6 +38,7 @@ PIECES = (
     "identified by ", "login a password ", "eyJabcdefgh.eyJabcdefgh.abcdefgh", "123456", "\\n", '\\"', "b'", "sk-",
     "('", "['", "', '", "', b'", "')", "\t", "session", "pass", "PWD", "Basic ", "YWRhOmh1bnRlcjI=", "Digest ",
     "response=", "X-Api-Key", "a1b2c3d4", "0a1b2c3d4e5f6a7b8c9d", "eyJhIjoxfQ.ZZZ.abcdefghijk", "x-access-token",
+    "ApiKey ", "AWS4-HMAC-SHA256 ", "Credential=", ", Signature=", "/bot123456:", "/webhooks/1234567890/", "Hawk mac=",
 )  # fmt: skip
 LEAKY = """
 import logging, sys, warnings, vedette
@@ -107,6 +108,7 @@ def test_no_line_takes_long(tail):
         "('token','", "['key', \"", "(b'cookie',", "('token', 'a1", "api_key ", "api_key 'a1", "password\t",
         "a_key a1a1", "Basic ", "basic YWRh", "Digest response=", "Digest a=", "response=0a", "://token:", "pass: ",
         "session=eyJ", "sig=/bot123456:", "sig=/webhooks/1234567890", "sig=/services/T0000000", "\\u0026sig=a",
+        "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa",
     )  # fmt: skip
 
     assert [piece for piece in pieces if not grows_with_length(mask_line, piece, tail)] == []
