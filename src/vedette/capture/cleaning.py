@@ -38,11 +38,24 @@ def is_connection_file(data: bytes) -> bool:
 
 _MOST_CONNECTION = 10_000  # bytes; such a file has 300
 
+# In a notebook, which is JSON, a backslash stands before each quote of the code, and a new line is `\n`.
+_BEGINS = r"(?:(?<![\w.\\-])|(?<=\\[nt]))"
+_QUOTE = r"""\\{0,3}["']"""
+_QUOTED = rf"""(?P<quote>{_QUOTE})(?P<value>[^"'\s\\]{{6,400}})(?P=quote)"""
+_NAME = r"(?P<name>[A-Za-z_][\w.-]{0,80})"
+_TYPE = r"[A-Za-z_][\w.]{0,60}+(?:\[[\w.,| \[]{0,80}+\]{1,3})?(?:[ \t]?\|[ \t]?[\w.]{1,60}){0,3}"  # `Final[str]`
 # The second of a pair is no key of a dict, which is the name of what follows: `"ada", "password": "..."`.
 _LITERAL = re.compile(
-    r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.-]{0,80})["']?\]?\s*(?::\s*\w+\s*)?(?:=|:|(?P<pair>,))\s*"""
-    r"""[rbuf]{0,2})(?P<quote>["'])(?P<value>[^"'\s\\]{6,400})(?P=quote)(?(pair)(?!\s*:))"""
+    rf"""(?P<head>{_BEGINS}(?:{_QUOTE})?{_NAME}(?:{_QUOTE})?\]?\s*(?::\s*{_TYPE}\s*)?(?::?=|:|(?P<pair>,))\s*"""
+    rf"""[rbuf]{{0,2}}){_QUOTED}(?(pair)(?!\s*:))"""
 )
+_DEFINED = re.compile(rf"(?P<head>#[ \t]{{0,20}}define[ \t]+{_NAME}[ \t]+){_QUOTED}")
+# An option of a command line, and what it is if it is not given, which may stand some lines below in the same call.
+_OPTION = re.compile(rf"--(?<=[\"']--){_NAME}{_QUOTE}\s*,")
+_DEFAULT = re.compile(  # or the end of the call
+    rf"\b(?:add_argument|option)\(|\)[ \t]{{0,3}}(?:\\n|[\n:#])|\bdefault[ \t]?=[ \t]?[rbuf]{{0,2}}{_QUOTED}"
+)
+_MOST_OPTION = 600  # characters
 _BARE = re.compile(
     r"^(?P<head>[+\- ]?[ \t]*(?:-[ \t]+[\"']?)?(?:(?P<env>ENV\s+)|(?:export|ARG|set)\s+)?"
     r"(?P<name>[A-Za-z_][\w.-]{0,80})(?:[ \t]*(?:[:?+]?=|:)(?!=)[ \t]*|(?(env)[ \t]+|(?!))))"
@@ -60,8 +73,9 @@ _SHELL = re.compile(r"#!.*\b(?:ba|da|z|k|mk|a)?sh\b")
 _COMMAND = re.compile(r"(?:[^\n\\]++|\\.)++", re.DOTALL)  # with the lines that a backslash adds to it
 _WORD = (
     r"(?!~?\.{0,2}/|[\w/-]{1,100}\.[a-z]{2,6}\d?(?![\w.])|id_[a-z0-9]{1,10}\b)"
-    r"(?P<value>[^\s\"'`$;|&()<>\\]{6,400})(?=[\s\"';|&)]|$)"
+    r"(?P<value>[^\s\"'`$;|&()<>\\]{6,400})(?=[\s\"';|&)\\]|$)"
 )
+_EXPORTED = re.compile(rf"(?P<head>(?:{_BEGINS}export|%(?:set_)?env)[ \t]+{_NAME}[= ](?:{_QUOTE})?){_WORD}")
 _SHELL_ASSIGNED = re.compile(rf"(?P<head>(?<![\w.$?&{{\-])-{{0,2}}(?P<name>[A-Za-z_][\w.\-]{{0,80}})=[\"']?){_WORD}")
 _SHELL_OPTION = re.compile(rf"(?P<head>(?<!\S)--(?P<name>[A-Za-z][\w\-]{{0,80}})[ \t]+[\"']?){_WORD}")
 _SHELL_HEADER = re.compile(
@@ -104,6 +118,8 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
     shell = path.lower().endswith(_SHELL_KINDS) or _SHELL.match(source) is not None
     if shell:
         source = _COMMAND.sub(_clean_command, source)
+    if "add_argument(" in source or "option(" in source:
+        source = _clean_options(source)
     bare = shell or path.lower().endswith(_BARE_KINDS)
     cleaned, at = [], 0
     for found in _HINT.finditer(source):  # a fast check: most lines do not mention a secret
@@ -117,6 +133,10 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
         if quoted or bare:
             mask = _masking(source, start, line)
             line = _LITERAL.sub(mask, line) if quoted else line
+        if quoted and "define" in line:
+            line = _DEFINED.sub(_mask, line)
+        if "export" in line or "env" in line:
+            line = _EXPORTED.sub(_mask, line)
         if ";" in line:
             line = _CONNECTED.sub(_mask, line)
         cleaned += [source[at:start], _BARE.sub(mask, line) if bare else line]
@@ -128,10 +148,27 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
 def _mask(found: re.Match[str], parent: str = "") -> str:
     value, named = found["value"], found.groupdict()
     secret = is_secret(f"{parent}.{found['name']}") or found.re in (_CONNECTED, _SHELL_USER)
-    if not secret or _STANDS_FOR.search(value) or not looks_random(value):
+    if not secret or not _looks_secret(value):
         return found[0]
     quote = named.get("quote", "")
     return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"
+
+
+def _looks_secret(value: str) -> bool:
+    return _STANDS_FOR.search(value) is None and looks_random(value)
+
+
+def _clean_options(source: str) -> str:
+    """Mask what options such as `--api-key` are if they are not given: `add_argument("--api-key", default="...")`."""
+    parts, at = [], 0
+    for option in _OPTION.finditer(source):
+        if not is_secret(option["name"]):
+            continue
+        found = _DEFAULT.search(source, option.end(), option.end() + _MOST_OPTION)
+        if found is not None and found["value"] and found.start() >= at and _looks_secret(found["value"]):
+            parts += [source[at : found.start("value")], MASK]
+            at = found.end("value")
+    return "".join(parts) + source[at:]
 
 
 def _clean_command(found: re.Match[str]) -> str:

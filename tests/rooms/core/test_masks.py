@@ -75,6 +75,17 @@ def test_a_command_of_several_lines():
     assert clean(given, "a.py") == (given, 0)
 
 
+def test_options_over_several_lines():
+    """What an option is if it is not given is masked lines below its name, and that of the next option is not."""
+    given = (
+        'add_argument(\n    "--token",\n    help="x (y)",\n    default="abc123def456",\n)\nf(default="abc123def456")\n'
+    )
+    plain = '@option("--token", required=True)\n@option(\n    "--model",\n    default="bert4you",\n)\n'
+
+    assert clean(given, "a.py") == (given.replace("abc123def456", "***", 1), 1)
+    assert clean(plain, "a.py") == (plain, 0)
+
+
 def test_values():
     """A whole config is masked: by key at any depth, in lists and pairs, and nothing that tells nothing."""
     config = {
@@ -226,7 +237,9 @@ def test_a_diff():
      ";a b=", "sk-a-", "eyJ-", "://a:/", 'key="0123456789abcdef0123",', "key: 0123456789abcdef0123\n", "- ", "w({",
      "curl -u a:", " -u a:", "--token ", "--token=a1b2c3", "token=", "'token: ", '"x: a; ', "\\\\\\n", "Basic ",
      "Digest response=", "a1_://a:", "/bot123456:", "/webhooks/1234567890", "/services/T0000000", "/webhook/0a-",
-     "\\u0026sig=a", "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa"],
+     "\\u0026sig=a", "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa",
+     '"--token",', '"--token", default=', '"--token", default="a1b2c3d4"', "#define key ", "export token=", "%env key ",
+     "token: a[b[", "token: a | b", 'token = \\"a'],
 )  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""
