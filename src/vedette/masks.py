@@ -85,9 +85,15 @@ _COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[
 _PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
 _STANDS_FOR = _LazyPattern(
     r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
-    r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse",
+    r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse"
+    r"|[A-Za-z_]\w*(?:\.\w+)*\.(?:\d{1,4}(?:\.[A-Za-z_]\w*)+|weight|bias)",  # of a model: `model.layers.0.weight`
     re.DOTALL,
 )
+# Names that may mean something else than a secret, and values by which one knows it.
+_TWO_MEANINGS = _LazyPattern(r"(?<![A-Za-z])(?:(?P<key>(?:hf|storage)[_-]?key)|otp)$", re.IGNORECASE)
+_WORDS = _LazyPattern(r"[A-Za-z]{1,15}(?:[_-][A-Za-z]{1,15})*")
+_PLACE = _LazyPattern(r"(?:[a-z0-9]{2,10}://)?[~./]{0,3}[\w-]+(?:[./][\w-]+)+")
+_RUN = _LazyPattern(r"[A-Za-z0-9]{16,}")
 
 
 def text(value: str) -> str:
@@ -139,6 +145,18 @@ def stands_for(value: str) -> bool:
     return _STANDS_FOR.pattern.fullmatch(value.strip("\"'")) is not None
 
 
+def means_else(name: str, value: str) -> bool:
+    """Tell whether a name that may be that of a secret is of something else: `otp=sparse`, `storage_key=data/a.bin`."""
+    found = _TWO_MEANINGS.pattern.search(name)
+    if found is None:
+        return False
+    plain = value.strip("\"'")
+    if _WORDS.pattern.fullmatch(plain):
+        return True
+    place = found["key"] is not None and _PLACE.pattern.fullmatch(plain) is not None
+    return place and not any(map(looks_random, _RUN.pattern.findall(plain)))
+
+
 def is_user_of_url(found: re.Match[str]) -> bool:
     """Tell whether a name and its value are of a URL, whose password has been masked: `https://token:***@host`."""
     return found.string.startswith("://", max(0, found.start() - 3)) and "@" in found[3]
@@ -167,7 +185,8 @@ def _userinfo(found: re.Match[str]) -> str:
 def _query(found: re.Match[str]) -> str:
     name = found[2].lower()
     secret = is_secret(name) or name in _QUERY_NAMES or (name in _QUERY_WORDS and looks_random(found[3]))
-    return f"{found[1]}{found[2]}={MASK}" if secret and not stands_for(found[3]) else found[0]
+    plain = stands_for(found[3]) or means_else(name, found[3])
+    return f"{found[1]}{found[2]}={MASK}" if secret and not plain else found[0]
 
 
 def _header(found: re.Match[str]) -> str:
@@ -212,7 +231,8 @@ def _connected(found: re.Match[str]) -> str:
 
 
 def _assigned(found: re.Match[str]) -> str:
-    if not is_secret(found[1][:-1].lstrip("-")) or stands_for(found[2]):
+    name = found[1][:-1].lstrip("-")
+    if not is_secret(name) or stands_for(found[2]) or means_else(name, found[2]):
         return found[0]
     return f"{found[1]}{hidden_as(found[2])}"
 
@@ -220,7 +240,7 @@ def _assigned(found: re.Match[str]) -> str:
 def _after_colon(found: re.Match[str]) -> str:
     if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES or _is_scheme(found):
         return found[0]
-    if is_user_of_url(found):
+    if is_user_of_url(found) or means_else(found[1], found[3]):
         return found[0]
     return f"{found[1]}{found[2]}{hidden_as(found[3])}"
 
@@ -238,7 +258,7 @@ def values(tree: Value, key: str = "") -> Value:
             return {name: _hidden(inner) for name, inner in tree.items()}
         parent = key.rpartition(".")[2]
         return {name: values(inner, f"{parent}.{name}") for name, inner in tree.items()}
-    if key and is_secret(key) and (not _is_signature(key) or (isinstance(tree, str) and looks_random(tree))):
+    if key and is_secret(key) and not _is_else(tree, key):
         return _hidden(tree) if not (_counts(key) and isinstance(tree, int | float)) else tree
     if isinstance(tree, str):
         return text(tree)
@@ -262,6 +282,13 @@ def _counts(key: str) -> bool:
     return "token" in name or "sess" in name or name.endswith("auth")
 
 
+def _is_else(tree: Value, key: str) -> bool:
+    """Tell whether a value is none of the secrets that its key may name."""
+    if _is_signature(key):
+        return not (isinstance(tree, str) and looks_random(tree))
+    return isinstance(tree, str) and means_else(key, tree)
+
+
 def _is_signature(key: str) -> bool:
     """Tell whether this may also be the signature of a model or a function, which is no secret."""
     return key.lower().endswith("signature")
@@ -280,26 +307,27 @@ def _hidden(tree: Value) -> Value:
 def argv(words: Iterable[str]) -> list[str]:
     """Mask the secrets of a command line: after `--password`, in `--token=...`, in URLs."""
     masked: list[str] = []
-    hide, before = False, ""
+    hide, before = "", ""  # the name of the option whose value comes next
     for word in words:
         before, script = word, before == "-c"  # the script of `sh -c` or `python -c` is not NAME=VALUE
         if hide and not word.startswith("--"):
-            masked.append(word if not word or word in ("true", "false", "True", "False", "None") else MASK)
-            hide = False
+            plain = word in ("", "true", "false", "True", "False", "None") or means_else(hide, word)
+            masked.append(word if plain else MASK)
+            hide = ""
             continue
         name, equals, value = word.partition("=")
-        plain = name.lstrip("-+")
+        bare = name.lstrip("-+")
         if (
             equals
             and value
             and not script
             and re.fullmatch(r"[-+]*[\w./:-]+", name)
-            and is_secret(plain.replace("/", "."))
+            and is_secret(bare.replace("/", "."))
         ):
-            masked.append(word if stands_for(value) else f"{name}={MASK}")
-            hide = False
+            masked.append(word if stands_for(value) or means_else(bare, value) else f"{name}={MASK}")
+            hide = ""
             continue
-        hide = word.startswith("-") and not equals and is_secret(plain)
+        hide = bare if word.startswith("-") and not equals and is_secret(bare) else ""
         masked.append(text(word))
     return masked
 

@@ -7,7 +7,7 @@ Files that are made to hold secrets are left out entirely.
 import re
 from collections.abc import Callable, Iterable
 
-from vedette.masks import MASK, forms, looks_random
+from vedette.masks import MASK, forms, looks_random, means_else
 from vedette.secret_names import is_secret, owns_keys
 
 _SECRET_FILES = re.compile(
@@ -148,7 +148,7 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
 def _mask(found: re.Match[str], parent: str = "") -> str:
     value, named = found["value"], found.groupdict()
     secret = is_secret(f"{parent}.{found['name']}") or found.re in (_CONNECTED, _SHELL_USER)
-    if not secret or not _looks_secret(value):
+    if not secret or not _looks_secret(value) or means_else(found["name"], value):
         return found[0]
     quote = named.get("quote", "")
     return f"{found['head']}{quote}{MASK}{quote}{named.get('tail', '')}"

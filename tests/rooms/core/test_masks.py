@@ -140,6 +140,15 @@ def test_a_key_is_judged_by_whose_it_is():
     }
 
 
+def test_a_name_of_two_meanings_is_judged_by_its_value():
+    """A path, a parameter of a model or a word is no secret below a name that has other meanings, too."""
+    plain = {"hf_key": "model.layers.0.weight", "storage_key": "s3://b/a1.bin", "train": {"otp": "sparse"}}
+    secret = {"hf_key": "abcDEF0123abcDEF0123", "storage_key": "abc123", "otp": "482913", "hf_token": "sparse"}
+
+    assert masks.values(plain) == plain
+    assert masks.values(secret) == dict.fromkeys(secret, "***")
+
+
 def test_a_list_of_words_stays():
     """In a list only what follows an option is masked, and what stands in a list of pairs."""
     assert masks.values({"level": ["token", "sentence"]}) == {"level": ["token", "sentence"]}
@@ -239,7 +248,7 @@ def test_a_diff():
      "Digest response=", "a1_://a:", "/bot123456:", "/webhooks/1234567890", "/services/T0000000", "/webhook/0a-",
      "\\u0026sig=a", "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa",
      '"--token",', '"--token", default=', '"--token", default="a1b2c3d4"', "#define key ", "export token=", "%env key ",
-     "token: a[b[", "token: a | b", 'token = \\"a'],
+     "hf_key=a.", "hf_key: a.1.", "otp=a_", "token: a[b[", "token: a | b", 'token = \\"a'],
 )  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""
