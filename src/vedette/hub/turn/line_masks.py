@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Callable
 
-from vedette.masks import MASK, forms, is_user_of_url, looks_random, stands_for
+from vedette.masks import MASK, forms, is_user_of_url, looks_random, means_else, stands_for
 from vedette.secret_names import is_secret
 
 _LEAST = 6  # characters of the shortest text that can hold a secret
@@ -147,7 +147,8 @@ def _may_have_form(lower: str) -> bool:
     """Tell whether a line may hold what is known by its form, but for `_LONG`."""
     return (
         "bear" in lower or "sig=" in lower or "pat-" in lower or "akia" in lower or "asia" in lower or "aiza" in lower
-        or "eyj" in lower or "code=" in lower or "basic" in lower or ("@" in lower and "://" in lower)
+        or "eyj" in lower or "code=" in lower or "basic" in lower or "/bot" in lower
+        or ("@" in lower and "://" in lower)
     )  # fmt: skip
 
 
@@ -224,7 +225,7 @@ def _is_secret_value(found: re.Match[str]) -> bool:
     quoted = plain != value
     if not _is_name(name) or len(plain) < _LEAST_SECRET or plain == name or _is_no_secret(plain):
         return False
-    if is_user_of_url(found) or (name.endswith(" pwd") and "/" in plain):
+    if is_user_of_url(found) or means_else(name, plain) or (name.endswith(" pwd") and "/" in plain):
         return False
     if quoted and not _is_closed(value, plain):
         return False

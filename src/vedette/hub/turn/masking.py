@@ -10,7 +10,7 @@ from msgspec import structs
 
 from vedette import manifest
 from vedette.hub.turn.line_masks import mask_line
-from vedette.masks import MASK
+from vedette.masks import MASK, means_else
 from vedette.model import Event, Fact, Span, Value
 from vedette.secret_names import is_secret
 
@@ -61,7 +61,8 @@ def _value(value: Value, key: str = "") -> Value:
     if key in _PLAIN:
         return value
     if isinstance(value, str):
-        return MASK if value and key and is_secret(key) else mask_line(value)
+        secret = value and key and is_secret(key) and not means_else(key, value)
+        return MASK if secret else mask_line(value)
     if isinstance(value, list | tuple):
         return [_value(item, key) for item in value]
     if isinstance(value, dict):
