@@ -16,7 +16,7 @@ from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin
 from vedette.segment import list_segments
 from vedette.settings import Hub, Settings
 from vedette.spool import Spool
-from vedette.store import Batch, Block, Mark, parcels
+from vedette.store import UNKNOWN_RELAY, Batch, Block, Mark, parcels
 from vedette.store.sqlite import SqliteStore
 
 ROOMY = 1 << 30
@@ -41,7 +41,7 @@ def ship(seq, *groups):
 
 
 def read_all(reader, now=0.0):
-    for _ in range(20):
+    for _ in range(40):
         reader.read(now)
 
 
@@ -244,12 +244,12 @@ def test_a_new_start_reads_what_is_not_kept(tmp_path):
 
 def test_old_inboxes_are_read_in_their_order(tmp_path, monkeypatch):
     """What came over several connections fits together again, however large the first of them is."""
-    monkeypatch.setattr(inboxes, "_MOST_WAITING", 16 << 20)  # nothing is sealed here
+    monkeypatch.setattr(inboxes, "_MOST_WAITING", 32 << 20)  # nothing is sealed here
     reader = reader_of(tmp_path)
     chance = np.random.default_rng(1)
     offset = 0
-    for _ in range(3):
-        inbox = reader.open(RELAY, ROOMY)
+    for relay in (UNKNOWN_RELAY, RELAY, RELAY):
+        inbox = reader.open(relay, ROOMY)
         for seq in range(1, 41):  # 6 MB: more than is read at once
             inbox.append(ship(seq, samples("a", offset, offset + 20_000, chance.random(20_000))))
             offset += 20_000

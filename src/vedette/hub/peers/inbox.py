@@ -1,13 +1,14 @@
 """What other hubs ship: each connection has an inbox, a spool that holds its shipments until they are committed.
 
-The connection writes its `Inbox`. `InboxReader` reads all inboxes in the order in which they were begun, because an
-origin's later shipments continue its earlier ones.
+The connection writes its `Inbox`. `InboxReader` reads the inboxes of one relay in the order in which they were begun,
+because an origin's later shipments continue its earlier ones. The relays take turns: what one of them floods this hub
+with stops its own inboxes only.
 """
 
+import collections
 import itertools
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -18,6 +19,7 @@ from vedette.fileio import file_size, make_private_directory, unlink
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.trust import Trust
 from vedette.hub.turn.quota import Quota
+from vedette.hub.turn.turns import Turns
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES, Origin
 from vedette.segment import list_segments, origin_of, segment_name
 from vedette.settings import Settings
@@ -31,7 +33,9 @@ _RECENT_S = 600.0
 _MOST_WAITING = 4 << 20  # numbers of 8 bytes that may wait in memory
 _MOST_NUMBERS = 2 << 20  # numbers in one shipment that has just come
 _MOST_VALUES = 2 << 20  # in the facts of one that has just come; a shipment of them all would be nearly nothing else
-_READ_BYTES = 4 << 20  # bytes of an inbox that are read at once
+_READ_BYTES = 1 << 20  # bytes of an inbox that are read at once
+_READ_S = 0.2  # how long inboxes are read in one pass
+_MOST_TELLING = 4  # relays whose facts may wait in memory at the same time
 _MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
 
@@ -104,7 +108,10 @@ class InboxReader:
         self._troubled = ("", 0.0)
         self.unsafe_bytes = 0  # read, and not flushed
         self.broken: dict[str, str] = {}  # live inboxes with a shipment that cannot be accepted, and why
-        self.backlogged = False  # so much waits in memory that nothing is read until it is sealed
+        self.backlogged: set[str] = set()  # relays of which so much waits that somebody is not read until it is sealed
+        self._waiting: collections.Counter[str] = collections.Counter()  # numbers in memory, by relay
+        self._telling: set[str] = set()  # relays whose facts wait to be committed
+        self._turns = Turns()  # of relays
         self._values = 0  # in the facts of the shipment that is being read
         self._room = _MOST_WAITING  # how many more numbers this read may bring
         self._root = root
@@ -113,7 +120,9 @@ class InboxReader:
         self._at_end: set[str] = set()  # inboxes that nobody writes to, read to their end
         self._live: set[str] = set()  # inboxes that are being written to
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
-        self._unsafe: dict[str, deque[tuple[int, int]]] = {}  # by inbox: where unsafe shipments end, and their seq
+        self._unsafe: dict[
+            str, collections.deque[tuple[int, int]]
+        ] = {}  # by inbox: where unsafe shipments end, and their seq
         self.set_aside: dict[str, str] = {}  # inboxes that cannot be read, and why
         self._left_over = set(self._names())  # of an earlier hub: nobody writes to them, or sends again what they hold
         self._count = max(map(int, self._left_over), default=0)
@@ -176,15 +185,29 @@ class InboxReader:
         return self._relays[inbox]
 
     def read(self, now: float) -> bool:
-        """Read on in all inboxes; return whether there may be more."""
+        """Read on in the inboxes for a while, beginning with the relay whose turn it is; tell if there may be more.
+
+        Of a relay nothing is read while facts of it wait to be committed, or while as many of its numbers wait to be
+        sealed as are left for all others: so there is always some room for the next one.
+        """
+        begun = time.monotonic()
+        self._waiting = collections.Counter()
+        for remote in self.origins.values():
+            self._waiting[remote.relay] += remote.numbers
+        self._telling = {remote.relay for remote in self.origins.values() if remote.has_facts}
+        self.backlogged.clear()
+        held: set[str] = set()  # relays of whom nothing more is read now
         more = False
-        for name in self._names():
-            if name in self._at_end or name in self.set_aside:
+        for name in self._in_turn():
+            relay = self._relay_of(name)
+            if relay in held:
                 continue
-            self._room = _MOST_WAITING - sum(remote.numbers for remote in self.origins.values())
-            self.backlogged = self._room < 0
-            if self.backlogged or any(remote.has_facts for remote in self.origins.values()):
-                return True
+            if relay in self._telling or len(self._telling) >= _MOST_TELLING or not self._has_room(relay):
+                held.add(relay)
+                more = True
+                continue
+            self._turns.had(relay)
+            room = self._room
             try:
                 moved = self._read_one(name, now)
                 more = more or self._tails[name].has_more
@@ -194,9 +217,28 @@ class InboxReader:
             except OSError as error:
                 self.trouble = f"inbox {name}: {error}"
                 continue
+            finally:
+                self._waiting[relay] += room - self._room
             if moved and name not in self._live:
-                break  # later inboxes may continue what is still unread in this one
+                held.add(relay)  # later inboxes may continue what is still unread in this one
+            if time.monotonic() - begun > _READ_S:
+                return True
         return more
+
+    def _in_turn(self) -> list[str]:
+        """Return the inboxes that may have something to read; those of one relay are in their order."""
+        names = [name for name in self._names() if name not in self._at_end and name not in self.set_aside]
+        unknown = next((at for at, name in enumerate(names) if self._relay_of(name) == UNKNOWN_RELAY), None)
+        if unknown is not None:  # of an older vedette: the relay of any behind it may continue it
+            names = names[: unknown or 1]
+        return self._turns.sort(names, self._relay_of)
+
+    def _has_room(self, relay: str) -> bool:
+        """Tell whether numbers of a relay may come, and how many; if not, the one of whom most waits is sealed."""
+        self._room = (_MOST_WAITING - self._waiting.total() - self._waiting[relay]) // 2
+        if self._room < 0:
+            self.backlogged.add(max(self._waiting, key=self._waiting.__getitem__))
+        return self._room >= 0
 
     def _read_one(self, name: str, now: float) -> int:
         """Read on in one inbox; return how many bytes."""
@@ -216,7 +258,7 @@ class InboxReader:
                 break
             self._take(name, at, payload, now, live=live)
             if name in self._last:
-                self._unsafe.setdefault(name, deque()).append((n, self._last[name]))
+                self._unsafe.setdefault(name, collections.deque()).append((n, self._last[name]))
             self.unsafe_bytes += n - at
             at = n
         if tail.offset == before and not live and not tail.has_more:
@@ -270,6 +312,7 @@ class InboxReader:
             remote.upstream = self.onward
             remote.ready = not self.onward
             self.origins[remote.name] = remote
+        remote.relay = relay
         try:
             batch = parcels.unpack(parcel)
         except FormatError as error:
@@ -291,6 +334,8 @@ class InboxReader:
                 f"{remote.name}: a parcel begins at {batch.start}, and this hub has it up to {offset} only"
             )
         remote.over = remote.over or parcel.over
+        if remote.has_facts:
+            self._telling.add(relay)
 
     def offsets(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
         """Return how far origins are committed or in an inbox here, by lane. None while old inboxes are being read."""

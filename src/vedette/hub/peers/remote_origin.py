@@ -26,6 +26,7 @@ class RemoteOrigin:
         self._quota = quota
         self.name = origin.name
         self.origin = origin
+        self.relay = ""  # that ships it
         self.upstream = ""  # the next hub, which it is relayed to; "": it is kept here
         self.ready = True  # batches may be sent: the marks are known, here or at the next hub
         self.over = False  # its hub has said that nothing will follow

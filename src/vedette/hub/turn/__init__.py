@@ -6,6 +6,7 @@ Its one thread is that of `blob_collector`, which flushes blobs.
 - `spool_reader`: reads one spool: both lanes, and samples that wait to be sealed
 - `seal_wish`: somebody waits until all that was logged is in the store
 - `tidying`: merges short chunks, a little at a time
+- `turns`: whose turn it is, where there is not time for everybody
 - `about_process`: what a process has said of itself
 - `ends`: what must be in the store before an end is shown
 - `commits`: commits what was read, in the store or by shipping it

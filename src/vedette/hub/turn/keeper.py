@@ -34,6 +34,7 @@ from vedette.hub.turn.rank_tries import RankTries
 from vedette.hub.turn.seal_wish import SealWish
 from vedette.hub.turn.spool_reader import SpoolReader
 from vedette.hub.turn.tidying import Tidying
+from vedette.hub.turn.turns import Turns
 from vedette.ids import above
 from vedette.model import LANE_FACTS, LANE_SAMPLES
 from vedette.segment import list_segments
@@ -112,6 +113,7 @@ class Keeper:
             store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.mask, self.tidying.ask
         )
         self._last_read = ""  # the last spool for which there was time
+        self._facts_turns, self._seal_turns = Turns(), Turns()  # of relays
         self.longest_turn_s = 0.0
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
@@ -309,8 +311,10 @@ class Keeper:
             more = self.inboxes.read(now) or more
         self.upstreams.introduce_remotes()
         room = max(room, _MOST_FACTS // 2)  # they have their turn, however much spools have
-        for remote in self.inboxes.origins.values():
-            if room > 0 and remote.ready and (arrived := remote.read_facts(room)) is not None:
+        telling = [remote for remote in self.inboxes.origins.values() if remote.has_facts]
+        for remote in self._facts_turns.sort(telling, lambda each: each.relay):
+            if room > 0 and (arrived := remote.read_facts(room)) is not None:
+                self._facts_turns.had(remote.relay)
                 batches.append((remote, arrived))
                 room -= sum(weight_of(fact) for _, fact in arrived.facts)
         more = more or any(remote.has_facts for remote in self.inboxes.origins.values())
@@ -333,7 +337,8 @@ class Keeper:
             self.store.stop_awaiting(self.set_aside)
         wanted: list[OriginReader] = []
         others: list[OriginReader] = []
-        for reader in self.origin_readers():
+        remotes = self._seal_turns.sort(self.inboxes.origins.values(), lambda each: each.relay)
+        for reader in (*self.readers.values(), *remotes):
             if not reader.ready:
                 continue
             if reader.name in awaited or (
@@ -341,7 +346,7 @@ class Keeper:
             ):
                 wanted.append(reader)
             elif reader.due(now, self._pace_s(reader)) or (
-                self.inboxes.backlogged and isinstance(reader, RemoteOrigin)
+                isinstance(reader, RemoteOrigin) and reader.relay in self.inboxes.backlogged
             ):
                 others.append(reader)
         batches: Batches = []
@@ -355,6 +360,8 @@ class Keeper:
                 everything = readers is wanted or bool(reader.upstream)
                 batch = reader.sealing(now, self._pace_s(reader), all_of_it=everything, most=room)
                 if batch is not None:
+                    if isinstance(reader, RemoteOrigin):
+                        self._seal_turns.had(reader.relay)
                     batches.append((reader, batch))
                     room -= len(batch.columns)
                     waits[number] = waits[number] or reader.is_cut

@@ -1,0 +1,84 @@
+"""One relay that sends more than this hub can keep up with, beside others: they are kept all the same."""
+
+import numpy as np
+import pytest
+
+from vedette import wire
+from vedette.hub.peers import inbox as inboxes
+from vedette.hub.turn import keeper as keepers
+from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin
+from vedette.store import Batch, Block, EventQuery, parcels
+
+ROOMY = 1 << 30
+FEW = 5  # what an honest relay sends in a pass
+
+
+class Sender:
+    """A relay with an inbox: all that it sends goes on from where it was."""
+
+    def __init__(self, keeper, name):
+        self.name = name
+        self.inbox = keeper.inboxes.open(f"relay {name}", ROOMY)
+        self.seq = self.facts = self.samples = 0
+
+    def send(self, *batches):
+        self.seq += 1
+        shipped = [parcel for batch in batches for parcel in parcels.pack(batch)]
+        self.inbox.append(wire.encode(wire.Shipment(self.seq, shipped)))
+
+    def tell(self, count):
+        """Send some facts."""
+        start, self.facts = self.facts, self.facts + count
+        said = [(n, Event(self.name, 1, "log", 20, "a line")) for n in range(start + 1, self.facts + 1)]
+        self.send(Batch(Origin(self.name, span=self.name), LANE_FACTS, self.facts, facts=said, start=start))
+
+    def measure(self, count, groups=1):
+        """Send some points of each of some series."""
+        blocks, first = [], self.samples
+        for number in range(groups):
+            start, self.samples = self.samples, self.samples + count
+            n = np.arange(start + 1, self.samples + 1, dtype=np.int64)
+            blocks.append(Block(self.name, {}, (f"x{number}",), n, n, n, (n.astype(float),)))
+        self.send(Batch(Origin(self.name, span=self.name), LANE_SAMPLES, self.samples, columns=blocks, start=first))
+
+
+FLOODS = {
+    "facts": lambda sender, many: sender.tell(200 if many else FEW),
+    "points": lambda sender, many: [sender.measure(2000) for _ in range(3)] if many else sender.measure(FEW),
+    "series": lambda sender, many: sender.measure(1, 100) if many else sender.measure(FEW),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_stops_nobody_else(keeper, monkeypatch, flood):
+    """Facts, points or series: whatever one relay floods this hub with, what the others say is in the store soon."""
+    monkeypatch.setattr(keepers, "_MOST_FACTS", 100)
+    monkeypatch.setattr(keepers, "MOST_GROUPS", 40)
+    monkeypatch.setattr(inboxes, "_MOST_WAITING", 8192)
+    keeper.pace = type(keeper.pace)(sync_s=0, seal_s=0.0)
+    evil, *honest = (Sender(keeper, name) for name in ("evil", "one", "two"))
+    send = FLOODS[flood]
+    for number in range(30):
+        send(evil, many=True)
+        for sender in honest if number < 10 else ():
+            send(sender, many=False)
+        keeper.step()
+    series = {row.span: row.count for row in keeper.store.series(["evil", "one", "two"])}
+    told = {name: len(keeper.store.events(EventQuery(span=name))) for name in ("evil", "one", "two")}
+    kept = told if flood == "facts" else series
+    assert [kept[sender.name] for sender in honest] == [10 * FEW, 10 * FEW]
+    assert kept["evil"] < (evil.facts if flood == "facts" else evil.samples)  # it is more than is kept in that time
+
+
+def test_one_turn_goes_to_each_when_time_is_short(keeper, monkeypatch):
+    """Where a pass has time for one inbox only, the next pass goes on with that of another relay."""
+    monkeypatch.setattr(inboxes, "_READ_S", -1.0)
+    senders = [Sender(keeper, name) for name in ("a", "b", "c")]
+    for sender in senders:
+        sender.tell(1)
+        sender.tell(1)
+    found = []
+    for _ in range(3):
+        keeper.inboxes.read(0.0)
+        found.append(sorted(keeper.inboxes.origins))
+    assert found == [["a"], ["a", "b"], ["a", "b", "c"]]
