@@ -75,10 +75,48 @@ def test_one_turn_goes_to_each_when_time_is_short(keeper, monkeypatch):
     monkeypatch.setattr(inboxes, "_READ_S", -1.0)
     senders = [Sender(keeper, name) for name in ("a", "b", "c")]
     for sender in senders:
-        sender.tell(1)
-        sender.tell(1)
+        sender.measure(1)
+        sender.measure(1)
     found = []
     for _ in range(3):
         keeper.inboxes.read(0.0)
         found.append(sorted(keeper.inboxes.origins))
     assert found == [["a"], ["a", "b"], ["a", "b", "c"]]
+    places = [remote.offset[LANE_SAMPLES] for remote in keeper.inboxes.origins.values()]
+    assert places == [1, 1, 1]  # one shipment of each, although it has sent two
+    for _ in range(3):
+        keeper.inboxes.read(0.0)
+    places = [remote.offset[LANE_SAMPLES] for remote in keeper.inboxes.origins.values()]
+    assert places == [2, 2, 2]
+
+
+def empty(count):
+    """Parcels of origins that are new, without content."""
+    return [wire.Parcel(Origin(f"new{number}"), "f", 0, 1) for number in range(count)]
+
+
+def test_a_shipment_of_too_many_parcels_is_refused(keeper):
+    """No relay sends so many; as many as an older one may put into 1 MiB are taken."""
+    evil, older = Sender(keeper, "evil"), Sender(keeper, "older")
+    evil.inbox.append(wire.encode(wire.Shipment(1, empty(1) * 5000)))
+    older.inbox.append(wire.encode(wire.Shipment(1, empty(1) * ((1 << 20) // 250 + 1))))
+    keeper.inboxes.read(0.0)
+    assert keeper.inboxes.broken.keys() == {evil.inbox.name}
+    assert keeper.inboxes.sync() == {older.inbox.name: 1}
+
+
+def test_a_relay_of_too_many_origins_waits_until_some_are_forgotten(keeper, monkeypatch):
+    """Origins that are made up without end fill no memory, and stop nobody else's; nothing is lost by the wait."""
+    monkeypatch.setattr(inboxes, "_MOST_ORIGINS", 10)
+    evil, honest = Sender(keeper, "evil"), Sender(keeper, "honest")
+    evil.inbox.append(wire.encode(wire.Shipment(1, empty(12))))
+    keeper.step()
+    evil.inbox.append(wire.encode(wire.Shipment(2, [wire.Parcel(Origin("the-next"), "f", 0, 1)])))
+    honest.tell(1)
+    keeper.step()
+    assert not keeper.step()[1]  # it does not spin meanwhile
+    assert "the-next" not in keeper.inboxes.origins
+    assert "honest" in keeper.inboxes.origins
+    keeper.inboxes.free(1e12)
+    keeper.step()
+    assert "the-next" in keeper.inboxes.origins

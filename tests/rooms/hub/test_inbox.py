@@ -77,10 +77,10 @@ def test_a_segment_without_a_header_holds_nobody_up(tmp_path):
     directory.mkdir()
     (directory / f"s.{0:016d}").write_bytes(bytes(65536))
     reader = reader_of(tmp_path)
-    assert reader.offsets(["a"]) is None
+    assert reader.offsets(["a"], RELAY) is None
 
     read_all(reader)
-    assert reader.offsets(["a"]) == {"a": (0, 0)}
+    assert reader.offsets(["a"], RELAY) == {"a": (0, 0)}
     reader.sync()
     reader.free(0.0)
     assert os.listdir(tmp_path) == []
@@ -256,10 +256,10 @@ def test_old_inboxes_are_read_in_their_order(tmp_path, monkeypatch):
         reader.disconnected(inbox.name)
         inbox.close()
     reader = reader_of(tmp_path)
-    assert reader.offsets(["a"]) is None
+    assert reader.offsets(["a"], RELAY) is None
     read_all(reader)
     assert reader.trouble == ""
-    assert reader.offsets(["a"]) == {"a": (0, offset)}
+    assert reader.offsets(["a"], RELAY) == {"a": (0, offset)}
     assert rows(reader, "a")[0] == list(range(1, offset + 1))
 
 
@@ -338,7 +338,7 @@ def test_what_is_no_sound_shipment_breaks_its_own_connection_alone(tmp_path, pay
     reader.shut()
     reader = reader_of(tmp_path)
     read_all(reader)
-    assert reader.offsets(["b"]) == {"b": (0, 5)}
+    assert reader.offsets(["b"], RELAY) == {"b": (0, 5)}
     assert reader.broken == {}
 
 
@@ -357,7 +357,7 @@ def test_inboxes_of_a_newer_version_are_left_alone(tmp_path):
     reader.sync()
     reader.free(0.0)
     assert reader.set_aside.keys() == {"000000000001"}
-    assert reader.offsets(["a"]) == {"a": (0, 5)}
+    assert reader.offsets(["a"], RELAY) == {"a": (0, 5)}
     assert list_segments(str(tmp_path / "000000000001"), LANE_SAMPLES)
 
 
@@ -399,3 +399,17 @@ def test_facts_made_to_cost_memory_are_passed_over(tmp_path, monkeypatch):
     kept = {name: ([n for n, _ in batch.facts], batch.refused, batch.end) for name, batch in batches.items()}
     assert kept == {"a": ([1], 1, 2), "b": ([], 2, 2), "c": ([], 1, 1), "d": ([1], 0, 1)}
     assert reader.broken == {}
+
+
+def test_nobody_waits_for_the_old_inboxes_of_others(tmp_path):
+    """After a restart a relay is told its marks as soon as its own inboxes are read, whatever others have left."""
+    reader = reader_of(tmp_path)
+    for relay, name in (("flooding", "a"), (RELAY, "b")):
+        inbox = reader.open(relay, ROOMY)
+        inbox.append(ship(1, samples(name, 0, 5)))
+        inbox.close()
+    reader = reader_of(tmp_path)
+    assert reader.offsets(["c"], "another") == {"c": (0, 0)}
+    assert reader.offsets(["b"], RELAY) is None
+    read_all(reader)
+    assert reader.offsets(["b"], RELAY) == {"b": (0, 5)}

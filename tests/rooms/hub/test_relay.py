@@ -9,7 +9,9 @@ import pytest
 from tests.rooms.users import AS_ROOT
 from vedette import address, wire
 from vedette.home import Home
-from vedette.hub.peers.relay import Connected, Relay
+from vedette.hub.peers.relay import Connected, Relay, Session
+from vedette.model import LANE_FACTS, Origin
+from vedette.store import Batch
 
 
 async def _other_hub(reader, writer):
@@ -98,3 +100,17 @@ def test_a_port_that_another_user_has_taken(tmp_path, trusted):
     os.close(read_end)
     assert (b"a-token" in heard) == trusted
     assert trusted or "another user of this machine listens there" in trouble
+
+
+def test_many_small_batches_go_in_several_shipments(tmp_path):
+    """No shipment has so many parcels that the other hub would take long for it; each batch is acknowledged once."""
+
+    async def act():
+        relay = Relay(address.parse(str(tmp_path / "sock")), Home(str(tmp_path)), "host")
+        relay.session = session = Session(asyncio.get_running_loop())
+        relay.ship([(f"o{number}", Batch(Origin(f"o{number}"), LANE_FACTS, 1)) for number in range(4100)])
+        unframer = wire.Unframer(wire.MAX_SHIPMENT)
+        sent = [wire.unpack_message(payload) for data in session.outgoing for payload in unframer.feed(data)]
+        return [len(each.parcels) for each in sent], [len(relay.acknowledged(session, seq)) for seq in (1, 2, 3)]
+
+    assert asyncio.run(act()) == ([2000, 2000, 100], [2000, 2000, 100])

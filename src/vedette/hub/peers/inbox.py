@@ -35,6 +35,8 @@ _MOST_NUMBERS = 2 << 20  # numbers in one shipment that has just come
 _MOST_VALUES = 2 << 20  # in the facts of one that has just come; a shipment of them all would be nearly nothing else
 _READ_BYTES = 1 << 20  # bytes of an inbox that are read at once
 _READ_S = 0.2  # how long inboxes are read in one pass
+_MOST_PARCELS = 4200  # in a shipment that has just come; relays that do not know it send 1 MiB / 250 bytes at most
+_MOST_ORIGINS = 20_000  # of one relay that are remembered: it is not read until some are over or quiet
 _MOST_TELLING = 4  # relays whose facts may wait in memory at the same time
 _MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
@@ -112,6 +114,7 @@ class InboxReader:
         self._waiting: collections.Counter[str] = collections.Counter()  # numbers in memory, by relay
         self._telling: set[str] = set()  # relays whose facts wait to be committed
         self._turns = Turns()  # of relays
+        self._until = 0.0  # when this pass has read for long enough
         self._values = 0  # in the facts of the shipment that is being read
         self._room = _MOST_WAITING  # how many more numbers this read may bring
         self._root = root
@@ -190,13 +193,14 @@ class InboxReader:
         Of a relay nothing is read while facts of it wait to be committed, or while as many of its numbers wait to be
         sealed as are left for all others: so there is always some room for the next one.
         """
-        begun = time.monotonic()
+        self._until = time.monotonic() + _READ_S
         self._waiting = collections.Counter()
         for remote in self.origins.values():
             self._waiting[remote.relay] += remote.numbers
         self._telling = {remote.relay for remote in self.origins.values() if remote.has_facts}
         self.backlogged.clear()
-        held: set[str] = set()  # relays of whom nothing more is read now
+        known = collections.Counter(remote.relay for remote in self.origins.values())
+        held = {relay for relay, count in known.items() if count >= _MOST_ORIGINS}  # of whom nothing is read now
         more = False
         for name in self._in_turn():
             relay = self._relay_of(name)
@@ -221,7 +225,7 @@ class InboxReader:
                 self._waiting[relay] += room - self._room
             if moved and name not in self._live:
                 held.add(relay)  # later inboxes may continue what is still unread in this one
-            if time.monotonic() - begun > _READ_S:
+            if time.monotonic() > self._until:
                 return True
         return more
 
@@ -253,7 +257,8 @@ class InboxReader:
         if tail.damaged > damaged:
             self.trouble = f"inbox {name} is damaged: what is missing is counted at the origins that it belongs to"
         for n, payload in records:
-            if self._room < 0:  # the rest is read again when this is sealed
+            if self._room < 0 or (at > before and time.monotonic() > self._until):
+                # The rest is read again when this is sealed, or when others had their turns.
                 tail = self._rewind(name, at)
                 break
             self._take(name, at, payload, now, live=live)
@@ -272,6 +277,7 @@ class InboxReader:
         old.shut()
         tail = self._tails[name] = Tail(os.path.join(self._root, name), _LANE, offset, shape=SHIPMENT)
         tail.damaged = old.damaged
+        tail.has_more = True
         return tail
 
     def _take(self, inbox: str, at: int, payload: bytes, now: float, *, live: bool) -> None:
@@ -282,6 +288,8 @@ class InboxReader:
             shipment = _decode(payload)
             if live and shipment.seq != self._last.get(inbox, shipment.seq - 1) + 1:
                 raise FormatError(f"shipment {shipment.seq} is not the next one")
+            if live and len(shipment.parcels) > _MOST_PARCELS:
+                raise FormatError(f"a shipment holds more than {_MOST_PARCELS} parcels")
             numbers = sum(parcels.numbers_in(parcel) for parcel in shipment.parcels)
             if numbers > (most := _MOST_NUMBERS if live else parcels.MOST_NUMBERS):
                 raise FormatError(f"a shipment holds more than {most} numbers")
@@ -337,10 +345,14 @@ class InboxReader:
         if remote.has_facts:
             self._telling.add(relay)
 
-    def offsets(self, origins: list[str]) -> dict[str, tuple[int, int]] | None:
-        """Return how far origins are committed or in an inbox here, by lane. None while old inboxes are being read."""
+    def offsets(self, origins: list[str], relay: str) -> dict[str, tuple[int, int]] | None:
+        """Return how far origins of a relay are committed or in an inbox here, by lane.
+
+        None while old inboxes of this relay are being read: what those of others hold is not its own.
+        """
         known = self._live | self._at_end | self.set_aside.keys()
-        if any(inbox not in known for inbox in self._names()):
+        unread = (inbox for inbox in self._names() if inbox not in known)
+        if any(self._relay_of(inbox) in (relay, UNKNOWN_RELAY) for inbox in unread):
             return None
         reached = {}
         for name in origins:

@@ -26,6 +26,7 @@ from vedette.store import Batch, parcels
 
 _WINDOW_BYTES = 16 << 20  # bytes that may be sent and not acknowledged
 _SHIPMENT_BYTES = 1 << 20
+_MOST_PARCELS = 2000  # in one shipment: each takes the other hub some time
 _CONNECT_S = 10.0
 _INTRODUCED_AT_ONCE = 1000
 _STABLE_S = 10.0  # after a connection that lasted so long, the first retry comes soon
@@ -171,7 +172,7 @@ class Relay:
         for name, batch in batches:
             for parcel in parcels.pack(batch, over=over):
                 weight = _weight(parcel)
-                if shipped and size + weight > _SHIPMENT_BYTES:
+                if shipped and (size + weight > _SHIPMENT_BYTES or len(shipped) >= _MOST_PARCELS):
                     self._send_shipment(shipped, items)
                     shipped, items, size = [], [], 0
                 shipped.append(parcel)

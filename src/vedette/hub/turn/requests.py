@@ -59,7 +59,7 @@ def introduce(keeper: Keeper, origins: list[str], relay: str) -> wire.Marks | No
         keeper.flush()
     others = keeper.trust.others(origins, relay)
     own = [name for name in origins if name not in others]
-    if (offsets := keeper.inboxes.offsets(own)) is None:
+    if (offsets := keeper.inboxes.offsets(own, relay)) is None:
         return None
     keeper.trust.introduced(own, relay)
     return wire.Marks(offsets, dict.fromkeys(others, _NOT_ITS_OWN))
