@@ -22,8 +22,8 @@ class HubHandle(Protocol):
         Raise HubError if it failed. For NO_RUN all spools are looked at, and what the hub itself has said is committed.
         """
 
-    async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
-        """Do something in the keeper's thread, between two turns."""
+    async def in_keeper(self, act: Callable[[Keeper], T], relay: str = "") -> T:
+        """Do something in the keeper's thread, between two turns. `relay`: who asks for it, if it is one."""
 
     def take_in(self, path: str, tell: Callable[[], object]) -> TakeIn:
         """Have a path taken in; `tell` is called, in the loop, when that is over."""

@@ -22,11 +22,13 @@ from vedette.hub.turn import takein
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.seal_wish import SealWish
 from vedette.hub.turn.sweeper import Sweeper
+from vedette.hub.turn.turns import Turns
 from vedette.settings import Hub
 
 _RETRY_S = 1.0
 _MOST_RETRY_S = 60.0  # a damaged store does not mend itself
 _REST = 9.0  # the pause after a turn, in lengths of that turn: many quiet spools take at most a tenth of the time
+_RELAYS_S = 0.2  # how long one turn does what relays ask for
 _LEAVING = "the hub is leaving"
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class _Seal(NamedTuple):
 class _Act(NamedTuple):
     do: Callable[[Keeper], Any]
     answer: "asyncio.Future[Any]"
+    relay: str  # that asks for it; "" for this home's own
 
 
 class KeeperThread:
@@ -58,6 +61,8 @@ class KeeperThread:
         self._log = log
         self._requests: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._seals: list[_Seal] = []  # that are not answered yet
+        self._of_relays: list[_Act] = []  # what relays ask for, and there was no time for yet
+        self._turns = Turns()  # of relays
         self._taking_in = takein.Queue(keeper)
         self._stopping = threading.Event()
         self._left = False
@@ -94,10 +99,13 @@ class KeeperThread:
         self._request(_Seal(SealWish(run), time.monotonic() + within_s, answer))
         return await answer
 
-    async def act(self, do: Callable[[Keeper], T]) -> T:
-        """Do something in this thread, between two turns; return its result, raise HubError if it failed."""
+    async def act(self, do: Callable[[Keeper], T], relay: str = "") -> T:
+        """Do something in this thread, between two turns; return its result, raise HubError if it failed.
+
+        `relay`: who asks for it, if it is one. What they all ask for gets a part of the time, and they take turns.
+        """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._request(_Act(do, answer))
+        self._request(_Act(do, answer, relay))
         return await answer
 
     def take_in(self, path: str, tell: Callable[[], object]) -> takein.TakeIn:
@@ -170,11 +178,14 @@ class KeeperThread:
     def _turn(self, requests: list[_Seal | _Act]) -> bool:
         """Answer requests and do one pass; return whether there is more to do at once."""
         self._seals += [request for request in requests if isinstance(request, _Seal)]
+        acts = [request for request in requests if isinstance(request, _Act)]
+        self._of_relays += [act for act in acts if act.relay]
         more = False
         try:
-            for request in requests:
-                if isinstance(request, _Act):
-                    self._do(request)
+            for act in acts:
+                if not act.relay:
+                    self._do(act)
+            self._do_for_relays()
             if time.monotonic() < self._resume_at:
                 self._fail_seals()
                 return False
@@ -197,7 +208,18 @@ class KeeperThread:
         self._pause_s = 0.0
         self._answer_seals()
         self._sweep(more=more)  # after everybody has an answer
-        return more or bool(self._seals)
+        return more or bool(self._seals or self._of_relays)
+
+    def _do_for_relays(self) -> None:
+        """Do what relays ask for, for a while; the rest is done in the next turns."""
+        until = time.monotonic() + _RELAYS_S
+        waiting = self._turns.sort(self._of_relays, lambda act: act.relay)
+        done = 0
+        while done < len(waiting) and (not done or time.monotonic() < until):
+            self._turns.had(waiting[done].relay)
+            self._do(waiting[done])
+            done += 1
+        self._of_relays = waiting[done:]
 
     def _fail_seals(self) -> None:
         """Tell those who wait for a seal why there is none."""
@@ -246,7 +268,7 @@ class KeeperThread:
         return requests
 
     def _refuse_requests(self) -> None:
-        for request in (*self._take_requests(), *self._seals):
+        for request in (*self._take_requests(), *self._seals, *self._of_relays):
             self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
 
 

@@ -187,9 +187,9 @@ class Service:
         """Have all that a run has logged put into the store; tell whether that was done in time."""
         return await self._thread.seal(run, within_s)
 
-    async def in_keeper(self, act: Callable[[Keeper], T]) -> T:
-        """Do something in the keeper's thread, between two turns."""
-        return await self._thread.act(act)
+    async def in_keeper(self, act: Callable[[Keeper], T], relay: str = "") -> T:
+        """Do something in the keeper's thread, between two turns. `relay`: who asks for it, if it is one."""
+        return await self._thread.act(act, relay)
 
     def take_in(self, path: str, tell: Callable[[], object]) -> TakeIn:
         """Have a path taken in; `tell` is called, in the loop, when that is over."""

@@ -53,7 +53,7 @@ class There:
     def receiver(self):
         return BlobReceiver(self.blobs, self.refused, self._in_store)
 
-    async def _in_store(self, act):
+    async def _in_store(self, act, _relay):
         return act(self.store)
 
     async def tell(self, message, sender="far"):

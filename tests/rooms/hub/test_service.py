@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -14,8 +15,8 @@ from tests.rooms.speaker import Speaker
 from vedette import address as addresses
 from vedette import kernel, tokens, wire
 from vedette.errors import HubError, SettingError
+from vedette.hub import keeper_thread, program
 from vedette.hub import log as hub_log
-from vedette.hub import program
 from vedette.hub.log import Log
 from vedette.hub.own import Own
 from vedette.hub.sockets.connection import Connection
@@ -69,6 +70,32 @@ def test_what_fails_in_the_keeper_is_an_error_for_whoever_asked(home):
             return await service.in_keeper(lambda _keeper: "still here")
 
     assert asyncio.run(act()) == "still here"
+
+
+def test_what_a_relay_asks_for_holds_up_nobody(home, monkeypatch):
+    """However much one relay asks for at once: passes go on, and others have their turns between its requests."""
+    monkeypatch.setattr(keeper_thread, "_RELAYS_S", 0.0)  # time for one request of a relay in each turn
+
+    async def act():
+        done = []
+        async with serving(home) as service:
+            step = service.keeper.step
+            monkeypatch.setattr(service.keeper, "step", lambda wishes: (done.append("pass"), step(wishes))[1])
+            all_asked = threading.Event()
+            asks = [(lambda _: all_asked.wait(PATIENCE_S), "")]  # nothing is done before all is asked
+            asks += [(lambda _: done.append("evil"), "evil")] * 20
+            asks += [(lambda _: done.append("honest"), "honest"), (lambda _: done.append("here"), "")]
+            asked = [asyncio.ensure_future(service.in_keeper(*ask)) for ask in asks]
+            await asyncio.sleep(0)
+            all_asked.set()
+            await asyncio.gather(*asked)
+        return done
+
+    done = asyncio.run(act())
+    assert done.count("evil") == 20
+    assert done[: done.index("honest")].count("evil") <= 2
+    assert done[: done.index("here")].count("evil") <= 1
+    assert done[done.index("evil") :].count("pass") >= 19
 
 
 def test_health_names_what_was_set_aside_and_who_lives(home):

@@ -36,8 +36,8 @@ class Sender(NamedTuple):
 class InStore(Protocol):
     """Does something with the store, in the thread that it is used in."""
 
-    async def __call__(self, act: Callable[[Store], T]) -> T:
-        """Return what `act` returns; raise HubError when it fails."""
+    async def __call__(self, act: Callable[[Store], T], relay: str) -> T:
+        """Return what `act` returns, which a relay asks for; raise HubError when it fails."""
 
 
 class BlobReceiver:
@@ -60,15 +60,15 @@ class BlobReceiver:
         return await asyncio.shield(self._take(piece, sender))
 
     async def _look(self, asked: wire.AskBlobs, sender: Sender) -> wire.HasBlobs:
-        known = await self._in_store(lambda store: store.delivered(list(asked.sizes), sender.holder))
-        used = await self._used_by(sender.holder)
+        known = await self._in_store(lambda store: store.delivered(list(asked.sizes), sender.holder), sender.relay)
+        used = await self._used_by(sender)
         answer = await self._alone(lambda: self._offsets_of(asked, known, sender, used))
         sizes = asked.sizes.items()
         await self._note({d: size for d, size in sizes if d not in known and answer.offsets.get(d) == size}, sender)
         return answer
 
     async def _take(self, piece: wire.Piece, sender: Sender) -> wire.HasBlobs:
-        used = await self._used_by(sender.holder)
+        used = await self._used_by(sender)
         answer = await self._alone(lambda: self._receive(piece, sender, used))
         if answer.offsets.get(piece.digest) == piece.size:
             await self._note({piece.digest: piece.size}, sender)
@@ -82,17 +82,18 @@ class BlobReceiver:
     async def _note(self, sizes: dict[str, int], sender: Sender) -> None:
         """Note that the relay has sent all bytes of these blobs."""
         if sizes:
-            await self._in_store(lambda store: store.note_delivered(sizes, sender.relay))
+            await self._in_store(lambda store: store.note_delivered(sizes, sender.relay), sender.relay)
             if (used := self._used.get(sender.holder)) is not None:
                 self._used[sender.holder] = used[0] + sum(sizes.values()), used[1]
 
-    async def _used_by(self, holder: str) -> int:
+    async def _used_by(self, sender: Sender) -> int:
         """Return how many bytes the files have that a holder's relays have sent; the owner's need no count."""
+        holder = sender.holder
         if holder == OWNER or not self._blobs.limits.blobs_bytes:
             return 0
         used, until = self._used.get(holder, (0, 0.0))
         if time.monotonic() >= until:
-            used = await self._in_store(lambda store: store.delivered_bytes(holder))
+            used = await self._in_store(lambda store: store.delivered_bytes(holder), sender.relay)
             self._used[holder] = used, time.monotonic() + _COUNTED_S
         return used
 

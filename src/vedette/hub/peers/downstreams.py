@@ -71,7 +71,7 @@ class Downstreams:
             keeper.trust.connected(relay, holder, host)
             return keeper.inboxes.open(relay, self._inbox_bytes)
 
-        inbox = await self._hub.in_keeper(begin)
+        inbox = await self._hub.in_keeper(begin, relay)
         downstream = self.open[inbox.name] = Downstream(host, relay, holder, inbox, connection.writer)
         try:
             await self._introduce(introduction, connection)
@@ -88,10 +88,10 @@ class Downstreams:
                     connection.send(wire.Clock(message.t, time.time_ns()))
                     downstream.skew_s = message.skew_s
                     through = {introduction.relay, *message.through}
-                    if self._home_id in through or await self._hub.in_keeper(_leads_back(through)):
+                    if self._home_id in through or await self._hub.in_keeper(_leads_back(through), relay):
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
                     downstream.through = through
-                    await self._hub.in_keeper(_noting_alive(message, relay, self._homes()))
+                    await self._hub.in_keeper(_noting_alive(message, relay, self._homes()), relay)
                 elif isinstance(message, wire.Introduce):
                     await self._introduce(message, connection)
                 elif isinstance(message, wire.AskBlobs | wire.Piece):
@@ -117,7 +117,7 @@ class Downstreams:
                 _resolve(waiting)
             inbox.close()
             with contextlib.suppress(HubError):  # this hub is leaving: the next one finds the inbox
-                await asyncio.shield(self._hub.in_keeper(_leaving(inbox.name, self._homes())))
+                await asyncio.shield(self._hub.in_keeper(_leaving(inbox.name, self._homes()), relay))
 
     async def _answer_blobs(self, message: wire.AskBlobs | wire.Piece, downstream: Downstream) -> None:
         """Receive a piece of a blob, or say how much of blobs is here."""
@@ -130,8 +130,8 @@ class Downstreams:
         except (OSError, HubError):  # a full disk, for example: the relay is told that nothing is here, and tries again
             downstream.send(wire.HasBlobs())
 
-    async def _in_store(self, act: Callable[[Store], T]) -> T:
-        return await self._hub.in_keeper(lambda keeper: act(keeper.store))
+    async def _in_store(self, act: Callable[[Store], T], relay: str) -> T:
+        return await self._hub.in_keeper(lambda keeper: act(keeper.store), relay)
 
     def _homes(self) -> set[str]:
         """Return the homes of all hubs that relay through this one."""
@@ -145,7 +145,7 @@ class Downstreams:
         for at in range(0, max(1, len(names)), _INTRODUCED_AT_ONCE):
             some = names[at : at + _INTRODUCED_AT_ONCE]
             while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-                marks := await self._hub.in_keeper(_introducing(some, connection.relay))
+                marks := await self._hub.in_keeper(_introducing(some, connection.relay), connection.relay)
             ) is None:
                 await asyncio.sleep(_PAUSE_S)
             answer.marks.update(marks.marks)
