@@ -6,6 +6,8 @@ from typing import Any
 
 from vedette.views.ansi import bare
 
+_NO_LENGTH_S = 1e12
+
 
 def clean(text: str, *, one_line: bool = False) -> str:
     """Return text without anything that a terminal could obey."""
@@ -34,6 +36,8 @@ def duration(seconds: float | None) -> str:
         return ""
     if round(seconds, 1) < 10:
         return f"{seconds:.1f}s"
+    if not abs(seconds) < _NO_LENGTH_S:  # of a store, which may say anything
+        return f"{seconds:g} s"
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"

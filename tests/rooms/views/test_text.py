@@ -171,6 +171,9 @@ def test_numbers(value, shown):
         (86399, "23h59m"),
         (86400, "1d00h"),
         (1_000_000, "11d13h"),
+        (float("inf"), "inf s"),
+        (float("nan"), "nan s"),
+        (1e300, "1e+300 s"),
     ],
 )
 def test_durations(seconds, shown):
