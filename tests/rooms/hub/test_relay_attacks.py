@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import socket
 import time
 
 import msgspec
@@ -17,7 +18,8 @@ from tests.rooms.hubs import ask, connect, serving, until
 from vedette import address, tokens, wire
 from vedette.blobs import Blobs
 from vedette.home import Home
-from vedette.hub.peers import blob_receiver
+from vedette.hub.peers import blob_receiver, downstreams
+from vedette.hub.peers.downstreams import Downstream
 from vedette.hub.peers.identity import identify
 from vedette.hub.peers.trust import Trust
 from vedette.hub.sockets.connection import Connection
@@ -548,6 +550,56 @@ def test_a_revoked_token_ends_its_connections(home, tmp_path):
     gone, clock = asyncio.run(act())
     assert "revoked" in gone.why
     assert isinstance(clock, wire.Clock)
+
+
+def test_a_silent_relay_without_a_token_is_told_nothing(home, tmp_path, monkeypatch):
+    """Whose token was revoked hears of no seal and no command, although it has sent nothing since; others do."""
+    monkeypatch.setattr(downstreams, "_SEAL_S", 0.05)
+
+    async def act():
+        home.prepare()
+        alice = tokens.new_holder(home, "alice")
+        async with serving(home, SETTINGS) as service:
+            await until(lambda: service._listens)
+            there = address.parse(service._listens)
+            revoked = [Peer(there, _home(tmp_path, name), alice) for name in ("one", "two")]
+            stays = Peer(there, _home(tmp_path, "three"), tokens.hub_token(home))
+            victim = Victim("1", revoked[0])
+            await victim.begin()
+            for peer in (revoked[1], stays):
+                await peer.connect()
+            tokens.revoke(home, "alice")
+            link = await connect(home)
+            await ask(link, wire.Order(Command("id-1", victim.run, "stop", time.time_ns() + 10**10, {})))
+            await ask(link, wire.Seal("", within_s=0.0))
+            return [await asyncio.wait_for(peer.link.receive(1 << 20), 30) for peer in (*revoked, stays)]
+
+    *gone, seal = asyncio.run(act())
+    assert all("revoked" in each.why for each in gone)
+    assert isinstance(seal, wire.Seal)
+
+
+def test_a_relay_that_reads_nothing_is_sent_away():
+    """What waits to be written to a link is bounded; one that is read goes on."""
+
+    async def act(*, reads):
+        here, there = socket.socketpair()
+        link = Connection(*await asyncio.open_unix_connection(sock=here))
+        downstream = Downstream("a-host", link, None)
+        order = wire.Order(Command("id", "r", "stop", 1, {"text": "x" * 100_000}), 1.0)
+        most = 0
+        for _ in range(100):
+            downstream.send(order)
+            most = max(most, link.writer.transport.get_write_buffer_size())
+            while reads and link.writer.transport.get_write_buffer_size():
+                await asyncio.to_thread(there.recv, 1 << 20)
+        goes_on = not link.writer.transport.is_closing()
+        link.writer.transport.abort()
+        there.close()
+        return goes_on, most < 5 << 20
+
+    assert asyncio.run(act(reads=True)) == (True, True)
+    assert asyncio.run(act(reads=False)) == (False, True)
 
 
 def _home(tmp_path, name):

@@ -138,6 +138,49 @@ def test_a_hub_that_does_not_answer_is_waited_for_once(home, monkeypatch):
     assert first.count("laptop") == second.count("laptop") == 1
 
 
+def test_what_a_relay_says_of_itself_is_bounded(home, monkeypatch):
+    """No time that is none, no home or origin too many, and only the answer to what was asked is one."""
+    monkeypatch.setattr(downstreams, "_SEAL_S", 0.05)
+    monkeypatch.setattr(downstreams, "_MOST_ALIVE", 3)
+
+    async def act():
+        async with serving(home, settings()) as here:
+            relay = await relaying(home, home)
+            names = ["a", "b", "c", "d"]
+            await ask(relay, wire.Introduce("far", "laptop", names))
+            who = [wire.Parcel(Origin(name), "f", 0, 1) for name in names]
+            relay.send(wire.Shipment(1, who))
+            while not isinstance(await relay.receive(1 << 20), wire.Kept):
+                pass
+            [link] = here._server.downstreams.open.values()
+            homes = ["x" * 101] + [f"home{number}" for number in range(500)]
+            said = []
+            ages, strange = dict.fromkeys(names, 1.0), {"a": float("inf"), "b": float("nan"), "c": 1e300, "d": 1.0}
+            for message in (
+                wire.Alive(1, strange, 2.0, {}, homes),
+                wire.Alive(1, ages, 2.0, strange),
+                wire.Alive(1, {}, float("nan")),
+            ):
+                for each in (message, wire.Introduce("far", "laptop", [])):  # its answer comes when all is done
+                    await ask(relay, each)
+                rows = await here.in_keeper(lambda keeper: keeper.store.origins())
+                heard = {row.origin.name: row.skew_s for row in rows if row.heard_t and row.origin.name in names}
+                said.append((link.skew_s, len(link.through), heard))
+            await ask(await connect(home), wire.Seal("", within_s=0.0))
+            seal = await relay.receive(1 << 20)
+            late = [link.late]
+            for asked in ("never asked", seal.id):
+                relay.send(wire.Done(id=asked))
+                await ask(relay, wire.Alive(1))
+                late.append(link.late)
+            return said, late
+
+    said, late = asyncio.run(act())
+    heard = {"a": 2.0, "b": 2.0, "c": 2.0}
+    assert said == [(2.0, 101, {}), (2.0, 1, heard), (None, 1, heard)]
+    assert late == [True, True, False]
+
+
 def test_a_hub_that_is_its_own_upstream_keeps_what_it_has(home):
     """Records that name the hub's own address are kept by it."""
 

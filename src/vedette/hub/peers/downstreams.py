@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,31 +22,54 @@ from vedette.store import Store
 
 _SILENCE_S = 60.0  # a relay that sends nothing for so long is gone: it sends Alive every few seconds
 _SEAL_S = 3.0  # how long a seal waits for downstreams
+_MOST_ASKED = 100
 _PAUSE_S = 0.2
 _MOST_INTRODUCED, _INTRODUCED_AT_ONCE = 20_000, 1000  # origins, in one message and in one look at the store
+_MOST_UNREAD = 4 << 20  # bytes that a relay leaves unread; the answer to what introduces so many origins is shorter
+_MOST_HOMES, _MOST_ALIVE = 100, 20_000  # homes and origins in one heartbeat
+_LONGEST_HOME = 100
+_MOST_S = 1e9  # an age or a skew beyond is none
+_LINGER_S = 10.0  # so long a link that has ended may still read why
 
+_REVOKED = "its token was revoked: ask for a new one"
 T = TypeVar("T")
 
 
 class Downstream:
     """The connection of one hub that relays to this one."""
 
-    def __init__(self, host: str, relay: str, holder: str, inbox: Inbox, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, host: str, connection: Connection, inbox: Inbox) -> None:
         self.host = host
-        self.relay = relay  # its id
-        self.holder = holder  # whose token it uses
+        self.relay = connection.relay  # its id
+        self.holder = connection.holder  # whose token it uses
         self.inbox = inbox
-        self.writer = writer
+        self.writer = connection.writer
+        self._connection = connection
         self.skew_s: float | None = None
         self.through: set[str] = set()  # the homes that it relays for
         self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
+        self.asked: collections.deque[str] = collections.deque(maxlen=_MOST_ASKED)  # the last of them: it may be late
         self.late = False  # it has not answered the last one in time: nobody waits for it until it answers again
         self.blob_task: asyncio.Task[None] | None = None  # answers its last message about blobs
 
     def send(self, message: wire.Message) -> None:
-        """Send a message down."""
+        """Send a message down. A relay that reads nothing of what it is sent is gone, or fills our memory: it ends."""
+        if self.writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+            self.writer.transport.abort()
+            return
         with contextlib.suppress(ConnectionError, RuntimeError):
             self.writer.write(wire.pack_message(message))
+
+    def is_admitted(self) -> bool:
+        """Tell whether its token is still good; if not, end it: it may be silent, and say nothing for a minute."""
+        try:
+            if self._connection.is_admitted():
+                return True
+        except OSError:  # it cannot be told now
+            return False
+        self.send(wire.Refused(_REVOKED))
+        self.writer.close()
+        return False
 
 
 class Downstreams:
@@ -72,28 +96,31 @@ class Downstreams:
             return keeper.inboxes.open(relay, self._inbox_bytes)
 
         inbox = await self._hub.in_keeper(begin, relay)
-        downstream = self.open[inbox.name] = Downstream(host, relay, holder, inbox, connection.writer)
+        downstream = self.open[inbox.name] = Downstream(host, connection, inbox)
         try:
-            await self._introduce(introduction, connection)
+            await self._introduce(introduction, downstream)
             while True:
                 async with asyncio.timeout(_SILENCE_S):  # never wait_for: see relay.py
                     payload = await connection.read(wire.MAX_SHIPMENT)
                 if not connection.is_admitted():
-                    raise HubError("its token was revoked: ask for a new one")
+                    raise HubError(_REVOKED)
                 message = wire.unpack_message(payload)
                 if isinstance(message, wire.Shipment):
                     await self._wait_for_room(inbox)
                     inbox.append(payload)
                 elif isinstance(message, wire.Alive):
-                    connection.send(wire.Clock(message.t, time.time_ns()))
+                    downstream.send(wire.Clock(message.t, time.time_ns()))
+                    message = _sound(message)
                     downstream.skew_s = message.skew_s
                     through = {introduction.relay, *message.through}
                     if self._home_id in through or await self._hub.in_keeper(_leads_back(through), relay):
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
-                    downstream.through = through
-                    await self._hub.in_keeper(_noting_alive(message, relay, self._homes()), relay)
+                    if through != downstream.through:
+                        downstream.through = through
+                        await self._hub.in_keeper(_relaying_for(self._homes()), relay)
+                    await self._hub.in_keeper(_noting_alive(message, relay), relay)
                 elif isinstance(message, wire.Introduce):
-                    await self._introduce(message, connection)
+                    await self._introduce(message, downstream)
                 elif isinstance(message, wire.AskBlobs | wire.Piece):
                     if downstream.blob_task is not None and not downstream.blob_task.done():
                         raise FormatError("a relay sends messages about blobs without waiting for the answers")
@@ -101,7 +128,9 @@ class Downstreams:
                         self._answer_blobs(message, downstream)
                     )  # shipments do not wait for it
                 elif isinstance(message, wire.Done):
-                    downstream.late = False
+                    if message.id in downstream.asked:
+                        downstream.asked.remove(message.id)
+                        downstream.late = False
                     if (waiting := downstream.sealed.pop(message.id, None)) is not None:
                         _resolve(waiting)
                 else:
@@ -116,6 +145,7 @@ class Downstreams:
             for waiting in downstream.sealed.values():
                 _resolve(waiting)
             inbox.close()
+            asyncio.get_running_loop().call_later(_LINGER_S, connection.writer.transport.abort)
             with contextlib.suppress(HubError):  # this hub is leaving: the next one finds the inbox
                 await asyncio.shield(self._hub.in_keeper(_leaving(inbox.name, self._homes()), relay))
 
@@ -137,7 +167,7 @@ class Downstreams:
         """Return the homes of all hubs that relay through this one."""
         return {home for downstream in self.open.values() for home in downstream.through}
 
-    async def _introduce(self, message: wire.Introduce, connection: Connection) -> None:
+    async def _introduce(self, message: wire.Introduce, downstream: Downstream) -> None:
         names = list(dict.fromkeys(message.origins))
         if len(names) > _MOST_INTRODUCED:
             raise FormatError(f"a relay introduces more than {_MOST_INTRODUCED} origins at once")
@@ -145,13 +175,14 @@ class Downstreams:
         for at in range(0, max(1, len(names)), _INTRODUCED_AT_ONCE):
             some = names[at : at + _INTRODUCED_AT_ONCE]
             while (  # noqa: ASYNC110 - the keeper's thread has no event to give
-                marks := await self._hub.in_keeper(_introducing(some, connection.relay), connection.relay)
+                marks := await self._hub.in_keeper(_introducing(some, downstream.relay), downstream.relay)
             ) is None:
                 await asyncio.sleep(_PAUSE_S)
             answer.marks.update(marks.marks)
             answer.refused.update(marks.refused)
-        connection.send(answer)
-        await connection.writer.drain()
+        downstream.send(answer)
+        async with asyncio.timeout(_SILENCE_S):
+            await downstream.writer.drain()
 
     async def _wait_for_room(self, inbox: Inbox) -> None:
         """Wait until an inbox has room. Meanwhile its connection is not read, so the sender waits, too."""
@@ -180,6 +211,9 @@ class Downstreams:
         self._seals.append(passed.id)
         waiting: list[tuple[Downstream, asyncio.Future[None]]] = []
         for downstream in downstreams:
+            if not downstream.is_admitted():
+                continue
+            downstream.asked.append(passed.id)
             future = downstream.sealed[passed.id] = asyncio.get_running_loop().create_future()
             downstream.send(passed)
             waiting.append((downstream, future))
@@ -205,6 +239,7 @@ class Downstreams:
             downstreams = [downstream for downstream in self.open.values() if downstream.relay == relay]
         else:
             downstreams = await self._meant(order.command.to)
+        downstreams = [downstream for downstream in downstreams if downstream.is_admitted()]
         for downstream in downstreams:
             downstream.send(wire.Order(order.command, left_s))
         return len(downstreams)
@@ -219,12 +254,28 @@ def _leads_back(homes: set[str]) -> Callable[[Keeper], bool]:
     return lambda keeper: keeper.upstreams.next_home() in homes
 
 
-def _noting_alive(message: wire.Alive, relay: str, homes: set[str]) -> Callable[[Keeper], None]:
-    def note(keeper: Keeper) -> None:
-        keeper.upstreams.through = homes
-        requests.note_alive(keeper, message, relay)
+def _relaying_for(homes: set[str]) -> Callable[[Keeper], None]:
+    return lambda keeper: setattr(keeper.upstreams, "through", homes)
 
-    return note
+
+def _noting_alive(message: wire.Alive, relay: str) -> Callable[[Keeper], None]:
+    return lambda keeper: requests.note_alive(keeper, message, relay)
+
+
+def _sound(message: wire.Alive) -> wire.Alive:
+    """Return a heartbeat without what is no length of time, cut to what one relay can have."""
+    return wire.Alive(
+        message.t,
+        _lengths(message.ages),
+        message.skew_s if message.skew_s is not None and abs(message.skew_s) <= _MOST_S else None,
+        _lengths(message.skews),
+        [home for home in message.through if len(home) <= _LONGEST_HOME][:_MOST_HOMES],
+    )
+
+
+def _lengths(seconds: dict[str, float]) -> dict[str, float]:
+    some = itertools.islice(seconds.items(), _MOST_ALIVE)
+    return {name: length for name, length in some if abs(length) <= _MOST_S}
 
 
 def _leaving(inbox: str, homes: set[str]) -> Callable[[Keeper], None]:

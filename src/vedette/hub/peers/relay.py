@@ -29,6 +29,8 @@ _SHIPMENT_BYTES = 1 << 20
 _MOST_PARCELS = 2000  # in one shipment: each takes the other hub some time
 _CONNECT_S = 10.0
 _INTRODUCED_AT_ONCE = 1000
+_BEATEN_AT_ONCE = 10_000  # origins in one heartbeat, so that it is no message that is too large
+_MOST_HOMES = 1000  # in one heartbeat
 _STABLE_S = 10.0  # after a connection that lasted so long, the first retry comes soon
 _SILENCE_S = 30.0  # a hub that sends nothing for so long is gone, even if the connection is open
 _LEAST_WAIT_S, _MOST_WAIT_S = 0.2, 15.0
@@ -204,8 +206,12 @@ class Relay:
         """Say that this hub lives, when origins were last known alive, and how far their clocks are ahead of ours."""
         if self.session is not None:
             now_t = time.time_ns()
-            ages = {name: (now_t - t) / 1e9 for name, t in alive.items()}
-            self.session.send(wire.Alive(now_t, ages, self.skew_s, skews, through))
+            names = list(alive)
+            for at in range(0, max(1, len(names)), _BEATEN_AT_ONCE):
+                some = names[at : at + _BEATEN_AT_ONCE]
+                ages = {name: (now_t - alive[name]) / 1e9 for name in some}
+                theirs = {name: skews[name] for name in some if name in skews}
+                self.session.send(wire.Alive(now_t, ages, self.skew_s, theirs, through[:_MOST_HOMES]))
 
     # In the event loop.
 
