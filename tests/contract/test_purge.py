@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 
 import pytest
 
@@ -282,3 +283,76 @@ def test_written_and_narrow_reads(store):
     assert row.attrs == {"project": "x", "config.lr": 0.1, "none": None}
     assert store.spans(SpanQuery(prefix="r1/1", only=()))[0].attrs == {}
     assert store.weigh() > store.weigh(["r1"]) > 0
+
+
+GONE = [facts(Span("r1", T, kind="run", state="running")), PURGE]
+STRANGER = origin("stranger", "")
+
+
+def below_it_at_once(parent):
+    """A stranger names a tombstone as the parent of a run that is here."""
+    return [[Span("r10", T + 20, parent=parent)]]
+
+
+def below_it_by_one_that_comes_later(parent):
+    """A stranger puts it below a run that nobody knows yet, which then begins below a tombstone."""
+    return [
+        [Span("r10", T + 20, parent="s2")],
+        [Span("s2", T + 20, kind="run", parent="s1")],
+        [Span("s1", T + 20, kind="run", parent=parent)],
+    ]
+
+
+def below_it_by_one_that_is_about_to_go(parent):
+    """A stranger begins a run below a tombstone, and at once puts it below that."""
+    return [[Span("a1", T + 20, kind="run", parent=parent), Span("r10", T + 20, parent="a1")]]
+
+
+def keeps(store, batch, _folder):
+    store.keep([batch])
+
+
+def takes_a_copy(store, batch, _folder):
+    store.take(batch)
+
+
+def absorbs(store, batch, folder):
+    with closing(type(store)(str(folder / f"{batch.end}.db"))) as other:
+        other.keep([batch])
+        for _ in store.absorb(other):
+            pass
+
+
+@pytest.mark.parametrize("comes", [keeps, takes_a_copy, absorbs])
+@pytest.mark.parametrize("parent", ["r1", "r1/1"])
+@pytest.mark.parametrize(
+    "way", [below_it_at_once, below_it_by_one_that_comes_later, below_it_by_one_that_is_about_to_go]
+)
+def test_nobody_puts_a_living_run_below_a_tombstone(store, tmp_path, way, parent, comes):
+    """A run that is here stays, whoever says that one that was removed for good is above it; else it would go, too."""
+    store.keep(OTHERS)
+    store.keep(GONE)
+    sweep(store)
+    others = gist(store)[1:]
+    for number, said in enumerate(way(parent)):
+        comes(store, facts(*said, first=1 + 10 * number, who=STRANGER), tmp_path)
+        sweep(store)
+
+    assert (spans(store)["r10"].state, spans(store)["r10"].name) == ("running", "beta")
+    assert gist(store)[1:] == others
+
+
+@pytest.mark.parametrize("comes", [keeps, takes_a_copy, absorbs])
+def test_the_rest_of_what_names_a_tombstone_is_kept(store, tmp_path, comes):
+    """Only the parent is left out; who begins below a tombstone, or was below it before, still goes with it."""
+    store.keep(OTHERS)
+    store.keep([facts(Span("r12", T, kind="run", parent="r1"), who=CHILD)])
+    store.keep(GONE)
+    comes(store, facts(Span("r10", T + 20, name="gamma", parent="r1", attrs={"x": 1}), who=STRANGER), tmp_path)
+    comes(store, facts(Span("r11", T + 20, "running", kind="run", parent="r1"), first=4, who=STRANGER), tmp_path)
+    sweep(store)
+
+    left = spans(store)
+    assert (left["r10"].state, left["r10"].parent, left["r10"].attrs) == ("running", "", {"project": "x", "x": 1})
+    assert left["r10"].name == "gamma"
+    assert left["r11"].state == left["r12"].state == "purged"

@@ -17,11 +17,11 @@ PARENTS = {"r/1": "r", "r/2": "r", "q/1": "r", "r/p": "q"}  # some of them anoth
 
 
 def with_fixed_parents(example: Example) -> Example:
-    """Have each span name one parent only, if any: a parent that changes is no parent."""
+    """Have each record of a span name one parent, if any: one that changes or comes late may be left out."""
 
     def fixed(record: Record) -> Record:
         origin, n, span = record
-        return origin, n, structs.replace(span, parent=PARENTS.get(span.id, "") if span.parent or span.name else "")
+        return origin, n, structs.replace(span, parent=PARENTS.get(span.id, ""))
 
     deliveries = [[[fixed(record) for record in part] for part in way] for way in example.deliveries]
     return Example([fixed(record) for record in example.records], deliveries)

@@ -170,7 +170,8 @@ class Store(Reader, Protocol):
 
     A span with the claim `purged` is a tombstone. `reclaim` deletes its attributes, all records of it and its parts
     (`id/...`), and all spans that have one of these as parent, with theirs. Records of it that come later are
-    dropped, but marks advance. The result is the same in whatever order the records came.
+    dropped, but marks advance. The result is the same in whatever order the records came, but for one thing: what lives
+    here does not go because somebody says later that it is below a tombstone. That parent is left out.
     """
 
     def keep(

@@ -20,7 +20,7 @@ from vedette.store.sqlite_awaited import Awaiting
 from vedette.store.sqlite_connection import connect, unopened
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
-from vedette.store.sqlite_purge import Reclaimer, is_gone, note
+from vedette.store.sqlite_purge import Reclaimer, is_gone, lives, note
 from vedette.store.sqlite_read import SqliteReader
 
 if TYPE_CHECKING:
@@ -332,6 +332,7 @@ class SqliteStore(SqliteReader):
         else:
             for origin, n, record in records:
                 state.fold(record, origin, n)
+        self._leave_out_gone_parents(span, state, writes)
         attrs = state.attrs()
         many = self.connection.executemany
         many(
@@ -358,6 +359,24 @@ class SqliteStore(SqliteReader):
             (span, kind, name, parent, state.done(), to_json(attrs)),
         )
         return kind, parent, state.span_state(kind)
+
+    def _leave_out_gone_parents(self, span: str, state: Folded, known: set[tuple[str, int]]) -> None:
+        """Leave a parent that was removed for good out of the writes that are not `known`, if the span lives here.
+
+        Who begins below a tombstone goes with it. What is here does not: else anybody who can write a parent could
+        remove it for good.
+        """
+        named = {
+            key: str(w.attrs["parent"]) for key, w in state.writes.items() if key not in known and "parent" in w.attrs
+        }
+        gone = {parent for parent in set(named.values()) if is_gone(self.connection, parent)}
+        if not gone or not lives(self.connection, span) or any(claim.state == PURGED for claim in state.claims):
+            return
+        for key, parent in named.items():
+            if parent in gone:
+                write = state.writes[key]
+                left = {name: value for name, value in write.attrs.items() if name != "parent"}
+                state.writes[key] = write._replace(attrs=left)
 
     def _refold(self, span: str) -> None:
         self._settle(span, self._fold(span, [])[2])

@@ -31,15 +31,30 @@ def is_gone(connection: sqlite3.Connection, span: str) -> bool:
     )
 
 
+def lives(connection: sqlite3.Connection, span: str) -> bool:
+    """Tell whether a span is here, and is not gone; also if only others are here that name it as their parent."""
+    if is_gone(connection, span):
+        return False
+    below = "(parent = ?1 OR parent > ?2 AND parent < ?3) AND NOT (id > ?2 AND id < ?3) AND state <> ?4"
+    query = f"SELECT 1 FROM spans WHERE id = ?1 UNION ALL SELECT 1 FROM spans WHERE {below} LIMIT 1"
+    return connection.execute(query, (span, *range_below(span), PURGED)).fetchone() is not None
+
+
 def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool) -> None:
-    """Note that a span has new records: it may be purged now, or be below a tombstone that was clean."""
-    if purged:
+    """Note that a span has new records: it may be purged now, or be below a tombstone that was clean.
+
+    Whose parent is gone is gone at once, so that nobody can be put below it before `reclaim` has come to it.
+    """
+    ids = [*above(span), *above(parent)]
+    placeholders = ", ".join("?" * len(ids))
+    rows = connection.execute(f"SELECT span FROM purges WHERE span IN ({placeholders})", ids)
+    gone = {tombstone for (tombstone,) in rows}
+    if purged or (gone and gone.isdisjoint(above(span))):
         connection.execute(
             "INSERT INTO purges (span) VALUES (?) ON CONFLICT DO UPDATE SET left = 1 WHERE NOT left", (span,)
         )
-    ids = [*above(span), *above(parent)]
-    placeholders = ", ".join("?" * len(ids))
-    connection.execute(f"UPDATE purges SET left = 1 WHERE span IN ({placeholders}) AND NOT left", ids)
+    if gone:
+        connection.execute(f"UPDATE purges SET left = 1 WHERE span IN ({placeholders}) AND NOT left", ids)
 
 
 class Reclaimer:
