@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from contextlib import closing
 
 import pytest
@@ -356,3 +357,16 @@ def test_the_rest_of_what_names_a_tombstone_is_kept(store, tmp_path, comes):
     assert (left["r10"].state, left["r10"].parent, left["r10"].attrs) == ("running", "", {"project": "x", "x": 1})
     assert left["r10"].name == "gamma"
     assert left["r11"].state == left["r12"].state == "purged"
+
+
+def test_a_parent_of_nothing_but_slashes(store):
+    """A parent that is too long for an id is above nothing; to look for each part of it would take all memory."""
+    store.keep(OTHERS)
+    said = facts(Span("r11", T, kind="run", parent="r10/" * 2000), who=STRANGER)
+    tracemalloc.start()
+    store.keep([said])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 2 << 20
+    assert spans(store)["r11"].kind == "run"

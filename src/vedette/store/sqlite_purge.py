@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 import msgspec
 
 from vedette import wire
-from vedette.ids import above, range_below
+from vedette.ids import MOST_LENGTH, above, range_below
 from vedette.model import PURGED
 
 _PAGE_BYTES = 4096
@@ -24,11 +24,16 @@ _TOMBSTONE = ("kind", "parent", "n")  # the attributes that a tombstone keeps
 
 def is_gone(connection: sqlite3.Connection, span: str) -> bool:
     """Tell whether a span, or one above it, was removed for good."""
-    ids = above(span)
+    ids = _above(span)
     placeholders = ", ".join("?" * len(ids))
     return (
         connection.execute(f"SELECT 1 FROM purges WHERE span IN ({placeholders}) LIMIT 1", ids).fetchone() is not None
     )
+
+
+def _above(span: str) -> list[str]:
+    """Return a span's id and the ids above it; none if it is too long for an id: each slash would cost its length."""
+    return above(span) if len(span) <= MOST_LENGTH else []
 
 
 def lives(connection: sqlite3.Connection, span: str) -> bool:
@@ -45,11 +50,12 @@ def note(connection: sqlite3.Connection, span: str, parent: str, *, purged: bool
 
     Whose parent is gone is gone at once, so that nobody can be put below it before `reclaim` has come to it.
     """
-    ids = [*above(span), *above(parent)]
+    own = _above(span)
+    ids = [*own, *_above(parent)]
     placeholders = ", ".join("?" * len(ids))
     rows = connection.execute(f"SELECT span FROM purges WHERE span IN ({placeholders})", ids)
     gone = {tombstone for (tombstone,) in rows}
-    if purged or (gone and gone.isdisjoint(above(span))):
+    if purged or (gone and gone.isdisjoint(own)):
         connection.execute(
             "INSERT INTO purges (span) VALUES (?) ON CONFLICT DO UPDATE SET left = 1 WHERE NOT left", (span,)
         )
