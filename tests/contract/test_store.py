@@ -779,7 +779,7 @@ def test_absorbing_another_store(make, store, tmp_path):
 
 
 def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
-    """Samples and marks of an origin that is heard here are left to its own spool; facts are a union anyway."""
+    """Samples, facts and marks of an origin that is heard here are left to its own spool."""
     path = str(tmp_path / "other.db")
     other = make.write(path)
     other.keep(SOME)
@@ -791,7 +791,7 @@ def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
 
     assert store.series() == []
     assert store.marks() == {}
-    assert [row.state for row in store.spans(SpanQuery(kind="run"))] == ["done"]
+    assert store.spans(SpanQuery(kind="run")) == []
 
 
 def test_the_newest_points_of_a_series(store):
@@ -819,3 +819,54 @@ def test_a_family_is_found_without_reading_all_of_its_kind(store):
     assert [row.id for row in store.spans(SpanQuery(kind="process", prefix="r007/"))] == ["r007/p"]
     assert [row.id for row in store.spans(SpanQuery(kind="process", parent="r008"))] == ["r008/p"]
     assert store.spans(SpanQuery(kind="run", prefix="r007/")) == []
+
+
+def words(run, word, number):
+    """Facts that a process says of its run, and of a bar, from its third on."""
+    return facts(
+        Span(run, T + 5, attrs={word: number}), Event(run, T + 6, "log", text=word), Blob(run, T, "code", word, number),
+        Span(f"{run}/p", T, kind="progress", parent=run, at=float(number)), first=3, who=origin(f"of-{run}", run),
+    )  # fmt: skip
+
+
+def begun(run):
+    return facts(Span(run, T, kind="run"), Event(run, T, "log", text="begun"), who=origin(f"of-{run}", run))
+
+
+def of_run(store, run):
+    """All that a store has of a run."""
+    return (
+        store.spans(SpanQuery(prefix=run)),
+        [event.text for event in store.events(EventQuery(span=run))],
+        [(row.digest, row.size) for row in store.blobs(run)],
+        [store.points([row.id])[row.id].value.tolist() for row in store.series([run])],
+    )
+
+
+@pytest.mark.parametrize("comes", ["spool", "relay", "relay that is away"])
+def test_what_comes_by_itself_is_not_taken_from_another_store(make, tmp_path, comes):
+    """What an archive says under offsets that an origin has not reached here does not stand in place of what comes."""
+    alone, attacked, archive = (make.write(str(tmp_path / name)) for name in ("alone", "attacked", "archive"))
+    for run in ("r1", "r2"):
+        who = origin(f"of-{run}", run)
+        archive.keep([begun(run), words(run, "false", 9), samples([7.0, 8.0, 9.0], who=who, span=run)])
+        archive.keep([], {who.name: 1 << 62})
+    for store in (alone, attacked):
+        if comes != "spool":
+            store.bind("relay", ["of-r1"], ["r1"])
+        store.keep([begun("r1")])
+    before = of_run(attacked, "r1")
+    for _ in attacked.absorb(archive, {}.get if comes == "relay that is away" else {"of-r1": 0}.get):
+        pass
+
+    assert of_run(attacked, "r1") == before
+    assert of_run(attacked, "r2") == of_run(archive, "r2")  # the control: nobody ships that one
+    [heard] = [row.heard_t for row in attacked.origins(["r2"])]
+    assert 0 < heard <= time.time_ns()
+    real = [words("r1", "real", 3), samples([1.0, 2.0, 3.0], who=origin("of-r1"))]
+    for store in (alone, attacked):
+        store.keep(real)
+    assert of_run(attacked, "r1") == of_run(alone, "r1")
+    assert of_run(alone, "r1")[1:] == (["begun", "real"], [("real", 3)], [[1.0, 2.0, 3.0]])
+    for store in (alone, attacked, archive):
+        store.close()

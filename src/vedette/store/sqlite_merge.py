@@ -14,8 +14,8 @@ import msgspec
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
-from vedette.model import PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
-from vedette.store import Taken
+from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
+from vedette.store import UNKNOWN_RELAY, Mark, Taken
 from vedette.store.foreign_store import ForeignStore, Name, Place, Text, as_object, checked
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_merge_points import take_samples
@@ -43,20 +43,75 @@ def absorb(
 ) -> Iterator[Taken]:
     """Take in all that another store has; the Store protocol says what is promised."""
     source = ForeignStore(reader.connection, mask, lenient=lenient)
+    coming = _Coming(store, comes)
     with source.snapshot():
         try:
             numbers = _origins(source)
-            for _ in _spans(store, source):
+            for _ in _spans(store, source, coming):
                 yield source.taken
             source.purged |= _purged(store)
-            for _ in itertools.chain(_events(store, source, numbers), _blobs(store, source)):
+            for _ in itertools.chain(_events(store, source, numbers, coming), _blobs(store, source, coming)):
                 yield source.taken
             for number, origin in numbers.items():
-                for _ in take_samples(store, source, origin, number, comes):
+                for _ in take_samples(store, source, origin, number, coming.samples_from):
                     yield source.taken
         except sqlite3.DatabaseError as error:  # not a disk error, which is a StoreError: the data is wrong
             raise FormatError(f"what is taken in cannot be stored: {error}") from None
     yield source.taken
+
+
+class _Coming:
+    """Knows what comes by itself: of an origin that is read here, or that a relay ships, what lies behind its mark.
+
+    None of it is taken in. The real record would be taken for a known one when it comes, whatever is said here under
+    its offset.
+    """
+
+    def __init__(self, store: "SqliteStore", comes: Callable[[str], int | None]) -> None:
+        self._store = store
+        self._comes = comes
+        self._facts: dict[str, int | None] = {}
+
+    def next_step(self) -> None:
+        """Look again: others may have written since the last transaction."""
+        self._facts.clear()
+
+    def facts_from(self, origin: str) -> int | None:
+        """Return the offset behind which facts of an origin come by themselves; None if none do."""
+        if origin not in self._facts:
+            comes = self._comes(origin) is not None or self._is_shipped(origin)
+            self._facts[origin] = self._mark(origin, LANE_FACTS) if comes else None
+        return self._facts[origin]
+
+    def has_fact(self, origin: str, n: int) -> bool:
+        """Tell whether a fact of an origin comes by itself."""
+        first = self.facts_from(origin)
+        return first is not None and n > first
+
+    def leave_out(self, theirs: Folded) -> bool:
+        """Leave out of a span's records what comes by itself; tell whether that is all of it.
+
+        Of claims and progress nobody can tell where they were said, but what lies before a mark is here already.
+        """
+        before = theirs.claims, theirs.writes, theirs.progress
+        theirs.claims = {claim for claim in theirs.claims if self.facts_from(claim.origin) is None}
+        theirs.writes = {key: write for key, write in theirs.writes.items() if not self.has_fact(*key)}
+        theirs.progress = {name: said for name, said in theirs.progress.items() if self.facts_from(name) is None}
+        return any(before) and not (theirs.claims or theirs.writes or theirs.progress)
+
+    def samples_from(self, origin: str) -> int | None:
+        """Return the same for samples."""
+        first = self._comes(origin)
+        return first if first is not None or not self._is_shipped(origin) else self._mark(origin, LANE_SAMPLES)
+
+    def _is_shipped(self, origin: str) -> bool:
+        return self._store.shippers([origin]).get(origin, "") not in ("", UNKNOWN_RELAY)
+
+    def _mark(self, origin: str, lane: str) -> int | None:
+        marks = self._store.marks([origin])
+        if any(known.endswith(">") for _, known in marks):  # it comes to another hub, and not to this store
+            return None
+        return marks.get((origin, lane), Mark()).offset
 
 
 def _origins(source: ForeignStore) -> dict[int, Origin]:
@@ -69,17 +124,20 @@ def _origins(source: ForeignStore) -> dict[int, Origin]:
     return origins
 
 
-def _spans(store: "SqliteStore", source: ForeignStore) -> Iterator[None]:
+def _spans(store: "SqliteStore", source: ForeignStore, coming: _Coming) -> Iterator[None]:
     """Take in spans, but for those that are purged there: of them nothing is taken in."""
     ids = source.read("SELECT id FROM spans ORDER BY id")
     while some := list(itertools.islice(ids, _STEP_ROWS)):
         news: dict[str, list[Any] | Folded] = {}
+        coming.next_step()
         with store._transaction():
             for (span,) in some:
                 with source.over("spans"):
                     theirs = _load(source, checked(span, Id))
                     if any(claim.state == PURGED for claim in theirs.claims):
                         source.purged.add(span)  # not here: only the owner of a home removes something for good
+                    elif coming.leave_out(theirs):
+                        continue
                     elif not store._load(span).knows(theirs) or not _is_here(store, span):
                         news[span] = theirs
             before = store.connection.total_changes
@@ -126,21 +184,24 @@ def _load(source: ForeignStore, span: str) -> Folded:
 _decode_attrs = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
-def _events(store: "SqliteStore", source: ForeignStore, numbers: dict[int, Origin]) -> Iterator[None]:
+def _events(store: "SqliteStore", source: ForeignStore, numbers: dict[int, Origin], coming: _Coming) -> Iterator[None]:
     rows = source.read("SELECT span, t, kind, level, text, attrs, origin, n FROM events ORDER BY id")
     while some := list(itertools.islice(rows, _STEP_ROWS)):
+        coming.next_step()
         with store._transaction():
             for row in some:
                 with source.over("events"):
-                    _take_event(store, source, numbers, *checked(row, _EVENT))
+                    _take_event(store, source, numbers, coming, *checked(row, _EVENT))
         yield
 
 
-def _take_event(store: "SqliteStore", source: ForeignStore, numbers: dict[int, Origin], *row: Any) -> None:
+def _take_event(
+    store: "SqliteStore", source: ForeignStore, numbers: dict[int, Origin], coming: _Coming, *row: Any
+) -> None:
     span, t, kind, level, text, attrs, number, n = row
     if number not in numbers:
         raise FormatError("what is taken in has an event without an origin")
-    if source.is_purged(span):
+    if source.is_purged(span) or coming.has_fact(numbers[number].name, n):
         return
     event = source.mask(Event(span, t, kind, level, text, as_object(attrs)))
     assert isinstance(event, Event)
@@ -153,14 +214,15 @@ def _take_event(store: "SqliteStore", source: ForeignStore, numbers: dict[int, O
         source.taken.touched.add(span)
 
 
-def _blobs(store: "SqliteStore", source: ForeignStore) -> Iterator[None]:
+def _blobs(store: "SqliteStore", source: ForeignStore, coming: _Coming) -> Iterator[None]:
     rows = source.read("SELECT span, name, digest, size, media, t, origin, n FROM blobs")
     while some := list(itertools.islice(rows, _STEP_ROWS)):
+        coming.next_step()
         with store._transaction():
             for row in some:
                 with source.over("blobs"):
                     found = checked(row, _BLOB)
-                    if not source.is_purged(found[0]):
+                    if not source.is_purged(found[0]) and not coming.has_fact(*found[-2:]):
                         store.connection.execute(
                             "INSERT OR IGNORE INTO blobs (span, name, digest, size, media, t, origin, n)"
                             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -1,6 +1,7 @@
 """Takes in the samples of another store that are not here yet, origin by origin (decisions/006)."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -166,7 +167,8 @@ class _Samples:
             lane, *counts = checked(row, _MARK)
             self._store.move_mark(self._number, COPIED[lane], *counts)
         [(heard,)] = self._source.read("SELECT heard_t FROM origins WHERE id = ?", self._theirs)
-        run("UPDATE origins SET heard_t = max(heard_t, ?) WHERE id = ?", (checked(heard, Time), self._number))
+        heard = min(checked(heard, Time), time.time_ns())  # nobody was heard in the future
+        run("UPDATE origins SET heard_t = max(heard_t, ?) WHERE id = ?", (heard, self._number))
 
 
 def _last(value: NDArray[Any]) -> Any:
