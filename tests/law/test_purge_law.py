@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given, settings
-from msgspec import structs
 
 from tests.soak import times
 from vedette.model import Span
@@ -10,21 +9,8 @@ from vedette.store.sqlite import SqliteStore
 from vedette.store.sqlite_purge import Reclaimer
 
 from .oracle import Example, Record, Row, right
-from .sayings import examples, repeatable_examples
+from .sayings import examples, repeatable_examples, with_fixed_parents
 from .test_store_law import batches_of, new_store, rows_of, texts
-
-PARENTS = {"r/1": "r", "r/2": "r", "q/1": "r", "r/p": "q"}  # some of them another's part: it goes with either
-
-
-def with_fixed_parents(example: Example) -> Example:
-    """Have each record of a span name one parent, if any: one that changes or comes late may be left out."""
-
-    def fixed(record: Record) -> Record:
-        origin, n, span = record
-        return origin, n, structs.replace(span, parent=PARENTS.get(span.id, ""))
-
-    deliveries = [[[fixed(record) for record in part] for part in way] for way in example.deliveries]
-    return Example([fixed(record) for record in example.records], deliveries)
 
 
 def gone(records: list[Record]) -> tuple[set[str], set[str]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _WAL_BYTES = 16 << 20  # a longer write-ahead log is cut back to this
 _MOST_ORIGINS = 10_000  # whose numbers are remembered
-_MOST_ROUNDS = 8  # how often one change settles a span: spans may be each other's parents
+_MOST_LEVELS = 8  # up which one change goes: spans may be each other's parents, or a chain without end
 
 
 class SqliteStore(SqliteReader):
@@ -294,20 +294,15 @@ class SqliteStore(SqliteReader):
 
     def _settle_again(self, spans: Iterable[str]) -> None:
         """Write the state of spans whose claims or tries have changed, and then that of their parents, if needed."""
-        parents = dict.fromkeys(spans)
-        rounds: collections.Counter[str] = collections.Counter()
-        while parents:
-            span = next(iter(parents))
-            del parents[span]
-            rounds[span] += 1
-            if rounds[span] > _MOST_ROUNDS:
-                continue
-            row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
-            if row is None:
-                continue
-            changed = self._settle(span, self._load(span).span_state(row[0]))
-            if changed and row[0] == "try":  # a try may have tries of its own, so it goes on upwards
-                parents[row[1]] = None
+        found = dict.fromkeys(spans)
+        for _ in range(_MOST_LEVELS):
+            above: dict[str, None] = {}
+            for span in found:
+                row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
+                changed = row is not None and self._settle(span, self._load(span).span_state(row[0]))
+                if changed and row[0] == "try":  # a try may have tries of its own, so it goes on upwards
+                    above[row[1]] = None
+            found = above
 
     def _load(self, span: str) -> Folded:
         run = self.connection.execute
