@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -67,6 +68,53 @@ def everything(reader):
             for row in series
         ],
     )
+
+
+def ends_behind(origin_name, *numbers, place=1 << 40):
+    """Ends of tries that wait for another origin, each a fact of its own."""
+    return [
+        facts(Span(f"r1/{n}", T, state="done", after=(Place(origin_name, place, 0),)), first=n) for n in numbers
+    ]  # fmt: skip
+
+
+def ended(store):
+    """The tries that are shown as ended."""
+    return sorted(row.id[3:] for row in store.spans(SpanQuery()) if row.state == "done")
+
+
+def test_who_waits_costs_only_who_is_waited_for(store):
+    """However many ends wait for an origin, a commit does not look at them unless it completes one."""
+    store.keep(ends_behind("far", *range(1, 500)))
+    steps = []
+    store.connection.set_trace_callback(steps.append)
+    store.keep([facts(Event("r2", T, "log"), who=origin("o2", "r2")), facts(Event("r2", T, "log"), who=origin("far"))])
+    store.connection.set_trace_callback(None)
+
+    assert not [step for step in steps if "awaited" in step]
+    assert store.awaited() == {"far"}
+    store.keep(ends_behind("far", 500, place=2))
+    store.keep([facts(Event("r2", T, "log"), who=origin("far"), first=2)])
+    assert ended(store) == ["500"]
+
+
+def test_so_much_is_awaited_and_no_more(store, make, path, monkeypatch):
+    """Ends beyond the most are shown at once; when others need not wait any more, there is room for new ones."""
+    monkeypatch.setattr("vedette.store.sqlite_awaited._MOST", 3)
+    store.keep(ends_behind("far", 1, 2, 3, 4))
+    assert ended(store) == ["4"]
+    store.keep([facts(Span("r1/3", T + 1, state="purged"), first=5)])
+    store.stop_awaiting({"far"})
+    assert (ended(store), store.awaited()) == (["1", "2", "4"], set())
+    store.keep(ends_behind("far", 6, 7, place=9))
+    store.keep(ends_behind("far", 6, 6, 6, place=8))  # what is said again takes no more room
+    store.keep(ends_behind("far", 8, place=9))
+    with pytest.raises(AttributeError):
+        store.keep([*ends_behind("farther", 9), facts(None, first=10)])
+    assert (ended(store), store.awaited()) == (["1", "2", "4"], {"far"})
+    with closing(make.write(path)) as later:  # a hub after it knows the same
+        assert later.awaited() == {"far"}
+        later.keep([facts(*[Event("r1", T, "log")] * 9, who=origin("far"))])
+        assert (ended(later), later.awaited()) == (["1", "2", "4", "6", "7", "8"], set())
 
 
 def test_an_end_that_names_what_comes_before_it_waits_for_that(store):

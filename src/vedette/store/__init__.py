@@ -18,6 +18,7 @@ numpy is imported only where points are read or written.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from vedette.model import Fact, Origin
@@ -209,10 +210,11 @@ class Store(Reader, Protocol):
     def forget_delivered(self, digest: str) -> None:
         """Forget who has sent the bytes of a file: they are here no more."""
 
-    def awaited(self) -> set[str]:
+    def awaited(self) -> AbstractSet[str]:
         """Return the origins whose records must still come before some span is shown as ended.
 
-        An end may name them (`Span.after`). Until they are here the span is `leaving`; `keep` sees to both.
+        An end may name them (`Span.after`). Until they are here the span is `leaving`; `keep` sees to both. There is a
+        most of what is awaited; ends beyond that are shown at once.
         """
 
     def stop_awaiting(self, origins: Container[str]) -> None:

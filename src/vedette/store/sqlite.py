@@ -6,6 +6,7 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -87,6 +88,7 @@ class SqliteStore(SqliteReader):
                 self.writer.forget()
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
+            self._awaiting.read_again()
             raise
 
     def keep(
@@ -98,8 +100,10 @@ class SqliteStore(SqliteReader):
         """Keep batches and their marks in one transaction."""
         spans: dict[str, list[tuple[str, int, Span]]] = defaultdict(list)
         gone = functools.cache(lambda span: is_gone(self.connection, span))
+        moved = set()
         with self._transaction():
             for batch in batches:
+                moved.add(batch.origin.name)
                 number = self._origin(batch.origin)
                 refusals = collections.Counter(batch.refusals)
                 self._keep_facts(batch.origin.name, number, batch.facts, spans, gone)
@@ -110,7 +114,7 @@ class SqliteStore(SqliteReader):
                     "INSERT INTO refusals VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
                     [(number, limit, count) for limit, count in refusals.items()],
                 )
-            complete = self._awaiting.update(record for records in spans.values() for _, _, record in records)
+            complete = self._awaiting.update((record for records in spans.values() for _, _, record in records), moved)
             self._keep_spans(spans)
             self._settle_again(complete - spans.keys())
             self.connection.executemany(
@@ -158,7 +162,7 @@ class SqliteStore(SqliteReader):
         with self._transaction():
             sqlite_relays.forget_delivered(self.connection, digest)
 
-    def awaited(self) -> set[str]:
+    def awaited(self) -> AbstractSet[str]:
         """Return the origins whose records must still come before some span is shown as ended."""
         return self._awaiting.origins()
 

@@ -1,14 +1,17 @@
-"""Ends that wait until all that was said before them is in the store, too: the table `awaited`."""
+"""Ends that wait until all that was said before them is in the store, too: the table `awaited`.
 
+Whoever relays can make any number of its rows. So there is a most, and what is awaited is in memory, too, sorted by
+place: a commit costs as much as it completes, however many wait.
+"""
+
+import heapq
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from vedette.model import ENDS, LANE_FACTS, LANE_SAMPLES, Span
 
-_REACHED = (
-    "place <= (SELECT marks.place FROM marks JOIN origins ON origins.id = marks.origin"
-    " WHERE origins.name = awaited.origin AND marks.lane = awaited.lane)"
-)
+_MOST = 100_000  # places in all; those beyond them are not waited for
 
 
 class Awaiting:
@@ -16,36 +19,91 @@ class Awaiting:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        # By origin and lane: places and who waits for them, the nearest first. What is no more in the table stays
+        # until its origin has come so far; so these are as many as there are rows, or more.
+        self._waiting: dict[str, dict[str, list[tuple[int, str]]]] = {}
+        self._count = 0
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Read the table: a transaction has failed."""
+        self._waiting.clear()
+        self._count = 0
+        for span, origin, lane, place in self._connection.execute("SELECT span, origin, lane, place FROM awaited"):
+            self._note(span, origin, lane, place)
 
     def holds(self, span: str) -> bool:
         """Tell whether the end of a span must not be shown yet."""
         return self._connection.execute("SELECT 1 FROM awaited WHERE span = ?", (span,)).fetchone() is not None
 
-    def origins(self) -> set[str]:
+    def origins(self) -> AbstractSet[str]:
         """Return the origins whose records are awaited."""
-        return {name for (name,) in self._connection.execute("SELECT DISTINCT origin FROM awaited")}
+        return self._waiting.keys()
 
-    def update(self, records: Iterable[Span]) -> set[str]:
-        """Note what the ends among these records wait for; return the spans that need not wait any more."""
+    def update(self, records: Iterable[Span], moved: Iterable[str]) -> set[str]:
+        """Note what the ends among these records wait for; return the spans that need not wait any more.
+
+        `moved`: the origins of which something has come.
+        """
+        rows = [
+            (record.id, place.origin, lane, offset)
+            for record in records
+            if record.state in ENDS
+            for place in record.after
+            for lane, offset in ((LANE_FACTS, place.facts), (LANE_SAMPLES, place.samples))
+            if offset
+        ]
+        rows = rows[: self._room(len(rows))]
         self._connection.executemany(
-            "INSERT INTO awaited VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET place = max(place, excluded.place)",
-            [
-                (record.id, place.origin, lane, offset)
-                for record in records
-                if record.state in ENDS
-                for place in record.after
-                for lane, offset in ((LANE_FACTS, place.facts), (LANE_SAMPLES, place.samples))
-                if offset
-            ],
+            "INSERT INTO awaited VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET place = max(place, excluded.place)", rows
         )
-        return self._delete(_REACHED)
+        for row in rows:
+            self._note(*row)
+        return self._reach({*moved, *(row[1] for row in rows)})
 
     def give_up(self, origin: str) -> set[str]:
         """Await nothing more of an origin; return the spans that waited for it."""
-        return self._delete("origin = ?", origin)
+        spans = {span for heap in self._waiting.pop(origin, {}).values() for _, span in heap}
+        found = set()
+        for span in spans:
+            gone = self._connection.execute("DELETE FROM awaited WHERE span = ? AND origin = ?", (span, origin))
+            if gone.rowcount:
+                found.add(span)
+        return found
 
-    def _delete(self, which: str, *values: str) -> set[str]:
-        rows: Sequence[tuple[str]] = self._connection.execute(
-            f"DELETE FROM awaited WHERE {which} RETURNING span", values
-        ).fetchall()
-        return {span for (span,) in rows}
+    def _note(self, span: str, origin: str, lane: str, place: int) -> None:
+        heapq.heappush(self._waiting.setdefault(origin, {}).setdefault(lane, []), (place, span))
+        self._count += 1
+
+    def _room(self, wanted: int) -> int:
+        """Return how many places more may be awaited."""
+        if self._count + wanted > _MOST:
+            rows = self._connection.execute("SELECT count(*) FROM awaited").fetchone()[0]
+            if rows < self._count:  # some were given up, or purged
+                self.read_again()
+        return max(0, _MOST - self._count)
+
+    def _reach(self, origins: Iterable[str]) -> set[str]:
+        """Delete what these origins have reached; return the spans that waited for it."""
+        found = set()
+        for origin in self._waiting.keys() & set(origins):
+            marks = dict(
+                self._connection.execute(
+                    "SELECT lane, place FROM marks WHERE origin = (SELECT id FROM origins WHERE name = ?)", (origin,)
+                )
+            )
+            heaps = self._waiting[origin]
+            for lane, heap in list(heaps.items()):
+                while heap and heap[0][0] <= marks.get(lane, 0):
+                    _, span = heapq.heappop(heap)
+                    self._count -= 1
+                    self._connection.execute(
+                        "DELETE FROM awaited WHERE span = ? AND origin = ? AND lane = ? AND place <= ?",
+                        (span, origin, lane, marks[lane]),
+                    )
+                    found.add(span)
+                if not heap:
+                    del heaps[lane]
+            if not heaps:
+                del self._waiting[origin]
+        return found
