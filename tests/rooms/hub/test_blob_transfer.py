@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import hashlib
+import itertools
 import os
 import resource
 import threading
@@ -216,6 +217,38 @@ def test_bytes_that_have_not_come_here_yet_are_waited_for(tmp_path):
     assert there.blobs.verify(DIGEST)
 
 
+class Counting(Blobs):
+    """Counts how often it is asked for a blob."""
+
+    asked = 0
+
+    def size(self, digest):
+        self.asked += 1
+        return super().size(digest)
+
+
+def test_many_blobs_that_never_come_cost_little(tmp_path, monkeypatch):
+    """Some of them are looked at each time; what has come is sent, wherever it stands among them."""
+    monkeypatch.setattr(blob_sender, "_MOST_LOOKED_AT", 5)
+    here, there = Counting(str(tmp_path / "here")), There(tmp_path / "there")
+    queue = BlobQueue(here)
+    here.keep(DATA)
+    absent = [f"{number:064x}" for number in range(99)]
+    queue.note(
+        "up", [(n, Blob("r", 1, "x", digest, 1)) for n, digest in enumerate([*absent[:90], DIGEST, *absent[90:]])]
+    )
+    looks = []
+
+    async def sleep(_seconds, rest=asyncio.sleep):
+        looks.append(here.asked)
+        await rest(0.001)
+
+    monkeypatch.setattr(blob_sender.asyncio, "sleep", sleep)
+    send(queue, here, there, until=lambda: len(queue.all()) == 99 and len(looks) > 30)
+    assert there.blobs.verify(DIGEST)
+    assert max(after - before for before, after in itertools.pairwise([0, *looks])) <= 2 * 5
+
+
 def test_a_relay_leaves_little_unfinished(tmp_path):
     """What a relay has begun and not gone on with makes way for what it begins: few files, and little of the room."""
     there = There(tmp_path, blobs_bytes=100_000)
@@ -334,12 +367,12 @@ def test_a_manifest_that_lacks_a_file_is_given_up_after_a_week(tmp_path):
     facts = [(1, Blob("r", 1, "code.manifest", manifest, 1)), (2, Blob("r", 1, "whole", whole, 5))]
     queue.note("up", facts)
     send(queue, here, there, until=lambda: queue.idle)
-    queue.give_up_old("up")
+    queue.give_up_old("up", (manifest, whole))
     assert queue.of("up") == [(manifest, True)]
     queue.note("up", facts)
     for digest in (manifest, whole):
         os.utime(os.path.join(queue._folder("up"), digest), (0, 0))
-    queue.give_up_old("up")
+    queue.give_up_old("up", (manifest, whole))
     assert queue.of("up") == [(whole, False)]
     assert queue.idle is False
     assert there.blobs.verify(listed)

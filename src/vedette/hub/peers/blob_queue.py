@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import time
+from collections.abc import Iterable
 
 from vedette import manifest
 from vedette.blobs import Blobs, is_digest
@@ -84,13 +85,14 @@ class BlobQueue:
         absent = self._stalled.get((upstream, digest))
         return any(self._blobs.size(one) is not None for one in ([digest] if absent is None else absent))
 
-    def give_up_old(self, upstream: str) -> None:
-        """Remove the blobs that have waited for a week for bytes that are not here."""
-        for digest, _ in self.of(upstream):
-            if self._stalled.get((upstream, digest), [digest]) and not self.can_go(upstream, digest):
-                with contextlib.suppress(OSError):
-                    if os.stat(os.path.join(self._folder(upstream), digest)).st_mtime < time.time() - _GIVEN_UP_S:
-                        self.done(upstream, digest)
+    def give_up_old(self, upstream: str, digests: Iterable[str]) -> None:
+        """Remove those of these blobs that have waited for a week for bytes that are not here."""
+        folder = self._folder(upstream)
+        for digest in digests:
+            with contextlib.suppress(OSError):
+                is_old = os.stat(os.path.join(folder, digest)).st_mtime < time.time() - _GIVEN_UP_S
+                if is_old and self._stalled.get((upstream, digest), [digest]) and not self.can_go(upstream, digest):
+                    self.done(upstream, digest)
 
     def forget(self, upstream: str) -> None:
         """Remove all blobs for a hub, because it is this one."""

@@ -18,6 +18,7 @@ from vedette.fileio import digest_of
 from vedette.hub.peers.blob_queue import BlobQueue
 
 _LOOK_S = 1.0
+_MOST_LOOKED_AT = 300  # blobs at once: of many, most may never come here
 _ALL_S = 60.0  # every so often blobs with missing bytes are tried, too: a disk may have failed for a moment
 _ASKED_AT_ONCE = 500
 _LEAST_PIECE, _FIRST_PIECE = 16 << 10, 64 << 10
@@ -54,15 +55,19 @@ class BlobSender:
 
     async def run(self, request: Request) -> None:
         """Send what waits until cancelled; `request` sends a message and returns its answer."""
-        all_at = 0.0
+        every, all_at = False, 0.0
+        waiting: list[tuple[str, bool]] = []  # that were not looked at in this round
         while True:
             try:
-                every = time.monotonic() >= all_at
-                all_at = time.monotonic() + _ALL_S if every else all_at
-                for digest, lists in self._queue.of(self._upstream):
+                if not waiting:
+                    waiting = self._queue.of(self._upstream)
+                    every = time.monotonic() >= all_at
+                    all_at = time.monotonic() + _ALL_S if every else all_at
+                some, waiting = waiting[:_MOST_LOOKED_AT], waiting[_MOST_LOOKED_AT:]
+                for digest, lists in some:
                     if every or self._queue.can_go(self._upstream, digest):
                         await self._send_whole(digest, request, lists=lists)
-                self._queue.give_up_old(self._upstream)
+                self._queue.give_up_old(self._upstream, [digest for digest, _ in some])
             except Exception as error:  # whatever it is, records must still be shipped
                 self.refused = f"{type(error).__name__}: {error}"
             await asyncio.sleep(_LOOK_S)
