@@ -413,3 +413,22 @@ def test_nobody_waits_for_the_old_inboxes_of_others(tmp_path):
     assert reader.offsets(["b"], RELAY) is None
     read_all(reader)
     assert reader.offsets(["b"], RELAY) == {"b": (0, 5)}
+
+
+def test_all_inboxes_of_a_relay_have_one_limit(tmp_path):
+    """A relay has not more room by more connections, or new ones, and not less for what others send."""
+    reader = reader_of(tmp_path)
+    first, second, other = (reader.open(relay, 1 << 20) for relay in (RELAY, RELAY, "another"))
+    noise = np.random.default_rng(1).random(20_000)
+    for seq in range(1, 11):
+        first.append(ship(seq, samples("a", (seq - 1) * 20_000, seq * 20_000, noise)))
+    assert [inbox.is_full() for inbox in (first, second, other)] == [True, True, False]
+    first.close()
+    reader.disconnected(first.name)
+    assert reader.open(RELAY, 1 << 20).is_full()
+    while reader.read(0.0):
+        rows(reader, "a")
+    rows(reader, "a")
+    read_all(reader)
+    reader.free(0.0)
+    assert not second.is_full()

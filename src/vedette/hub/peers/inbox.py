@@ -53,12 +53,16 @@ class _InboxSpool(Spool):
 class Inbox:
     """Where one connection's shipments are written before they are acknowledged."""
 
-    def __init__(self, root: str, name: str, relay: str, cap_bytes: int) -> None:
-        """Make it for a relay; it is full when `cap_bytes` wait in it."""
+    def __init__(
+        self, root: str, name: str, relay: str, cap_bytes: int, of_relay: Callable[[], list[str]] | None = None
+    ) -> None:
+        """Make it for a relay; it is full when `cap_bytes` wait in all inboxes of the relay, which `of_relay` names."""
         self.name = name
         self.appended = 0  # bytes, since it was made
+        self._root = root
+        self._of_relay = of_relay or (lambda: [name])
         self._cap_bytes = cap_bytes
-        self._checked = 0  # `appended` when it last had room
+        self._checked = -_LOOK_BYTES  # `appended` when it last had room
         self._spool = _InboxSpool(root, lambda: Origin(name, host=relay), cap_bytes, 1.0)
         make_private_directory(root)
         make_private_directory(os.path.join(root, name))
@@ -73,12 +77,13 @@ class Inbox:
         self.appended += len(payload)
 
     def is_full(self) -> bool:
-        """Tell whether so much waits here that its connection should not be read for now."""
+        """Tell whether so much of its relay waits that its connection should not be read for now."""
         if self.appended - self._checked < _LOOK_BYTES:
             return False
-        directory = self._spool.directory
+        directories = [os.path.join(self._root, name) for name in self._of_relay()]
         waiting = sum(
             file_size(os.path.join(directory, segment_name(_LANE, offset)))
+            for directory in directories
             for offset in list_segments(directory, _LANE)
         )
         if waiting < self._cap_bytes:
@@ -151,7 +156,11 @@ class InboxReader:
         """Begin an inbox for the connection of a relay."""
         self._count += 1
         name = f"{self._count:012d}"
-        inbox = Inbox(self._root, name, relay, cap_bytes)
+        # The event loop asks for the names; list() of a dict is one operation, whatever this thread does meanwhile.
+        inbox = Inbox(
+            self._root, name, relay, cap_bytes,
+            lambda: [known for known, its in list(self._relays.items()) if its == relay],
+        )  # fmt: skip
         self._relays[name] = relay
         self._live.add(name)
         return inbox
