@@ -120,6 +120,22 @@ def test_an_end_is_said_once(job):
     assert job.said == 1
 
 
+def test_many_tries_take_many_turns(job, monkeypatch):
+    """A turn looks at tries for a while, and the next ones go on behind them until each was looked at."""
+    monkeypatch.setattr("vedette.hub.turn.rank_tries._SLICE_S", 0)
+    for number in range(5):
+        job.hear(
+            Span(f"r/{number}", 1, "running", kind="try", parent="r", attrs={"n": number, "ranks": 1}),
+            Span(f"r/{number}/a", 1, "running", kind="process", parent=f"r/{number}", attrs={"rank": 0}),
+            Span(f"r/{number}/a", 9, "done", by=HUB),
+        )
+    ended = []
+    for turn in range(1, 7):
+        job.tries.tend(100.0 * turn)
+        ended.append(sum(row.state == "done" for row in job.store.spans(SpanQuery(kind="try"))))
+    assert ended == [1, 2, 3, 4, 5, 5]
+
+
 def test_an_open_try_of_an_earlier_hub_is_ended_only_if_it_has_ranks(store):
     """A hub that begins ends what the ranks of an open try have left; a try of one program it leaves alone."""
     earlier = Job(store)

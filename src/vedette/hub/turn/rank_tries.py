@@ -3,6 +3,7 @@
 No rank knows when the others end, so the one hub that keeps the store decides.
 """
 
+import time
 from collections.abc import Iterable
 
 from vedette.deaths.process_ends import ProcessEnd, worst
@@ -12,6 +13,8 @@ from vedette.model import HUB, KINDS, PURGED, UNSEEN, Fact, Span
 from vedette.store import Compare, SpanQuery, SpanRow, Store
 
 _EACH_S = 0.5
+_SLICE_S = 0.05  # how long one turn looks; a try of thousands of ranks takes this long, and there may be many
+_REST = 4  # times as long as it took: whoever begins many tries must not hold up the hub
 _LATE_RANKS_S = 5.0  # how long we wait for ranks that may say more, once all that have said anything have ended
 
 
@@ -27,7 +30,8 @@ class RankTries:
         rows = store.spans(SpanQuery(kind="try", where=open_states, only=("ranks",)))
         # By try: since when all known ranks have ended; 0 while one lives, or nobody has looked.
         self._open = {row.id: 0.0 for row in rows if row.attrs["ranks"] is not None}
-        self._looked = 0.0
+        self._round: list[str] = []  # those that are still to be looked at before the first one is again
+        self._next = 0.0  # when to look again
 
     @property
     def waits(self) -> bool:
@@ -47,16 +51,22 @@ class RankTries:
                     self._open.setdefault(attempt, 0.0)
 
     def tend(self, now: float) -> None:
-        """End the tries whose ranks have all ended."""
-        if not self._open or now - self._looked < _EACH_S:
+        """End the tries whose ranks have all ended, if there is time for them in this turn."""
+        if not self._open or now < self._next:
             return
-        self._looked = now
+        self._round = self._round or list(self._open)
+        begun = time.monotonic()
         try:
-            for attempt in list(self._open):
-                self._look(attempt, now)
+            while self._round:
+                if (attempt := self._round.pop()) in self._open:
+                    self._look(attempt, now)
+                if time.monotonic() - begun >= _SLICE_S:
+                    break
             self.trouble = ""
         except OSError as error:  # the disk is full, for example: it is tried again
             self.trouble = str(error)
+        spent_s = time.monotonic() - begun
+        self._next = now + max(_REST * spent_s, 0.0 if self._round else _EACH_S)
 
     def _look(self, attempt: str, now: float) -> None:
         rows = self._store.spans(SpanQuery(ids=(attempt,), only=("ranks",)))
