@@ -338,7 +338,8 @@ class Keeper:
         wanted: list[OriginReader] = []
         others: list[OriginReader] = []
         remotes = self._seal_turns.sort(self.inboxes.origins.values(), lambda each: each.relay)
-        for reader in (*self.readers.values(), *remotes):
+        readers: list[OriginReader] = [*self.readers.values(), *remotes]
+        for reader in readers:
             if not reader.ready:
                 continue
             if reader.name in awaited or (
