@@ -70,6 +70,46 @@ def everything(reader):
     )
 
 
+def test_a_run_of_ten_thousand_ranks(store):
+    """All ranks say of one run that it is there, and how far it is; one more record costs nothing for each of them."""
+    ranks = [
+        facts(Span("r1", T + n, "created", kind="run"), Span("r1/p", T, at=1.0, add=2.0), who=origin(f"rank{n}"))
+        for n in range(10_000)
+    ]
+    store.keep(ranks)
+    steps = []
+    store.connection.set_trace_callback(steps.append)
+    store.keep([facts(Span("r1", T + 20_000, "done"), Span("r1/p", T, at=9.0), first=3, who=origin("rank7"))])
+    store.connection.set_trace_callback(None)
+
+    found = {row.id: (row.state, row.start_t, row.end_t, row.done) for row in store.spans(SpanQuery())}
+    assert found == {"r1": ("done", T, T + 20_000, None), "r1/p": ("", None, None, 20_009.0)}
+    assert len(steps) < 30
+    assert len(store.connection.execute("SELECT * FROM claims").fetchall()) < 5
+
+
+def test_so_many_attributes_and_no_more(store, monkeypatch):
+    """What is here stays and can be changed, and a run can be named; keys beyond the most are left out."""
+    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_KEYS", 4)
+    store.keep([facts(Span("r1", T, attrs={"a": 1, "c": {"x": 1, "y": 1}}))])
+    store.keep([facts(Span("r1", T + 1, kind="run", name="n", attrs={"d": 1, "b": 1, "a": 2}), first=2)])
+    store.keep([facts(Span("r1", T + 2, attrs={"0": 1, "c": {"x": 2}}), first=3)])
+    store.keep([facts(Span("r2", T, kind="run", attrs=dict.fromkeys("fedcba", 0)), first=4)])
+
+    kept = {row.id: (row.name, row.attrs) for row in store.spans(SpanQuery())}
+    assert kept == {"r1": ("n", {"a": 2, "b": 1, "c.x": 2, "c.y": 1}), "r2": ("", dict.fromkeys("abcd", 0))}
+
+
+def test_so_many_tell_of_one_bar_and_no_more(store, monkeypatch):
+    """Who has told of a bar goes on; processes beyond the most are not counted."""
+    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_PROGRESS", 3)
+    store.keep([facts(Span("r1/p", T, add=1.0), who=origin(name)) for name in "cd"])
+    store.keep([facts(Span("r1/p", T, add=10.0), first=2, who=origin(name)) for name in "cbad"])
+
+    assert [row.done for row in store.spans(SpanQuery())] == [30.0]
+    assert len(store.connection.execute("SELECT * FROM progress").fetchall()) == 3
+
+
 def ends_behind(origin_name, *numbers, place=1 << 40):
     """Ends of tries that wait for another origin, each a fact of its own."""
     return [

@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from tests.soak import times
 from vedette import fold
 from vedette.errors import VersionError
-from vedette.model import LANE_FACTS, LANE_SAMPLES, Blob, Event, Origin, Span
-from vedette.store import Batch, Columns, EventQuery, Mark, SpanQuery, chunks
+from vedette.model import KINDS, LANE_FACTS, LANE_SAMPLES, UNKNOWN_KIND, Blob, Event, Origin, Span
+from vedette.store import Batch, Columns, EventQuery, Mark, SpanQuery, chunks, sqlite_bounds
 from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_bounds import standing
 from vedette.store.sqlite_file import VERSION, open_reader
 
 from .oracle import Delivery, Example, Row, add_up, right
-from .sayings import examples, repeatable_examples, with_fixed_parents
+from .sayings import VOICES, examples, repeatable_examples, with_fixed_parents
 
 
 @contextmanager
@@ -116,6 +117,48 @@ def test_a_try_of_a_try_counts_all_the_way_up():
                 ends.add(rows_of(store)["r"].state)
 
     assert ends == {"failed"}
+
+
+def told_by(claims) -> list:
+    """What claims add up to, whatever kind of span they are of."""
+    return [fold.judge(kind, claims) for kind in (*KINDS.values(), UNKNOWN_KIND)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_claims_that_are_kept_decide_as_all_do(seed: int, monkeypatch):
+    """In whatever order and parts claims come, the same few are kept, and these add up to what all of them do."""
+    monkeypatch.setattr(sqlite_bounds, "_MOST_OTHER_STATES", 3)
+    chance = random.Random(seed)
+    states = [*UNKNOWN_KIND.climbing, *UNKNOWN_KIND.ends, "purged", *(f"odd{n}" for n in range(8))]
+    states = chance.sample(states, chance.randint(1, len(states)))
+    pick = chance.choice
+    claims = [
+        fold.Claim(pick(states), chance.randint(1, 9), pick(VOICES), pick(("a", "b")), pick(("x", "y", "")))
+        for _ in range(pick((1, 3, 10, 200)))
+    ]
+    want = standing(claims)
+    kept: set[fold.Claim] = set()
+    for claim in chance.sample(claims, len(claims)):
+        kept = standing({*kept, claim})
+        if chance.random() < 0.2:
+            kept = standing(kept | standing(chance.sample(claims, len(claims) // 2)))
+
+    assert kept == want
+    assert told_by(kept) == told_by(claims)
+    most = 3 * len(UNKNOWN_KIND.climbing + UNKNOWN_KIND.ends) + 3 * 3 + 1
+    assert len([claim for claim in kept if claim.state != "purged"]) <= most
+
+
+def test_the_check_of_claims_finds_what_is_missing():
+    """The positive control: each claim that is kept of some would be missed for what it adds."""
+    claims = {
+        fold.Claim("done", 5, "owner", "a", ""), fold.Claim("done", 9, "hub", "a", "why"),
+        fold.Claim("done", 2, "user", "a", ""), fold.Claim("done", 6, "user", "a", ""),
+    }  # fmt: skip
+
+    kept = standing(claims)
+    assert kept == {claim for claim in claims if claim.t != 6}
+    assert all(told_by(kept - {claim}) != told_by(claims) for claim in kept)
 
 
 def test_a_chain_of_tries_without_end_costs_little(store: SqliteStore):

@@ -8,7 +8,7 @@ A store is one SQLite file (`schema.sql`). `sqlite_file` opens it; `sqlite_read`
 `sqlite_where` for conditions, and `sqlite_read_points` reads points. `sqlite` writes facts, and their attributes with
 `sqlite_json`; `sqlite_points` writes points, which `chunks` turns into bytes and back, `sqlite_few` those of short
 groups. `sqlite_purge` deletes what was removed for good, `sqlite_held` tells which samples are here, `sqlite_awaited`
-which ends are not complete.
+which ends are not complete, `sqlite_bounds` how much of a span is kept.
 `sqlite_merge` takes in another store (`foreign_store`), and `sqlite_merge_points` its points; `sqlite_copy` takes in a
 copy of a spool, `sqlite_relays` knows which relay has shipped what. `sqlite_connection` turns the errors of SQLite into
 ours; `sqlite_mend` and `sqlite_salvage` save what can be read of a damaged store. `sqlite_export` and `archive` write

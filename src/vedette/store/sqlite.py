@@ -18,6 +18,7 @@ from vedette.model import LEAVING, PURGED, Blob, Event, Fact, Origin, Span
 from vedette.recent import Recent
 from vedette.store import AHEAD, UNKNOWN_RELAY, Batch, Block, Columns, Reader, RelayRow, Taken, sqlite_relays
 from vedette.store.sqlite_awaited import Awaiting
+from vedette.store.sqlite_bounds import bound
 from vedette.store.sqlite_connection import connect, unopened
 from vedette.store.sqlite_file import STEPS, add_schema, check_version
 from vedette.store.sqlite_json import to_json
@@ -303,15 +304,19 @@ class SqliteStore(SqliteReader):
             above: dict[str, None] = {}
             for span in found:
                 row = self.connection.execute("SELECT kind, parent FROM spans WHERE id = ?", (span,)).fetchone()
-                changed = row is not None and self._settle(span, self._load(span).span_state(row[0]))
+                changed = row is not None and self._settle(span, Folded(self._claims(span)).span_state(row[0]))
                 if changed and row[0] == "try":  # a try may have tries of its own, so it goes on upwards
                     above[row[1]] = None
             found = above
 
+    def _claims(self, span: str) -> Iterator[Claim]:
+        query = "SELECT state, t, voice, origin, cause FROM claims WHERE span = ?"
+        return (Claim(*row) for row in self.connection.execute(query, (span,)))
+
     def _load(self, span: str) -> Folded:
         run = self.connection.execute
         return Folded(
-            (Claim(*row) for row in run("SELECT state, t, voice, origin, cause FROM claims WHERE span = ?", (span,))),
+            self._claims(span),
             (
                 Write(t, origin, n, msgspec.msgpack.decode(attrs))
                 for t, origin, n, attrs in run("SELECT t, origin, n, attrs FROM writes WHERE span = ?", (span,))
@@ -325,15 +330,20 @@ class SqliteStore(SqliteReader):
     def _fold(self, span: str, records: list[tuple[str, int, Span]] | Folded) -> tuple[str, str, SpanState]:
         """Fold records into a span's tables; return its kind, its parent, and its state by its own claims."""
         state = self._load(span)
-        claims, writes = set(state.claims), set(state.writes)
+        claims, writes, progress = set(state.claims), set(state.writes), dict(state.progress)
         if isinstance(records, Folded):
             state.unite(records)
         else:
             for origin, n, record in records:
                 state.fold(record, origin, n)
+        bound(state, writes, progress)
         self._leave_out_gone_parents(span, state, writes)
         attrs = state.attrs()
         many = self.connection.executemany
+        many(
+            "DELETE FROM claims WHERE span = ? AND state = ? AND t = ? AND voice = ? AND origin = ? AND cause = ?",
+            [(span, *c) for c in claims - state.claims],
+        )
         many(
             "INSERT OR IGNORE INTO claims VALUES (?, ?, ?, ?, ?, ?)",
             [(span, *c) for c in state.claims - claims],
@@ -348,7 +358,7 @@ class SqliteStore(SqliteReader):
         )
         many(
             "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?, ?, ?)",
-            [(span, origin, *p) for origin, p in state.progress.items()],
+            [(span, origin, *p) for origin, p in state.progress.items() if p != progress.get(origin)],
         )
         kind, name, parent = (str(attrs.pop(key, "")) for key in ("kind", "name", "parent"))
         self.connection.execute(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vedette.fold import Folded
 from vedette.model import LANE_SAMPLES, PURGED, Event, Fact, Span
 from vedette.store import AHEAD, COPIED, Batch, Taken
+from vedette.store.sqlite_bounds import knows
 from vedette.store.sqlite_purge import is_gone
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _knows(store: "SqliteStore", span: str, records: list[tuple[str, int, Span]]
     for origin, n, record in records:
         theirs.fold(record, origin, n)
     row = store.connection.execute("SELECT 1 FROM spans WHERE id = ?", (span,)).fetchone()
-    return row is not None and store._load(span).knows(theirs)
+    return row is not None and knows(store._load(span), theirs)
 
 
 def _take_samples(store: "SqliteStore", number: int, batch: Batch, taken: Taken) -> None:

@@ -17,6 +17,7 @@ from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
 from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
 from vedette.store import UNKNOWN_RELAY, Mark, Taken
 from vedette.store.foreign_store import ForeignStore, Name, Place, Text, as_object, checked
+from vedette.store.sqlite_bounds import knows
 from vedette.store.sqlite_json import to_json
 from vedette.store.sqlite_merge_points import take_samples
 from vedette.store.sqlite_read import SqliteReader
@@ -138,7 +139,7 @@ def _spans(store: "SqliteStore", source: ForeignStore, coming: _Coming) -> Itera
                         source.purged.add(span)  # not here: only the owner of a home removes something for good
                     elif coming.leave_out(theirs):
                         continue
-                    elif not store._load(span).knows(theirs) or not _is_here(store, span):
+                    elif not knows(store._load(span), theirs) or not _is_here(store, span):
                         news[span] = theirs
             before = store.connection.total_changes
             store._keep_spans(news)
