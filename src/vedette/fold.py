@@ -182,10 +182,10 @@ def judge(kind: Kind, claims: Iterable[Claim]) -> SpanState:
         highest = max(claims, key=lambda claim: (_rank(kind, claim.state), claim.state))
         return SpanState(highest.state, "", start_t, None)
     ends = [claim for claim in ends if claim.state != UNSEEN] or ends  # whoever saw it knows more
-    best = max(ends, key=_weight)
+    best = max(ends, key=weight)
     if not best.cause:  # another claim may know the cause
         causes = [claim for claim in ends if claim.cause]
-        cause = max(causes, key=_weight).cause if causes else ""
+        cause = max(causes, key=weight).cause if causes else ""
     else:
         cause = best.cause
     return SpanState(best.state, cause, start_t, best.t)
@@ -195,7 +195,8 @@ def _rank(kind: Kind, state: str) -> int:
     return kind.climbing.index(state) if state in kind.climbing else -1
 
 
-def _weight(claim: Claim) -> tuple[int, int, str, str, str]:
+def weight(claim: Claim) -> tuple[int, int, str, str, str]:
+    """Return what decides between claims on one state: the weightiest holds."""
     trust = -VOICES.index(claim.by) if claim.by in VOICES else -len(VOICES)
     return trust, claim.t, claim.origin, claim.state, claim.cause
 

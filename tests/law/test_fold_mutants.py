@@ -19,7 +19,7 @@ from .sayings import repeatable_examples
 Change = tuple[object, str, Any]  # what to set, where, to what
 MUTANTS: dict[str, list[Change]] = {}
 
-_judge, _fold, _attrs, _settle, _weight = fold.judge, Folded.fold, Folded.attrs, fold.settle, fold._weight
+_judge, _fold, _attrs, _settle, _weight = fold.judge, Folded.fold, Folded.attrs, fold.settle, fold.weight
 
 
 def mutant(place: object, name: str) -> Callable[[Any], Any]:
@@ -32,37 +32,37 @@ def mutant(place: object, name: str) -> Callable[[Any], Any]:
     return take
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def no_trust(claim: Claim):
     return _weight(claim)[1:]
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def trust_upside_down(claim: Claim):
     return -_weight(claim)[0], *_weight(claim)[1:]
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def first_word_instead_of_last(claim: Claim):
     return _weight(claim)[0], -claim.t, *_weight(claim)[2:]
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def origin_before_time(claim: Claim):
     return _weight(claim)[0], claim.origin, claim.t, claim.state, claim.cause
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def ends_tie_on_origin(claim: Claim):
     return _weight(claim)[0], claim.t, claim.state, claim.cause
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def ends_tie_on_state(claim: Claim):
     return _weight(claim)[:3]
 
 
-@mutant(fold, "_weight")
+@mutant(fold, "weight")
 def ends_tie_on_cause(claim: Claim):
     return _weight(claim)[:4]
 

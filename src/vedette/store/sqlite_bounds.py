@@ -8,7 +8,7 @@ without a word: there is no count of it that a reader would look for.
 from collections import defaultdict
 from collections.abc import Container, Iterable
 
-from vedette.fold import Claim, Folded, _weight
+from vedette.fold import Claim, Folded, weight
 from vedette.model import PURGED, UNKNOWN_KIND
 
 _MOST_KEYS = 10_000  # attributes of a span
@@ -67,4 +67,4 @@ def _time(claim: Claim) -> tuple[int, Claim]:
 
 
 def _order(claim: Claim) -> tuple[tuple[int, int, str, str, str], str]:
-    return _weight(claim), claim.by
+    return weight(claim), claim.by
