@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vedette import wire
-from vedette.hub.peers import inbox as inboxes
+from vedette.hub.peers import inbox_reader as inboxes
 from vedette.hub.turn import keeper as keepers
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin
 from vedette.store import Batch, Block, EventQuery, parcels

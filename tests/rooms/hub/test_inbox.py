@@ -9,8 +9,9 @@ import pytest
 
 from tests.rooms.conftest import small_disk
 from vedette import wire
-from vedette.hub.peers import inbox as inboxes
-from vedette.hub.peers.inbox import Inbox, InboxReader
+from vedette.hub.peers import inbox_reader as inboxes
+from vedette.hub.peers.inbox import Inbox
+from vedette.hub.peers.inbox_reader import InboxReader
 from vedette.hub.peers.trust import Trust
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin
 from vedette.segment import list_segments

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from vedette import wire
 from vedette.errors import SettingError
 from vedette.hub.peers.blob_queue import BlobQueue
-from vedette.hub.peers.inbox import InboxReader
+from vedette.hub.peers.inbox_reader import InboxReader
 from vedette.hub.peers.relay import Connected, IsThisHub, Received, Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.turn.spool_reader import SpoolReader

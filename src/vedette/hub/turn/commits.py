@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from vedette import wire
 from vedette.errors import StoreError
-from vedette.hub.peers.inbox import InboxReader
+from vedette.hub.peers.inbox_reader import InboxReader
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.upstreams import OriginReader, Upstreams
 from vedette.hub.turn.blob_collector import BlobCollector

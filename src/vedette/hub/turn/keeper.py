@@ -16,7 +16,7 @@ from vedette.errors import FormatError, VedetteError
 from vedette.home import Home
 from vedette.hub.own import Own
 from vedette.hub.peers.blob_queue import BlobQueue
-from vedette.hub.peers.inbox import InboxReader
+from vedette.hub.peers.inbox_reader import InboxReader
 from vedette.hub.peers.relay import Relay
 from vedette.hub.peers.remote_origin import RemoteOrigin
 from vedette.hub.peers.trust import Trust
