@@ -20,8 +20,9 @@ _ALL_STATES = 0xFFFFFFFF
 _ANY_COOKIE = b"\xff" * 8
 _HEAD = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _QUESTION = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states; the ends follow
-_ENDS = struct.Struct("!HH16s16sI8s")  # ports and addresses, its own end first; interface, cookie
-_ANSWER_ENDS = 4  # bytes of an answer before the ends
+_ENDS = struct.Struct("!HH16s16s")  # ports and addresses, its own end first
+_INTERFACE = struct.Struct("=I8s")  # and a cookie
+_BEFORE_ENDS = 4  # bytes of an answer
 _WHOSE = struct.Struct("=IIIII")  # behind them: expires, queues, uid, inode
 _WITHIN_S = 1.0
 
@@ -40,11 +41,11 @@ def is_strangers(theirs: End, ours: End) -> bool:
     """
     try:
         found = _find(theirs, ours)
+        if found is None:  # some kernels say of every socket that there is none, of ours, too
+            return is_loopback(ours[0]) and _find(ours, theirs) is not None
     except OSError:
         return False
-    if found is None or not found.inode:
-        return found is not None or is_loopback(ours[0])
-    return not _is_trusted(found.uid)
+    return not found.inode or not _is_trusted(found.uid)
 
 
 def listener_is_strangers(theirs: End, ours: End) -> bool:
@@ -69,7 +70,9 @@ def _find(own: End, peer: End) -> _Socket | None:
     """
     here, there = (_address(end[0]) for end in (own, peer))
     family = socket.AF_INET if here.version == 4 else socket.AF_INET6
-    ends = _ENDS.pack(own[1], peer[1], here.packed, there.packed, 0, _ANY_COOKIE)
+    ends = _ENDS.pack(own[1], peer[1], here.packed, there.packed)
+    # What is bound to an interface is found only by that one; a connection within this machine goes over `lo`.
+    ends += _INTERFACE.pack(socket.if_nametoindex("lo"), _ANY_COOKIE)
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, _ALL_STATES) + ends
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as kernel:
         kernel.settimeout(_WITHIN_S)
@@ -80,7 +83,7 @@ def _find(own: End, peer: End) -> _Socket | None:
         if number == errno.ENOENT:
             return None
         raise OSError(number, os.strerror(number))
-    *_, uid, inode = _WHOSE.unpack_from(answer, _HEAD.size + _ANSWER_ENDS + _ENDS.size)
+    *_, uid, inode = _WHOSE.unpack_from(answer, _HEAD.size + _BEFORE_ENDS + len(ends))
     return _Socket(uid, inode)
 
 

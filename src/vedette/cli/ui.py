@@ -73,16 +73,14 @@ def run(args: argparse.Namespace) -> int:
     wide = not guard.is_loopback(args.host)
     check_bind(args.host, token=key.now, tls=args.tls)
     pem = ""
-    names = list(args.name)
+    own_names = host_port.own_names() if wide else []
     if args.tls:
         _, fingerprint = certificate.serving(home)
         pem = certificate.path_of(home)
         sys.stderr.write(f"vedette: the certificate is self-signed; its SHA-256 is {fingerprint}\n")
-    if wide:
-        names += host_port.own_names()
     gate = open_port(args.host, _PORT if args.port is None else args.port)
     port = gate.getsockname()[1]
-    shown = (names[0] if wide and names else args.host) or "127.0.0.1"
+    shown = (next(iter([*args.name, *own_names])) if wide else args.host) or "127.0.0.1"
     frame, frame_host = _frame(args.frame)
     if not wide and frame_host in ("localhost", "127.0.0.1"):
         shown = frame_host  # browsers send the page's cookie into a frame only where both have the same host
@@ -107,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
 
     refused: Counter[str] = Counter()
     app = build(
-        HomeAccess.of(args.settings), key, names=names, read_only=args.read_only, project=args.project, frame=frame,
-        refused=refused, renewed=renewed,
+        HomeAccess.of(args.settings), key, names=args.name, own_names=own_names, read_only=args.read_only,
+        project=args.project, frame=frame, refused=refused, renewed=renewed,
     )  # fmt: skip
     try:
         serve(app, gate, pem, ready)

@@ -259,10 +259,10 @@ def _invitation(told: Address, path: str) -> str:
     """Say who can connect, and how; `path` is the file that has it, too."""
     who = "jobs of other homes on this machine connect by"
     if not told.path:
-        who = "only jobs on this machine can connect, by" if told.is_local else "other machines connect by"
+        who = "only your jobs on this machine can connect, by" if told.is_local else "other machines connect by"
     lines = [f"{who}\n\n  export VEDETTE_HUB={told.connect_string()}\n"]
     if not told.path:
         lines.append(f"(also in {path}; whoever has it can send and ask: keep it to yourself)")
         if told.is_local:
-            lines.append(f"(for other machines, too: vedette hub --address :{told.port})")
+            lines.append(f"(for other machines and users, too: vedette hub --address :{told.port})")
     return "\n".join(lines)

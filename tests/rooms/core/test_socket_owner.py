@@ -96,12 +96,18 @@ def test_another_users_program_is_a_stranger(at, to):
 
 
 @AS_ROOT
+@pytest.mark.parametrize("bound", [False, True])
 @pytest.mark.parametrize("accepts", [False, True])
-def test_a_port_that_another_user_has_taken(accepts):
-    """Who listens there is seen before he accepts, and when he has accepted and no longer listens."""
+def test_a_port_that_another_user_has_taken(accepts, bound):
+    """Who listens there is seen before he accepts, and when he has accepted and no longer listens.
+
+    Also if he has bound his socket to the interface, as any user may.
+    """
 
     def take(tell):
         with listening("127.0.0.1") as server:
+            if bound:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
             tell(f"{server.getsockname()[1]}\n")
             if not accepts:
                 signal.pause()
@@ -120,3 +126,16 @@ def test_what_comes_from_elsewhere():
     assert not is_strangers(("192.0.2.7", 1234), ("192.0.2.1", 7878))
     assert not is_strangers(("a-path", 0), ("127.0.0.1", 7878))
     assert not listener_is_strangers(("192.0.2.7", 7878), ("192.0.2.1", 1234))
+
+
+def test_where_the_kernel_does_not_tell(monkeypatch):
+    """A kernel that knows of no socket, not even of ours, tells nothing of anybody."""
+    monkeypatch.setattr(socket, "IPPROTO_TCP", socket.IPPROTO_EGP)  # of which it keeps no sockets: it says so as well
+    with listening("127.0.0.1") as server, connect(server.getsockname()[1], "127.0.0.1"):
+        taken, _ = server.accept()
+        seen = ends(taken)
+        assert not is_strangers(*seen)
+        monkeypatch.undo()
+        assert not is_strangers(*seen)
+    assert is_strangers(*seen)
+    taken.close()

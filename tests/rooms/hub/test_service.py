@@ -214,8 +214,8 @@ def test_a_hub_on_loopback_says_that_only_this_machine_can_connect(home, capsys)
         return asyncio.run(act()), capsys.readouterr().out
 
     port, text = said(address="127.0.0.1:0")
-    assert text.startswith("only jobs on this machine can connect, by\n\n  export VEDETTE_HUB=vedette://")
-    assert f"(for other machines, too: vedette hub --address :{port})" in text
+    assert text.startswith("only your jobs on this machine can connect, by\n\n  export VEDETTE_HUB=vedette://")
+    assert f"(for other machines and users, too: vedette hub --address :{port})" in text
     for options in ({"address": ":0"}, {"address": "127.0.0.1:0", "advertise": "login1.example.org"}):  # a tunnel's end
         _, text = said(**options)
         assert text.startswith("other machines connect by\n\n  export VEDETTE_HUB=vedette://")

@@ -80,7 +80,7 @@ def test_the_check_of_that_finds_a_server_that_does_not_look(access):
 @AS_ROOT
 def test_the_owners_token_is_his_alone(access):
     """A browser sends the cookie to all ports of a host: another user who has one of them can do nothing with it."""
-    with served(access, names=["vedette.lab"]) as (site, held):
+    with served(access, names=["vedette.lab"], own_names=["vm.lab"]) as (site, held):
         link = links.sign(site.token, int(time.time()) + 3600, links.Scope(("r1",)))
         code = held.code()
 
@@ -95,13 +95,14 @@ def test_the_owners_token_is_his_alone(access):
                     site.ask("GET", f"/?token={site.token}", token="")[0],
                     site.ask("GET", f"/?token={code}", token="")[0],
                     site.ask("GET", "/api/about", token=link)[0],
+                    site.ask("GET", "/api/about", headers={"Host": "vm.lab"})[0],
                     site.ask("GET", "/api/about", headers=name)[0],
                 ]
             )
 
         why, *statuses = json.loads(as_nobody(ask))
         assert why == guard._OF_STRANGER
-        assert statuses == [401, 401, 401, 401, 200, 200]
+        assert statuses == [401, 401, 401, 401, 200, 401, 200]
         assert held.knows(code)
         assert site.ask("GET", "/api/runs", token="", headers={"Cookie": f"vedette_{site.port}={site.token}"})[0] == 200
 

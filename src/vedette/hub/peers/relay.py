@@ -271,8 +271,8 @@ class Relay:
             connected = writer.get_extra_info("socket")
             if socket_owner.listener_is_strangers(connected.getpeername(), connected.getsockname()):
                 raise HubError(
-                    "another user of this machine listens there, and gets no token: if that is the hub, use a connect"
-                    " string with a fingerprint, or set hub.trusted_network"
+                    "another user of this machine listens there, and gets no token: a hub of another user has to listen"
+                    " as `vedette hub --address :PORT`, whose connect string has a fingerprint; or set hub.trusted_network"
                 )
         writer.write(wire.pack_message(wire.Hello(name=f"relay {self._host}", token=address.token)))
         unframer = wire.Unframer()

@@ -30,8 +30,8 @@ _LOOK_S = 1.0  # how often we look whether the token was replaced
 _OVER = "this is over: the link has expired, or the token was replaced"
 _REPLACED = "this page's token was replaced: open it again with `vedette ui`, which prints the new address"
 _OF_STRANGER = (
-    "this token belongs to another user of this machine: ask its owner for a link to share; a program that passes on"
-    " requests of the owner takes `vedette ui --name HOSTNAME`, with the name that it asks for"
+    "this token belongs to another user of this machine: ask its owner for a link to share; if it is yours (sudo, a"
+    " container, a proxy), start `vedette ui --name NAME` with the host of this address, such as localhost"
 )
 _USED = "this way in was used already, or is too old: open the address that `vedette ui` prints"
 _COOKIE_S = 365 * 86400
@@ -56,9 +56,11 @@ class Guard:
 
     def __init__(
         self, app: App, key: Key, names: Iterable[str], refused: Counter[str], *,
-        is_page: Callable[[str], bool], frame: str = "",
+        is_page: Callable[[str], bool], frame: str = "", own_names: Iterable[str] = (),
     ) -> None:  # fmt: skip
-        """`names`: other host names of this machine; `is_page`: tells whether a path belongs to the page.
+        """`names`: by which the owner lets programs ask that pass on requests; `own_names`: of this machine besides.
+
+        `is_page`: tells whether a path belongs to the page.
 
         `refused` counts the requests that are not let in, by kind. `frame`: the origin of a site that may show the
         page in a frame; empty: none may.
@@ -69,8 +71,9 @@ class Guard:
         self._is_page = is_page
         self._headers = HEADERS if not frame else _headers_for(frame)
         self._answering: dict[asyncio.Timeout, str] = {}  # of requests, and the owner's token when they came
+        self._passed_on = guard.lower(names)
         self._rules = guard.Rules(
-            guard.lower(names),
+            self._passed_on | guard.lower(own_names),
             self._who,
             self._why_not,
             name_hint="use localhost, or start `vedette ui --name HOSTNAME`",
@@ -143,7 +146,7 @@ class Guard:
         A program that passes on requests may be another user's; it asks by a name that the owner has given.
         """
         ours, theirs = scope.get("server"), scope.get("client")
-        if not ours or not theirs or guard.host_name(request.host) in self._rules.names:
+        if not ours or not theirs or guard.host_name(request.host) in self._passed_on:
             return False
         return socket_owner.is_strangers(theirs, ours)
 

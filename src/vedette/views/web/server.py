@@ -110,25 +110,28 @@ ROUTES: tuple[Route, ...] = (
 
 
 def build(
-    home: HomeAccess, key: Key, *, names: Iterable[str] = (), read_only: bool = False, project: str = "",
-    page: str = "", frame: str = "", refused: Counter[str] | None = None, renewed: Callable[[], None] = lambda: None,
+    home: HomeAccess, key: Key, *, names: Iterable[str] = (), own_names: Iterable[str] = (), read_only: bool = False,
+    project: str = "", page: str = "", frame: str = "", refused: Counter[str] | None = None,
+    renewed: Callable[[], None] = lambda: None,
 ) -> App:  # fmt: skip
     """Return the whole ASGI app; `page`: the directory of the built page, if not the one in the package.
 
+    `names`, `own_names`: other names of this machine, which the owner has given, or which are known.
     `frame`: the origin of a site that may show the page in a frame. `refused` counts the requests that the guard
     refuses, by kind. `renewed` is called when the owner's token was replaced.
     """
-    return around(AppState(home, key, read_only=read_only, project=project), names, page, frame, refused, renewed)
+    state = AppState(home, key, read_only=read_only, project=project)
+    return around(state, names, page, frame, refused, renewed, own_names)
 
 
 def around(
     state: AppState, names: Iterable[str] = (), page: str = "", frame: str = "", refused: Counter[str] | None = None,
-    renewed: Callable[[], None] = lambda: None,
+    renewed: Callable[[], None] = lambda: None, own_names: Iterable[str] = (),
 ) -> App:  # fmt: skip
     """Return the app of a state: the guard, with the router behind it."""
     state.described = openapi.describe(ROUTES)
     router, counts = Router(state, Pages(page) if page else Pages()), Counter[str]() if refused is None else refused
-    guarded = Guard(router, state.key, names, counts, is_page=is_page, frame=frame)
+    guarded = Guard(router, state.key, names, counts, is_page=is_page, frame=frame, own_names=own_names)
 
     async def app(scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
