@@ -95,19 +95,35 @@ def read_header(fd: int) -> tuple[Header, int]:
 
 def origin_of(directory: str) -> Origin | None:
     """Return the origin of a spool, from its first readable segment; None while there is none."""
+    try:
+        return read_origin(directory)
+    except OSError:
+        return None
+
+
+def read_origin(directory: str) -> Origin | None:
+    """Return the same; raise OSError if there are segments that cannot be read now."""
+    failed: OSError | None = None
     for lane in (LANE_FACTS, LANE_SAMPLES):
         for offset in list_segments(directory, lane):
             path = os.path.join(directory, segment_name(lane, offset))
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except OSError:
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed = error
                 continue
             try:
                 return read_header(fd)[0].origin
-            except (FormatError, OSError):
+            except FormatError:
                 continue
+            except OSError as error:
+                failed = error
             finally:
                 os.close(fd)
+    if failed is not None:
+        raise failed
     return None
 
 

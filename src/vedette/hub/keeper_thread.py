@@ -62,7 +62,7 @@ class KeeperThread:
         self._requests: queue.SimpleQueue[_Seal | _Act] = queue.SimpleQueue()
         self._seals: list[_Seal] = []  # that are not answered yet
         self._of_relays: list[_Act] = []  # what relays ask for, and there was no time for yet
-        self._turns = Turns()  # of relays
+        self._turns = Turns(keeper.trust.holder_of_relay)
         self._taking_in = takein.Queue(keeper)
         self._stopping = threading.Event()
         self._left = False

@@ -3,9 +3,9 @@
 import asyncio
 import collections
 import contextlib
-import itertools
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from vedette import wire
@@ -26,7 +26,8 @@ _MOST_ASKED = 100
 _PAUSE_S = 0.2
 _MOST_INTRODUCED, _INTRODUCED_AT_ONCE = 20_000, 1000  # origins, in one message and in one look at the store
 _MOST_UNREAD = 4 << 20  # bytes that a relay leaves unread; the answer to what introduces so many origins is shorter
-_MOST_HOMES, _MOST_ALIVE = 100, 20_000  # homes and origins in one heartbeat
+_MOST_HOMES = 1000  # of one relay that are remembered
+_HEARD_AT_ONCE = 5000  # origins in one look at the store
 _LONGEST_HOME = 100
 _MOST_S = 1e9  # an age or a skew beyond is none
 _LINGER_S = 10.0  # so long a link that has ended may still read why
@@ -48,7 +49,7 @@ class Downstream:
         self.skew_s: float | None = None
         self.through: set[str] = set()  # the homes that it relays for
         self.sealed: dict[str, asyncio.Future[None]] = {}  # by the id of the Seal that was passed on
-        self.asked: collections.deque[str] = collections.deque(maxlen=_MOST_ASKED)  # the last of them: it may be late
+        self.asked: dict[str, float] = {}  # the last of them, and when: it may be late
         self.late = False  # it has not answered the last one in time: nobody waits for it until it answers again
         self.blob_task: asyncio.Task[None] | None = None  # answers its last message about blobs
 
@@ -59,6 +60,23 @@ class Downstream:
             return
         with contextlib.suppress(ConnectionError, RuntimeError):
             self.writer.write(wire.pack_message(message))
+
+    def ask(self, seal: wire.Seal) -> "asyncio.Future[None]":
+        """Pass a Seal on; the future is done with its answer."""
+        if len(self.asked) >= _MOST_ASKED:
+            del self.asked[next(iter(self.asked))]
+        self.asked[seal.id] = time.monotonic()
+        future = self.sealed[seal.id] = asyncio.get_running_loop().create_future()
+        self.send(seal)
+        return future
+
+    def answered(self, seal: str) -> None:
+        """Note the answer to a Seal. Whoever answers too late is still late: nobody waits for the next one either."""
+        asked = self.asked.pop(seal, None)
+        if asked is not None and time.monotonic() < asked + _SEAL_S:
+            self.late = False
+        if (waiting := self.sealed.pop(seal, None)) is not None:
+            _resolve(waiting)
 
     def is_admitted(self) -> bool:
         """Tell whether its token is still good; if not, end it: it may be silent, and say nothing for a minute."""
@@ -110,15 +128,16 @@ class Downstreams:
                     inbox.append(payload)
                 elif isinstance(message, wire.Alive):
                     downstream.send(wire.Clock(message.t, time.time_ns()))
-                    message = _sound(message)
-                    downstream.skew_s = message.skew_s
                     through = {introduction.relay, *message.through}
                     if self._home_id in through or await self._hub.in_keeper(_leads_back(through), relay):
                         raise HubError("hubs relay in a circle, so that nobody keeps anything: see hub.onward of each")
-                    if through != downstream.through:
+                    some = [home for home in message.through if len(home) <= _LONGEST_HOME][:_MOST_HOMES]
+                    if (through := {introduction.relay, *some}) != downstream.through:
                         downstream.through = through
-                        await self._hub.in_keeper(_relaying_for(self._homes()), relay)
-                    await self._hub.in_keeper(_noting_alive(message, relay), relay)
+                        await self._hub.in_keeper(self._note_homes, relay)
+                    downstream.skew_s = _length(message.skew_s)
+                    for part in _parts(message):
+                        await self._hub.in_keeper(_noting_alive(part, relay), relay)
                 elif isinstance(message, wire.Introduce):
                     await self._introduce(message, downstream)
                 elif isinstance(message, wire.AskBlobs | wire.Piece):
@@ -128,11 +147,7 @@ class Downstreams:
                         self._answer_blobs(message, downstream)
                     )  # shipments do not wait for it
                 elif isinstance(message, wire.Done):
-                    if message.id in downstream.asked:
-                        downstream.asked.remove(message.id)
-                        downstream.late = False
-                    if (waiting := downstream.sealed.pop(message.id, None)) is not None:
-                        _resolve(waiting)
+                    downstream.answered(message.id)
                 else:
                     raise FormatError(f"an upstream hub does not accept a {type(message).__name__}")
                 del payload, message  # they may be large, and the next one may come much later
@@ -147,7 +162,7 @@ class Downstreams:
             inbox.close()
             asyncio.get_running_loop().call_later(_LINGER_S, connection.writer.transport.abort)
             with contextlib.suppress(HubError):  # this hub is leaving: the next one finds the inbox
-                await asyncio.shield(self._hub.in_keeper(_leaving(inbox.name, self._homes()), relay))
+                await asyncio.shield(self._hub.in_keeper(functools.partial(self._leave, inbox.name), relay))
 
     async def _answer_blobs(self, message: wire.AskBlobs | wire.Piece, downstream: Downstream) -> None:
         """Receive a piece of a blob, or say how much of blobs is here."""
@@ -163,9 +178,13 @@ class Downstreams:
     async def _in_store(self, act: Callable[[Store], T], relay: str) -> T:
         return await self._hub.in_keeper(lambda keeper: act(keeper.store), relay)
 
-    def _homes(self) -> set[str]:
-        """Return the homes of all hubs that relay through this one."""
-        return {home for downstream in self.open.values() for home in downstream.through}
+    def _note_homes(self, keeper: Keeper) -> None:
+        """Note the homes of all hubs that relay through this one, as they are when the keeper comes to it."""
+        keeper.upstreams.through = {home for downstream in list(self.open.values()) for home in downstream.through}
+
+    def _leave(self, inbox: str, keeper: Keeper) -> None:
+        self._note_homes(keeper)
+        keeper.inboxes.disconnected(inbox)
 
     async def _introduce(self, message: wire.Introduce, downstream: Downstream) -> None:
         names = list(dict.fromkeys(message.origins))
@@ -213,10 +232,7 @@ class Downstreams:
         for downstream in downstreams:
             if not downstream.is_admitted():
                 continue
-            downstream.asked.append(passed.id)
-            future = downstream.sealed[passed.id] = asyncio.get_running_loop().create_future()
-            downstream.send(passed)
-            waiting.append((downstream, future))
+            waiting.append((downstream, downstream.ask(passed)))
         if expected := [future for downstream, future in waiting if not downstream.late]:
             await asyncio.wait(expected, timeout=_SEAL_S)
         for downstream, future in waiting:
@@ -254,36 +270,23 @@ def _leads_back(homes: set[str]) -> Callable[[Keeper], bool]:
     return lambda keeper: keeper.upstreams.next_home() in homes
 
 
-def _relaying_for(homes: set[str]) -> Callable[[Keeper], None]:
-    return lambda keeper: setattr(keeper.upstreams, "through", homes)
-
-
 def _noting_alive(message: wire.Alive, relay: str) -> Callable[[Keeper], None]:
     return lambda keeper: requests.note_alive(keeper, message, relay)
 
 
-def _sound(message: wire.Alive) -> wire.Alive:
-    """Return a heartbeat without what is no length of time, cut to what one relay can have."""
-    return wire.Alive(
-        message.t,
-        _lengths(message.ages),
-        message.skew_s if message.skew_s is not None and abs(message.skew_s) <= _MOST_S else None,
-        _lengths(message.skews),
-        [home for home in message.through if len(home) <= _LONGEST_HOME][:_MOST_HOMES],
-    )
+def _parts(message: wire.Alive) -> Iterator[wire.Alive]:
+    """Yield a heartbeat in parts of some thousand origins, without what is no length of time."""
+    names = list(message.ages)
+    for at in range(0, max(1, len(names)), _HEARD_AT_ONCE):
+        some = names[at : at + _HEARD_AT_ONCE]
+        ages = {name: age for name in some if (age := _length(message.ages[name])) is not None}
+        skews = {name: skew for name in ages if (skew := _length(message.skews.get(name))) is not None}
+        yield wire.Alive(message.t, ages, _length(message.skew_s), skews)
 
 
-def _lengths(seconds: dict[str, float]) -> dict[str, float]:
-    some = itertools.islice(seconds.items(), _MOST_ALIVE)
-    return {name: length for name, length in some if abs(length) <= _MOST_S}
-
-
-def _leaving(inbox: str, homes: set[str]) -> Callable[[Keeper], None]:
-    def leave(keeper: Keeper) -> None:
-        keeper.upstreams.through = homes
-        keeper.inboxes.disconnected(inbox)
-
-    return leave
+def _length(seconds: float | None) -> float | None:
+    """Return a length of time; None if it is none."""
+    return seconds if seconds is not None and abs(seconds) <= _MOST_S else None
 
 
 def _resolve(future: "asyncio.Future[None]") -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from vedette import wire
-from vedette.errors import FormatError
+from vedette.errors import FormatError, HubError
 from vedette.fileio import unlink
 from vedette.hub.peers.inbox import LANE, Inbox
 from vedette.hub.peers.remote_origin import RemoteOrigin
@@ -21,7 +21,7 @@ from vedette.hub.peers.trust import Trust
 from vedette.hub.turn.quota import Quota
 from vedette.hub.turn.turns import Turns
 from vedette.model import HUB, LANE_FACTS, LANE_SAMPLES
-from vedette.segment import list_segments, origin_of, segment_name
+from vedette.segment import list_segments, read_origin, segment_name
 from vedette.settings import Settings
 from vedette.store import UNKNOWN_RELAY, Mark, parcels
 from vedette.tail import SHIPMENT, Tail
@@ -33,8 +33,10 @@ _MOST_VALUES = 2 << 20  # in the facts of one that has just come; a shipment of 
 _READ_BYTES = 1 << 20  # bytes of an inbox that are read at once
 _READ_S = 0.2  # how long inboxes are read in one pass
 _MOST_PARCELS = 4200  # in a shipment that has just come; relays that do not know it send 1 MiB / 250 bytes at most
-_MOST_ORIGINS = 20_000  # of one relay that are remembered: it is not read until some are over or quiet
-_MOST_TELLING = 4  # relays whose facts may wait in memory at the same time
+_MOST_ORIGINS = 20_000  # of one relay that are remembered: it is not read until some are committed
+_MOST_TELLING = 4  # relays of one holder whose facts may wait in memory at the same time
+_MOST_INBOXES = 100  # of one relay: each connection leaves one, until it is read
+_AGAIN_S = 5.0  # after that an inbox that could not be read is tried again
 _MOST_LEAP = 1 << 40  # bytes of a lane in one parcel; between two records there may be much that was dropped
 _decode = msgspec.msgpack.Decoder(wire.Shipment).decode
 
@@ -62,7 +64,7 @@ class InboxReader:
         self.backlogged: set[str] = set()  # relays of which so much waits that somebody is not read until it is sealed
         self._waiting: collections.Counter[str] = collections.Counter()  # numbers in memory, by relay
         self._telling: set[str] = set()  # relays whose facts wait to be committed
-        self._turns = Turns()  # of relays
+        self._turns = Turns(trust.holder_of_relay)
         self._until = 0.0  # when this pass has read for long enough
         self._values = 0  # in the facts of the shipment that is being read
         self._room = _MOST_WAITING  # how many more numbers this read may bring
@@ -71,6 +73,7 @@ class InboxReader:
         self._tails: dict[str, Tail] = {}
         self._at_end: set[str] = set()  # inboxes that nobody writes to, read to their end
         self._live: set[str] = set()  # inboxes that are being written to
+        self._again_at: dict[str, float] = {}  # inboxes that could not be read, and when they are tried again
         self._last: dict[str, int] = {}  # by inbox: the last shipment that was read
         self._unsafe: dict[
             str, collections.deque[tuple[int, int]]
@@ -97,7 +100,11 @@ class InboxReader:
             return []
 
     def open(self, relay: str, cap_bytes: int) -> Inbox:
-        """Begin an inbox for the connection of a relay."""
+        """Begin an inbox for the connection of a relay; raise HubError if too many of its earlier ones are not read."""
+        if list(self._relays.values()).count(relay) >= _MOST_INBOXES:
+            raise HubError(
+                f"{_MOST_INBOXES} of its connections have sent what is not stored yet: it may come again later"
+            )
         self._count += 1
         name = f"{self._count:012d}"
         # The event loop asks for the names; list() of a dict is one operation, whatever this thread does meanwhile.
@@ -134,9 +141,9 @@ class InboxReader:
         return found
 
     def _relay_of(self, inbox: str) -> str:
-        """Return the relay that has written an inbox; its header tells that to a later hub."""
+        """Return the relay that has written an inbox; its header tells a later hub, if it can be read."""
         if inbox not in self._relays:
-            origin = origin_of(os.path.join(self._root, inbox))
+            origin = read_origin(os.path.join(self._root, inbox))
             self._relays[inbox] = (origin.host if origin is not None else "") or UNKNOWN_RELAY
         return self._relays[inbox]
 
@@ -157,9 +164,10 @@ class InboxReader:
         more = False
         for name in self._in_turn():
             relay = self._relay_of(name)
-            if relay in held:
+            if relay in held or now < self._again_at.get(name, now):
+                held.add(relay)
                 continue
-            if relay in self._telling or len(self._telling) >= _MOST_TELLING or not self._has_room(relay):
+            if relay in self._telling or self._is_told_enough(relay) or not self._has_room(relay):
                 held.add(relay)
                 more = True
                 continue
@@ -167,16 +175,19 @@ class InboxReader:
             room = self._room
             try:
                 moved = self._read_one(name, now)
-                more = more or self._tails[name].has_more
+                has_more = self._tails[name].has_more
+                more = more or has_more
+                self._again_at.pop(name, None)
             except FormatError as error:  # a newer version wrote it: leave it as it is
                 self.set_aside[name] = str(error)
                 continue
             except OSError as error:
-                self.trouble = f"inbox {name}: {error}"
+                self._fail(name, error, now)
+                held.add(relay)  # later inboxes may continue what could not be read
                 continue
             finally:
                 self._waiting[relay] += room - self._room
-            if moved and name not in self._live:
+            if (moved or has_more) and name not in self._live:
                 held.add(relay)  # later inboxes may continue what is still unread in this one
             if time.monotonic() > self._until:
                 return True
@@ -184,11 +195,35 @@ class InboxReader:
 
     def _in_turn(self) -> list[str]:
         """Return the inboxes that may have something to read; those of one relay are in their order."""
-        names = [name for name in self._names() if name not in self._at_end and name not in self.set_aside]
-        unknown = next((at for at, name in enumerate(names) if self._relay_of(name) == UNKNOWN_RELAY), None)
-        if unknown is not None:  # of an older vedette: the relay of any behind it may continue it
-            names = names[: unknown or 1]
+        names: list[str] = []
+        for name in self._names():
+            if name in self._at_end or name in self.set_aside:
+                continue
+            try:
+                relay = self._relay_of(name)
+            except OSError as error:  # any inbox behind it may continue it
+                self.trouble = f"inbox {name}: {error}"
+                break
+            if relay == UNKNOWN_RELAY and names:  # of an older vedette: the same
+                break
+            names.append(name)
+            if relay == UNKNOWN_RELAY:
+                break
         return self._turns.sort(names, self._relay_of)
+
+    def _is_told_enough(self, relay: str) -> bool:
+        """Tell whether facts of so many relays of this holder wait to be committed that no more are read."""
+        holder = self._trust.holder_of_relay(relay)
+        return sum(self._trust.holder_of_relay(other) == holder for other in self._telling) >= _MOST_TELLING
+
+    def _fail(self, name: str, error: OSError, now: float) -> None:
+        """Have an inbox that could not be read, or flushed, read again from its beginning, in a while."""
+        self.trouble = f"inbox {name}: {error}"
+        self._again_at[name] = now + _AGAIN_S
+        if (tail := self._tails.pop(name, None)) is not None:
+            tail.shut()
+        self._last.pop(name, None)
+        self._unsafe.pop(name, None)  # nothing is acknowledged before it is read and flushed again
 
     def _has_room(self, relay: str) -> bool:
         """Tell whether numbers of a relay may come, and how many; if not, the one of whom most waits is sealed."""
@@ -304,8 +339,11 @@ class InboxReader:
         None while old inboxes of this relay are being read: what those of others hold is not its own.
         """
         known = self._live | self._at_end | self.set_aside.keys()
-        unread = (inbox for inbox in self._names() if inbox not in known)
-        if any(self._relay_of(inbox) in (relay, UNKNOWN_RELAY) for inbox in unread):
+        unread = [inbox for inbox in self._names() if inbox not in known]
+        try:
+            if any(self._relay_of(inbox) in (relay, UNKNOWN_RELAY) for inbox in unread):
+                return None
+        except OSError:
             return None
         reached = {}
         for name in origins:
@@ -341,7 +379,12 @@ class InboxReader:
 
     def free(self, now: float) -> list[RemoteOrigin]:
         """Unlink what is committed; return the origins that are done. Call it only after a sync of the store."""
-        done = [remote for remote in self.origins.values() if remote.is_done(now)]
+        known = collections.Counter(remote.relay for remote in self.origins.values())
+        crowded = {relay for relay, count in known.items() if count >= _MOST_ORIGINS}
+        done = [
+            remote for remote in self.origins.values()
+            if remote.is_done(now) or (remote.relay in crowded and not remote.needs)
+        ]  # fmt: skip
         for remote in done:
             del self.origins[remote.name]
         needed = self._needed()

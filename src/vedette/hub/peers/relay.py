@@ -272,7 +272,7 @@ class Relay:
             if socket_owner.listener_is_strangers(connected.getpeername(), connected.getsockname()):
                 raise HubError(
                     "another user of this machine listens there, and gets no token: a hub of another user has to listen"
-                    " as `vedette hub --address :PORT`, whose connect string has a fingerprint; or set hub.trusted_network"
+                    " as `vedette hub --address :PORT`, so that its connect string has a fingerprint"
                 )
         writer.write(wire.pack_message(wire.Hello(name=f"relay {self._host}", token=address.token)))
         unframer = wire.Unframer()

@@ -102,7 +102,7 @@ class Trust:
     def holder_of(self, run: str) -> str:
         """Return whose a run is: the holder of the relay that has begun it; "" is the owner of this home."""
         relay = self._beginner(run)
-        return OWNER if relay is None else self._holder(relay)  # _HERE is no relay, so it is the owner's
+        return OWNER if relay is None else self.holder_of_relay(relay)  # _HERE is no relay, so it is the owner's
 
     def _may_speak(self, span: str, relay: str, known: dict[str, str], *, claims: bool = True) -> bool:
         """Tell whether a relay may say something of a span; `known`: who has begun it, from `_beginners_of`.
@@ -115,7 +115,7 @@ class Trust:
                 self._bind(relay, [], [top])
                 known[top] = relay
             return True
-        if beginner == relay or self._holder(beginner) == self._holder(relay):
+        if beginner == relay or self.holder_of_relay(beginner) == self.holder_of_relay(relay):
             return True
         if claims and is_host(top) and beginner != _HERE and self._is_silent(beginner):
             self._store.bind(relay, [], [top], anew=True)
@@ -144,7 +144,8 @@ class Trust:
             found |= self._beginners.learn(known)
         return found
 
-    def _holder(self, relay: str) -> str:
+    def holder_of_relay(self, relay: str) -> str:
+        """Return whose token a relay uses; that of the owner if nothing is known of it."""
         seen = self._relays.get(relay)
         return OWNER if seen is None else seen.holder
 

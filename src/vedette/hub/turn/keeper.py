@@ -113,7 +113,7 @@ class Keeper:
             store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.mask, self.tidying.ask
         )
         self._last_read = ""  # the last spool for which there was time
-        self._facts_turns, self._seal_turns = Turns(), Turns()  # of relays
+        self._facts_turns, self._seal_turns = Turns(self.trust.holder_of_relay), Turns(self.trust.holder_of_relay)
         self.longest_turn_s = 0.0
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
 
