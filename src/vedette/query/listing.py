@@ -190,7 +190,7 @@ class Listing:
         fits = None if asked is None else for_store(store, asked, None, self._lost_after_s, self._statistics)
         query = SpanQuery(kind="run", where=_where(fits, project), only=(), order=order)
         family = Family(store)
-        ids = [row.id for row in store.spans(query) if (not row.parent and is_top(row.id)) or not family.hides(row)]
+        ids = [row.id for row in store.each_span(query) if (not row.parent and is_top(row.id)) or not family.hides(row)]
         with self._lock:
             self._orders[key] = _Order(ids, stamp, now)
             self._orders.move_to_end(key)

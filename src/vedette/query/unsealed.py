@@ -22,6 +22,7 @@ from vedette.store.chunks import extremes
 
 _MOST_UNKNOWN = 2  # forget an origin when the hub did not know it in this many answers in a row
 _MOST_IDS = 100_000
+_LEAST_IDS = 1000  # fewer are not looked through for those that are over
 
 Key = tuple[str, str, tuple[tuple[str, str], ...]]  # of a series: span, name and tags
 _Group = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]  # span, tags and names
@@ -45,6 +46,7 @@ class UnsealedPoints:
         self._made_up: dict[Key, int] = {}  # ids of series that the store does not have yet
         self._keys: dict[int, Key] = {}  # of series, by id
         self._next = itertools.count(1)
+        self._looked_through = 0  # how many ids were left when they were looked through
 
     def ends(self) -> dict[str, int]:
         """Return by origin the offset up to which we have its points; we ask the hub for what is behind it."""
@@ -75,7 +77,19 @@ class UnsealedPoints:
             groups = _after(groups, sealed.get(name, 0))
             origins[name] = replace(known, end=max(known.end, batch.end), groups=groups, unknown=0)
         self._origins = origins
+        self._forget_sealed()
         return spans
+
+    def _forget_sealed(self) -> None:
+        """Forget the ids of series that have no unsealed points any more: each run that is looked at has some."""
+        with self._lock:
+            if len(self._keys) <= max(_LEAST_IDS, 2 * self._looked_through):
+                return
+            groups = {group for origin in self._origins.values() for group in origin.groups}
+            waiting = {(span, name, tags) for span, tags, names in groups for name in names}
+            self._keys = {number: key for number, key in self._keys.items() if key in waiting}
+            self._made_up = {key: number for key, number in self._made_up.items() if key in waiting}
+            self._looked_through = len(self._keys)
 
     def clear(self) -> set[str]:
         """Forget all points; return the spans that had some."""

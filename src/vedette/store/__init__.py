@@ -83,6 +83,9 @@ class Reader(Protocol):
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans."""
 
+    def each_span(self, query: SpanQuery) -> Iterator[SpanRow]:
+        """Yield spans: there may be very many, and little is kept of each."""
+
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events."""
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from vedette.errors import DamagedError
@@ -104,6 +104,10 @@ class SqliteReader(PointReader):
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans, the newest first."""
+        return list(self.each_span(query))
+
+    def each_span(self, query: SpanQuery) -> Iterator[SpanRow]:
+        """Yield spans, the newest first."""
         terms: list[str] = []
         values: list[Any] = []
         for column in ("kind", "parent", "name"):
@@ -137,7 +141,7 @@ class SqliteReader(PointReader):
             f"{where} ORDER BY {order}{limit}",
             [*values, *ordering],
         )
-        return [_span(row) for row in rows]
+        return map(_span, rows)
 
     def events(self, query: EventQuery) -> list[EventRow]:
         """Return events, the oldest first."""

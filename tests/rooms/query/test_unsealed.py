@@ -10,6 +10,7 @@ from tests import plain_means
 from tests.rooms.streaming import RUN, SERIES, Stream
 from vedette import wire
 from vedette.hub.turn import requests
+from vedette.query import unsealed
 from vedette.query.curves import Curves, Range
 from vedette.query.means import Grid, Means
 from vedette.query.unsealed import UnsealedPoints, with_unsealed
@@ -135,6 +136,30 @@ def test_old_answers_show_a_beginning_and_nothing_twice(stream):
         stream.log(10)
         with _whole(stream.home, points) as store:
             _check(stream, store, all_of_it=False)
+
+
+def test_ids_of_series_are_forgotten_when_all_of_them_is_sealed(stream, monkeypatch):
+    """While a series waits it has one id, whatever else is forgotten; of what was sealed none is left."""
+    monkeypatch.setattr(unsealed, "_LEAST_IDS", 0)
+    points, ids = UnsealedPoints(), []
+    for _ in range(3):
+        stream.log(5)
+        stream.turn()
+        stream.gather(points)
+        with _whole(stream.home, points) as store:
+            ids.append({row.label: row.id for row in store.series([RUN])})
+    assert ids[0].items() <= ids[-1].items()
+    assert all(number < 0 for number in ids[-1].values())
+    points._looked_through = 0  # not only when there are twice as many
+    stream.turn(seal=True)
+    stream.gather(points)
+    assert not points._keys
+    assert not points._made_up
+    stream.log(5)
+    stream.turn()
+    stream.gather(points)
+    with _whole(stream.home, points) as store:
+        _check(stream, store)
 
 
 def test_only_what_is_new_is_asked_for(stream):

@@ -4,6 +4,7 @@ It has the methods that routes need, and no others: what is not named here is no
 asked for by numbers, which come from rows that were read here.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -47,10 +48,14 @@ class NarrowReader:
 
     def spans(self, query: SpanQuery) -> list[SpanRow]:
         """Return spans."""
+        return list(self.each_span(query))
+
+    def each_span(self, query: SpanQuery) -> Iterator[SpanRow]:
+        """Yield spans."""
         if query.kind == "run":
-            return self._store.spans(replace(query, where=self._and(query.where)))
-        rows = [row for row in self._store.spans(replace(query, limit=None)) if self.shows(row.id)]
-        return rows[: query.limit]
+            return self._store.each_span(replace(query, where=self._and(query.where)))
+        rows = (row for row in self._store.each_span(replace(query, limit=None)) if self.shows(row.id))
+        return itertools.islice(rows, query.limit)
 
     def _and(self, where: Where | None) -> Where:
         return self._within if where is None else Both((self._within, where))
