@@ -867,16 +867,16 @@ def test_absorbing_another_store(make, store, tmp_path):
 
 
 def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
-    """Samples, facts and marks of an origin that is heard here are left to its own spool."""
+    """Samples, facts and marks of an origin that is heard here are left to its own spool, and counted."""
     path = str(tmp_path / "other.db")
     other = make.write(path)
     other.keep(SOME)
     reader = make.read(path)
-    for _ in store.absorb(reader, {"o1": 0}.get):
-        pass
+    [*_, taken] = store.absorb(reader, {"o1": 0}.get)
     reader.close()
     other.close()
 
+    assert taken.to_come == {"o1": 7}
     assert store.series() == []
     assert store.marks() == {}
     assert store.spans(SpanQuery(kind="run")) == []
@@ -910,10 +910,10 @@ def test_a_family_is_found_without_reading_all_of_its_kind(store):
 
 
 def words(run, word, number):
-    """Facts that a process says of its run, and of a bar, from its third on."""
+    """Facts that a process says of its run, from its third on."""
     return facts(
         Span(run, T + 5, attrs={word: number}), Event(run, T + 6, "log", text=word), Blob(run, T, "code", word, number),
-        Span(f"{run}/p", T, kind="progress", parent=run, at=float(number)), first=3, who=origin(f"of-{run}", run),
+        first=3, who=origin(f"of-{run}", run),
     )  # fmt: skip
 
 
@@ -931,8 +931,7 @@ def of_run(store, run):
     )
 
 
-@pytest.mark.parametrize("comes", ["spool", "relay", "relay that is away"])
-def test_what_comes_by_itself_is_not_taken_from_another_store(make, tmp_path, comes):
+def test_what_comes_by_itself_is_not_taken_from_another_store(make, tmp_path):
     """What an archive says under offsets that an origin has not reached here does not stand in place of what comes."""
     alone, attacked, archive = (make.write(str(tmp_path / name)) for name in ("alone", "attacked", "archive"))
     for run in ("r1", "r2"):
@@ -940,13 +939,11 @@ def test_what_comes_by_itself_is_not_taken_from_another_store(make, tmp_path, co
         archive.keep([begun(run), words(run, "false", 9), samples([7.0, 8.0, 9.0], who=who, span=run)])
         archive.keep([], {who.name: 1 << 62})
     for store in (alone, attacked):
-        if comes != "spool":
-            store.bind("relay", ["of-r1"], ["r1"])
         store.keep([begun("r1")])
     before = of_run(attacked, "r1")
-    for _ in attacked.absorb(archive, {}.get if comes == "relay that is away" else {"of-r1": 0}.get):
-        pass
+    [*_, taken] = attacked.absorb(archive, {"of-r1": 0}.get)
 
+    assert taken.to_come == {"of-r1": 6}
     assert of_run(attacked, "r1") == before
     assert of_run(attacked, "r2") == of_run(archive, "r2")  # the control: nobody ships that one
     [heard] = [row.heard_t for row in attacked.origins(["r2"])]
@@ -958,3 +955,48 @@ def test_what_comes_by_itself_is_not_taken_from_another_store(make, tmp_path, co
     assert of_run(alone, "r1")[1:] == (["begun", "real"], [("real", 3)], [[1.0, 2.0, 3.0]])
     for store in (alone, attacked, archive):
         store.close()
+
+
+WHOLE = [  # of a job, in three parts
+    facts(
+        Span("r1", T, "running", kind="run", name="r", attrs={"lr": 1}),
+        Span("r1/1", T, "running", kind="try", parent="r1"), Span("r1/p", T, "running", kind="progress", at=5.0),
+        Event("r1", T, "log", text="one"), who=origin("o1", "r1"),
+    ),
+    facts(Event("r1", T, "log", text="two"), first=10, who=origin("o1", "r1")),
+    facts(
+        Span("r1/1", T + 9, "done", kind="try", parent="r1"), Event("r1", T, "log", text="three"),
+        first=20, who=origin("o1", "r1"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("comes", [{"o1": 15}, {}])
+def test_what_a_spool_has_freed_is_taken_from_the_old_store(make, store, tmp_path, comes):
+    """After the damaged store was moved away the job goes on: what lies before the new one's mark is not here yet."""
+    with closing(make.write(str(tmp_path / "old.db"))) as old:
+        store.bind("relay", ["o1"], ["r1"])
+        store.keep(WHOLE[1:])
+        old.keep(WHOLE[:1])
+        [*_, taken] = store.absorb(old, comes.get)
+        old.keep(WHOLE[1:])
+
+        assert taken.to_come == {}
+        assert of_run(store, "r1")[0] == of_run(old, "r1")[0]
+        assert sorted(of_run(store, "r1")[1]) == ["one", "three", "two"]
+        assert {row.id: row.state for row in store.spans(SpanQuery())} == {
+            "r1": "done",
+            "r1/1": "done",
+            "r1/p": "running",
+        }
+
+
+def test_a_backup_takes_in_what_came_after_it(make, store, tmp_path):
+    """The relay of a process that has ended never ships it again, so what it has said is taken from a newer store."""
+    with closing(make.write(str(tmp_path / "newer.db"))) as newer:
+        for each, said in (newer, WHOLE), (store, WHOLE[:1]):
+            each.bind("relay", ["o1"], ["r1"])
+            each.keep(said)
+        for _ in store.absorb(newer):
+            pass
+        assert of_run(store, "r1") == of_run(newer, "r1")

@@ -260,8 +260,8 @@ class Store(Reader, Protocol):
         Records that are here already are skipped. So doing it twice is the same as once, the order of sources does
         not matter, and after a death it can be repeated. Marks stay as they are, and what is purged there is not
         purged here, nor taken in. `comes`: from which offset on the samples of an origin come by themselves, from its
-        spool or another hub; these are left out. Of such an origin, and of one that a relay ships, facts that lie
-        behind its mark are left out, too. Raise FormatError when the source is malformed, DamagedError when
+        spool or another hub; these are left out, and so are its facts that lie behind its mark, but for states and
+        progress. They are counted in `to_come`. Raise FormatError when the source is malformed, DamagedError when
         pages of it cannot be read; what was taken in before stays, and is sound. `lenient`: leave out rows that are
         malformed, and count them.
         """

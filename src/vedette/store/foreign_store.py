@@ -34,7 +34,7 @@ class ForeignStore:
         """
         self.mask = mask or (lambda fact: fact)
         self.lenient = lenient
-        self.taken = Taken(touched=set(), left_out=Counter())
+        self.taken = Taken(touched=set(), left_out=Counter(), to_come=Counter())
         self.purged: set[str] = set()  # spans of which nothing is taken in
         self._connection = connection
 

@@ -137,3 +137,4 @@ class Taken(Struct):
     points: int = 0
     touched: set[str] = set()  # the spans that got something new; whoever shows it empties it
     left_out: Counter[str] = field(default_factory=Counter)  # rows that could not be read, by their table
+    to_come: Counter[str] = field(default_factory=Counter)  # records that come by themselves, by their origin

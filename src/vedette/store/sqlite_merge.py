@@ -14,8 +14,8 @@ import msgspec
 from vedette import wire
 from vedette.errors import FormatError
 from vedette.fold import Claim, Folded, OriginProgress, Write, flatten
-from vedette.model import LANE_FACTS, LANE_SAMPLES, PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
-from vedette.store import UNKNOWN_RELAY, Mark, Taken
+from vedette.model import LANE_FACTS, PURGED, Event, Fact, Id, Int64, Origin, Span, Time, shallow
+from vedette.store import Mark, Taken
 from vedette.store.foreign_store import ForeignStore, Name, Place, Text, as_object, checked
 from vedette.store.sqlite_bounds import knows
 from vedette.store.sqlite_json import to_json
@@ -44,7 +44,7 @@ def absorb(
 ) -> Iterator[Taken]:
     """Take in all that another store has; the Store protocol says what is promised."""
     source = ForeignStore(reader.connection, mask, lenient=lenient)
-    coming = _Coming(store, comes)
+    coming = _Coming(store, source, comes)
     with source.snapshot():
         try:
             numbers = _origins(source)
@@ -54,7 +54,7 @@ def absorb(
             for _ in itertools.chain(_events(store, source, numbers, coming), _blobs(store, source, coming)):
                 yield source.taken
             for number, origin in numbers.items():
-                for _ in take_samples(store, source, origin, number, coming.samples_from):
+                for _ in take_samples(store, source, origin, number, comes):
                     yield source.taken
         except sqlite3.DatabaseError as error:  # not a disk error, which is a StoreError: the data is wrong
             raise FormatError(f"what is taken in cannot be stored: {error}") from None
@@ -62,57 +62,43 @@ def absorb(
 
 
 class _Coming:
-    """Knows what comes by itself: of an origin that is read here, or that a relay ships, what lies behind its mark.
+    """Knows what comes by itself: of an origin that comes now, the facts behind its mark. It counts what is left out.
 
-    None of it is taken in. The real record would be taken for a known one when it comes, whatever is said here under
-    its offset.
+    The real record would be taken for a known one when it comes, whatever is said here under its offset. Claims and
+    progress are not of any offset, and all of them are taken: they add up to the same whoever brings them.
     """
 
-    def __init__(self, store: "SqliteStore", comes: Callable[[str], int | None]) -> None:
+    def __init__(self, store: "SqliteStore", source: ForeignStore, comes: Callable[[str], int | None]) -> None:
         self._store = store
+        self._source = source
         self._comes = comes
-        self._facts: dict[str, int | None] = {}
+        self._from: dict[str, int | None] = {}
 
     def next_step(self) -> None:
         """Look again: others may have written since the last transaction."""
-        self._facts.clear()
+        self._from.clear()
 
-    def facts_from(self, origin: str) -> int | None:
-        """Return the offset behind which facts of an origin come by themselves; None if none do."""
-        if origin not in self._facts:
-            comes = self._comes(origin) is not None or self._is_shipped(origin)
-            self._facts[origin] = self._mark(origin, LANE_FACTS) if comes else None
-        return self._facts[origin]
+    def leaves_out(self, origin: str, n: int) -> bool:
+        """Tell whether a fact comes by itself, and count it then."""
+        if origin not in self._from:
+            self._from[origin] = self._mark(origin) if self._comes(origin) is not None else None
+        mark = self._from[origin]
+        if mark is None or n <= mark:
+            return False
+        self._source.taken.to_come[origin] += 1
+        return True
 
-    def has_fact(self, origin: str, n: int) -> bool:
-        """Tell whether a fact of an origin comes by itself."""
-        first = self.facts_from(origin)
-        return first is not None and n > first
+    def leaves_out_all(self, theirs: Folded) -> bool:
+        """Leave out of a span's records what comes by itself; tell whether that is all of it."""
+        writes = theirs.writes
+        theirs.writes = {key: write for key, write in writes.items() if not self.leaves_out(*key)}
+        return bool(writes) and not (theirs.claims or theirs.writes or theirs.progress)
 
-    def leave_out(self, theirs: Folded) -> bool:
-        """Leave out of a span's records what comes by itself; tell whether that is all of it.
-
-        Of claims and progress nobody can tell where they were said, but what lies before a mark is here already.
-        """
-        before = theirs.claims, theirs.writes, theirs.progress
-        theirs.claims = {claim for claim in theirs.claims if self.facts_from(claim.origin) is None}
-        theirs.writes = {key: write for key, write in theirs.writes.items() if not self.has_fact(*key)}
-        theirs.progress = {name: said for name, said in theirs.progress.items() if self.facts_from(name) is None}
-        return any(before) and not (theirs.claims or theirs.writes or theirs.progress)
-
-    def samples_from(self, origin: str) -> int | None:
-        """Return the same for samples."""
-        first = self._comes(origin)
-        return first if first is not None or not self._is_shipped(origin) else self._mark(origin, LANE_SAMPLES)
-
-    def _is_shipped(self, origin: str) -> bool:
-        return self._store.shippers([origin]).get(origin, "") not in ("", UNKNOWN_RELAY)
-
-    def _mark(self, origin: str, lane: str) -> int | None:
+    def _mark(self, origin: str) -> int | None:
         marks = self._store.marks([origin])
         if any(known.endswith(">") for _, known in marks):  # it comes to another hub, and not to this store
             return None
-        return marks.get((origin, lane), Mark()).offset
+        return marks.get((origin, LANE_FACTS), Mark()).offset
 
 
 def _origins(source: ForeignStore) -> dict[int, Origin]:
@@ -137,7 +123,7 @@ def _spans(store: "SqliteStore", source: ForeignStore, coming: _Coming) -> Itera
                     theirs = _load(source, checked(span, Id))
                     if any(claim.state == PURGED for claim in theirs.claims):
                         source.purged.add(span)  # not here: only the owner of a home removes something for good
-                    elif coming.leave_out(theirs):
+                    elif coming.leaves_out_all(theirs):
                         continue
                     elif not knows(store._load(span), theirs) or not _is_here(store, span):
                         news[span] = theirs
@@ -202,7 +188,7 @@ def _take_event(
     span, t, kind, level, text, attrs, number, n = row
     if number not in numbers:
         raise FormatError("what is taken in has an event without an origin")
-    if source.is_purged(span) or coming.has_fact(numbers[number].name, n):
+    if source.is_purged(span) or coming.leaves_out(numbers[number].name, n):
         return
     event = source.mask(Event(span, t, kind, level, text, as_object(attrs)))
     assert isinstance(event, Event)
@@ -223,7 +209,7 @@ def _blobs(store: "SqliteStore", source: ForeignStore, coming: _Coming) -> Itera
             for row in some:
                 with source.over("blobs"):
                     found = checked(row, _BLOB)
-                    if not source.is_purged(found[0]) and not coming.has_fact(*found[-2:]):
+                    if not source.is_purged(found[0]) and not coming.leaves_out(*found[-2:]):
                         store.connection.execute(
                             "INSERT OR IGNORE INTO blobs (span, name, digest, size, media, t, origin, n)"
                             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -47,10 +47,13 @@ def take_samples(
 ) -> Iterator[None]:
     """Take in the samples of an origin and then what its marks say, in steps.
 
-    `theirs`: its number there. `comes`: from which offset on its samples come by themselves.
+    `theirs`: its number there. `comes`: from which offset on its samples come by themselves; they are counted.
     """
-    if comes(origin.name) != 0:
-        yield from _Samples(store, source, origin, theirs).take(comes)
+    samples = _Samples(store, source, origin, theirs)
+    if comes(origin.name) == 0:
+        samples.leave_out()
+    else:
+        yield from samples.take(comes)
 
 
 class _Samples:
@@ -60,6 +63,12 @@ class _Samples:
         self._origin = origin
         self._theirs = theirs
         self._until: int | None = None  # only samples up to this offset
+
+    def leave_out(self) -> None:
+        """Count all of them as still to come."""
+        count = "coalesce(sum(max(0, min(count, ?))), 0)"
+        [(found,)] = self._source.read(f"SELECT {count} FROM axes WHERE origin = ?", _MOST_ROWS, self._theirs)
+        self._count_left_out(int(found))
 
     def take(self, comes: Callable[[str], int | None]) -> Iterator[None]:
         """Take them in, some axes per transaction."""
@@ -72,8 +81,6 @@ class _Samples:
         more = True
         while more:
             self._until = comes(self._origin.name)
-            if self._until == 0:
-                return
             if self._until is not None:  # the hub may have stored some since
                 self._here = Held(self._store.connection, self._number)
             points = 0
@@ -104,6 +111,7 @@ class _Samples:
             raise FormatError("what is taken in has an axis with other times than it says")
         new = self._here.new(n)
         if self._until is not None:
+            self._count_left_out(int(np.count_nonzero(new & (n > self._until))))
             new &= n <= self._until
         if not new.any():
             return 0
@@ -139,6 +147,10 @@ class _Samples:
                 self._source.taken.points += len(value)
                 self._source.taken.touched.add(span)
         return looked
+
+    def _count_left_out(self, count: int) -> None:
+        if count:
+            self._source.taken.to_come[self._origin.name] += count
 
     def _keep_axis(self, axis: _Axis, n: Any, t: Any, step: Any, new: Any) -> int:
         run = self._store.connection.execute

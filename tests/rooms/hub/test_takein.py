@@ -1,5 +1,6 @@
 """Homes and spools from elsewhere, without a hub's threads and sockets."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -8,15 +9,18 @@ import sys
 import msgspec
 import pytest
 
+from tests.rooms.conftest import BORN
+from tests.rooms.speaker import Speaker
+from vedette import wire
 from vedette.errors import VedetteError
 from vedette.home import Home
 from vedette.hub.own import Own
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.takein import TakeIn
-from vedette.model import Span
+from vedette.model import LANE_FACTS, Event, Origin, Span
 from vedette.segment import list_segments, pack_header, read_header, segment_name
 from vedette.settings import Hub, Settings
-from vedette.store import EventQuery, SpanQuery, Taken
+from vedette.store import Batch, EventQuery, SpanQuery, Taken, parcels
 from vedette.store.sqlite import SqliteStore
 
 FAR = 1 << 50  # bytes
@@ -242,3 +246,48 @@ def test_a_copy_cannot_remove_a_run(keeper, tmp_path):
 
     assert [row.state for row in keeper.store.spans(SpanQuery(kind="run"))] == ["done"]
     assert len(points_in(keeper.store)) == 5000
+
+
+def relay(keeper):
+    """Have another hub introduce an origin."""
+    said = Batch(Origin("o"), LANE_FACTS, 1, facts=[(1, Event("other", BORN, "log"))])
+    inbox = keeper.inboxes.open("relay r", 1 << 30)
+    inbox.append(wire.encode(wire.Shipment(1, list(parcels.pack(said)))))
+    keeper.step()
+
+
+@pytest.mark.parametrize("where", ["read", "not begun", "after a failed turn", "set aside", "relayed", "nowhere"])
+def test_a_store_cannot_say_what_comes_by_itself(keeper, tmp_path, where):
+    """Behind the mark of an origin whose spool lies here, or that is relayed, nothing is taken in, and that is told."""
+    if where == "relayed":
+        relay(keeper)
+    elif where != "nowhere":
+        speaker = Speaker(keeper.home, "o", "r1")
+        if where == "read":
+            keeper.step()
+        if where == "after a failed turn":
+            keeper.step()
+            keeper.start_over(VedetteError("no"))
+        if where == "set aside":
+            keeper.set_aside["o"] = "it cannot be kept"
+    with contextlib.closing(SqliteStore(str(tmp_path / "store.db"))) as other:
+        foretold = [(n, Event("r1", BORN, "log", text=f"foretold {n}")) for n in range(1 << 20, (1 << 20) + 3)]
+        other.keep([Batch(Origin("o", span="r1"), LANE_FACTS, 1 << 21, facts=foretold)])
+    taking = take(keeper, tmp_path / "store.db")
+
+    assert len(keeper.store.events(EventQuery(span="r1"))) == (3 if where == "nowhere" else 0)
+    if where == "nowhere":
+        assert taking.notes == []
+    else:
+        [note] = taking.notes
+        assert "3 records of 1 process " in note
+        assert str(tmp_path / "store.db") in note
+    if where not in ("relayed", "nowhere"):
+        speaker.end()
+
+
+@pytest.mark.parametrize("name", ["/", "../spool", "a\0b", "x" * 500])
+def test_what_is_no_name_of_a_spool(keeper, name):
+    """An origin may be named as anybody likes: it is not looked for outside of the spools."""
+    keeper.home.prepare()
+    assert keeper.comes_from(name) is None

@@ -189,11 +189,17 @@ class Keeper:
     def comes_from(self, name: str) -> int | None:
         """Return the offset from which on samples of an origin come by themselves; None if nobody sends any.
 
-        A spool has lost what was stored and freed, but no more; what another hub still has of it is not known here.
+        They come from a spool here, also from one that is not read yet or was set aside, or from another hub. What is
+        stored does not come, nor what its spool has lost: that was stored and freed, even if this store is a new one.
         """
-        if (reader := self.readers.get(name)) is not None:
-            return min(list_segments(reader.directory, LANE_SAMPLES), default=0)
-        return 0 if name in self.inboxes.origins else None
+        spool = os.path.join(self.home.spool, name)
+        if name not in self.inboxes.origins and ("/" in name or not os.path.isdir(spool)):
+            return None
+        mark = self.store.marks([name]).get((name, LANE_SAMPLES), Mark()).offset
+        try:
+            return max(mark, min(list_segments(spool, LANE_SAMPLES), default=0))
+        except OSError:  # it cannot be read now, but it may come all the same
+            return mark
 
     def origin_readers(self) -> list[OriginReader]:
         """Return the readers of all origins, of this host and of other hubs."""

@@ -114,6 +114,7 @@ class TakeIn:
         self.notes: list[str] = []  # what could not be taken in, though the rest was
         self.spans = self.events = self.points = 0
         self.touched: set[str] = set()
+        self._to_come: Counter[str] = Counter()
         self._keeper = keeper
         self._path = os.path.abspath(path)
         self._scratch = os.path.join(keeper.home.root, f"{SCRATCH}{os.getpid()}")
@@ -133,6 +134,8 @@ class TakeIn:
         """Do it, step by step; raise VedetteError when there is nothing that can be taken in."""
         try:
             yield from self._take()
+            if self._to_come:
+                self.notes.append(_said_to_come(self._path, self._to_come))
         except OSError as error:
             raise NotFoundError(f"{self._path} cannot be read: {error.strerror or error}") from None
         finally:
@@ -254,10 +257,7 @@ class TakeIn:
                 self.touched |= taken.touched
                 taken.touched.clear()
                 yield
-            relayed = sum(row.origin.name in self._keeper.inboxes.origins for row in source.origins())
-        if relayed:
-            who = f"{relayed} {'process' if relayed == 1 else 'processes'} that another hub relays at this moment"
-            self.notes.append(f"the points of {who} are left out: take in {self._path} again when they have ended")
+        self._to_come |= taken.to_come  # the greater count of each: a store may be read twice
         if left_out is not None or taken.left_out:
             self.notes.append(_left_out(self._path, taken.left_out + (left_out or Counter())))
 
@@ -332,6 +332,14 @@ class TakeIn:
             self.spans + taken.spans, self.events + taken.events, self.points + taken.points
         )  # fmt: skip
         self.touched |= taken.touched
+
+
+def _said_to_come(path: str, count: Counter[str]) -> str:
+    """Say what was left out because it comes by itself."""
+    records = f"{count.total()} {'record' if count.total() == 1 else 'records'}"
+    who = f"{len(count)} {'process' if len(count) == 1 else 'processes'} whose spools are here"
+    again = f"if some are missing when these have ended, take in {path} again"
+    return f"{records} of {who}, or that another hub relays, are left out, since they come from there: {again}"
 
 
 def _left_out(path: str, count: Counter[str]) -> str:
