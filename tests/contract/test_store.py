@@ -90,14 +90,33 @@ def test_a_run_of_ten_thousand_ranks(store):
 
 def test_so_many_attributes_and_no_more(store, monkeypatch):
     """What is here stays and can be changed, and a run can be named; keys beyond the most are left out."""
-    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_KEYS", 4)
+    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_PLAIN", 2)
+    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_IN_FAMILY", 3)
+    monkeypatch.setattr("vedette.store.sqlite_bounds._MOST_DOTTED", 5)
     store.keep([facts(Span("r1", T, attrs={"a": 1, "c": {"x": 1, "y": 1}}))])
     store.keep([facts(Span("r1", T + 1, kind="run", name="n", attrs={"d": 1, "b": 1, "a": 2}), first=2)])
-    store.keep([facts(Span("r1", T + 2, attrs={"0": 1, "c": {"x": 2}}), first=3)])
-    store.keep([facts(Span("r2", T, kind="run", attrs=dict.fromkeys("fedcba", 0)), first=4)])
+    store.keep([facts(Span("r1", T + 2, attrs={"0": 1, "c": {"x": 2, "u": 3, "z": 1}}), first=3)])
+    store.keep([facts(Span("r1", T + 3, attrs={"e": {"x": 1, "y": 1, "z": 1}}), first=4)])
+    store.keep([facts(Span("r2", T, kind="run", attrs=dict.fromkeys("fedcba", 0)), first=5)])
 
+    c, e = {"c.u": 3, "c.x": 2, "c.y": 1}, {"e.x": 1, "e.y": 1}
     kept = {row.id: (row.name, row.attrs) for row in store.spans(SpanQuery())}
-    assert kept == {"r1": ("n", {"a": 2, "b": 1, "c.x": 2, "c.y": 1}), "r2": ("", dict.fromkeys("abcd", 0))}
+    assert kept == {"r1": ("n", {"a": 2, "b": 1, **c, **e}), "r2": ("", dict.fromkeys("ab", 0))}
+
+
+def test_a_config_leaves_room_for_all_else(store):
+    """However large a run's config is, it keeps its own attributes, and its user can edit it."""
+    own = {"cwd": "/a", "host": "h", "project": "p", "tags": ["x"]}
+    config = {f"k{number}": number for number in range(10_050)}
+    store.keep([facts(Span("r1", T, kind="run", name="n", attrs={"config": config, **own}))])
+    edit = Span("r1", T + 1, by="user", attrs={"tags": ["y"], "archived": True})
+    store.keep([facts(edit, who=Origin("hub", voice="hub"))])
+    store.keep([facts(Span("r1", T + 2, attrs={"summary": {"loss": 0.5}}), first=2)])
+
+    [row] = store.spans(SpanQuery())
+    rest = {key: value for key, value in row.attrs.items() if not key.startswith("config.")}
+    assert rest == {**own, "tags": ["y"], "archived": True, "summary.loss": 0.5}
+    assert len(row.attrs) - len(rest) == 10_000
 
 
 def test_so_many_tell_of_one_bar_and_no_more(store, monkeypatch):

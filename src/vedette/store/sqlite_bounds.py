@@ -5,13 +5,15 @@ what programs need; what comes first has the room, so that nobody can push out w
 without a word: there is no count of it that a reader would look for.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
 
 from vedette.fold import Claim, Folded, weight
 from vedette.model import PURGED, UNKNOWN_KIND
 
-_MOST_KEYS = 10_000  # attributes of a span
+_MOST_PLAIN = 1_000  # attributes of a span whose keys have no dot, such as `project` or `tags`
+_MOST_DOTTED = 19_000  # all others
+_MOST_IN_FAMILY = 10_000  # those of them that begin alike, up to the first dot, such as `config.`
 _MOST_PROGRESS = 20_000  # processes that tell the progress of one bar
 _MOST_OTHER_STATES = 64  # that no kind has: a later version may know them
 _KNOWN = frozenset((*UNKNOWN_KIND.climbing, *UNKNOWN_KIND.ends))
@@ -52,14 +54,40 @@ def bound(state: Folded, written: Container[tuple[str, int]], told: Container[st
         new = sorted(origin for origin in state.progress if origin not in told)
         for origin in new[len(new) - (len(state.progress) - _MOST_PROGRESS) :]:
             del state.progress[origin]
-    if sum(len(write.attrs) for write in state.writes.values()) > _MOST_KEYS:
+    if sum(len(write.attrs) for write in state.writes.values()) > _MOST_PLAIN:  # else there is room for all
         here = {key for name, write in state.writes.items() if name in written for key in write.attrs}
-        new = sorted({key for write in state.writes.values() for key in write.attrs} - here - set(_ALWAYS))
-        over = set(new[max(0, _MOST_KEYS - len(here)) :])
+        over = _over(here, {key for write in state.writes.values() for key in write.attrs} - here - set(_ALWAYS))
         for name, write in state.writes.items():
             if not over.isdisjoint(write.attrs):
                 left = {key: value for key, value in write.attrs.items() if key not in over}
                 state.writes[name] = write._replace(attrs=left)
+
+
+def _over(here: set[str], new: set[str]) -> set[str]:
+    """Return those of the new keys for which there is no room, beside those that are here.
+
+    A config of any size leaves room for what a run says of itself, and for what its user says of it later.
+    """
+    families = Counter(map(_family, here))
+    dotted = families.total() - families[""]
+    over = set()
+    for key in sorted(new):
+        family = _family(key)
+        if family:
+            is_full = families[family] >= _MOST_IN_FAMILY or dotted >= _MOST_DOTTED
+        else:
+            is_full = families[""] >= _MOST_PLAIN
+        if is_full:
+            over.add(key)
+        else:
+            families[family] += 1
+            dotted += family != ""
+    return over
+
+
+def _family(key: str) -> str:
+    """Return a key up to its first dot: `config.` of `config.lr`; "" of one that has none."""
+    return key[: key.find(".") + 1]
 
 
 def _time(claim: Claim) -> tuple[int, Claim]:
