@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -174,6 +175,40 @@ def test_so_much_is_awaited_and_no_more(store, make, path, monkeypatch):
         assert later.awaited() == {"far"}
         later.keep([facts(*[Event("r1", T, "log")] * 9, who=origin("far"))])
         assert (ended(later), later.awaited()) == (["1", "2", "4", "6", "7", "8"], set())
+
+
+def test_who_says_the_same_again_and_again_costs_nothing(store, monkeypatch):
+    """Where there is hardly room for more, the table is not read again for places that are awaited already."""
+    monkeypatch.setattr("vedette.store.sqlite_awaited._MOST", 12)
+    monkeypatch.setattr("vedette.store.sqlite_awaited._AGAIN_S", 1e9)
+    steps = []
+    store.keep(ends_behind("far", *range(1, 11)))
+    store.connection.set_trace_callback(steps.append)
+    for _ in range(20):
+        store.keep(ends_behind("far", 1, 2, 3, 4))
+        store.keep(ends_behind("far", 1, 2, 3, 4, place=1 << 30))
+    assert not [step for step in steps if "FROM awaited" in step and "SELECT span" in step]
+    for more in range(20):  # each a greater place, so that more is noted than there are rows
+        store.keep(ends_behind("far", 1, 2, 3, 4, place=(1 << 41) + more))
+    store.connection.set_trace_callback(None)
+
+    assert len([step for step in steps if "FROM awaited" in step and "SELECT span" in step]) <= 1
+    assert (ended(store), store.awaited()) == ([], {"far"})
+
+
+def test_a_failed_transaction_forgets_no_end_that_waits(store):
+    """What is awaited is read again when it is needed: a disk that cannot be read then hides neither it nor why."""
+    store.keep(ends_behind("far", 1, place=2))
+    connection = store._awaiting._connection
+    with closing(sqlite3.connect(":memory:")) as unreadable:  # it has no such table
+        store._awaiting._connection = unreadable
+        with pytest.raises(AttributeError):
+            store.keep([facts(None, first=10)])
+        with pytest.raises(sqlite3.OperationalError):
+            store.keep([facts(Event("r2", T, "log"), who=origin("o2", "r2"))])
+        store._awaiting._connection = connection
+    store.keep([facts(Event("r2", T, "log"), Event("r2", T, "log"), who=origin("far"))])
+    assert (ended(store), store.awaited()) == (["1"], set())
 
 
 def test_an_end_that_names_what_comes_before_it_waits_for_that(store):

@@ -5,13 +5,16 @@ place: a commit costs as much as it completes, however many wait.
 """
 
 import heapq
+import math
 import sqlite3
+import time
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from vedette.model import ENDS, LANE_FACTS, LANE_SAMPLES, Span
 
 _MOST = 100_000  # places in all; those beyond them are not waited for
+_AGAIN_S = 5.0  # so often at most the table is read again to find room; that takes some tenths of a second
 
 
 class Awaiting:
@@ -23,14 +26,12 @@ class Awaiting:
         # until its origin has come so far; so these are as many as there are rows, or more.
         self._waiting: dict[str, dict[str, list[tuple[int, str]]]] = {}
         self._count = 0
-        self.read_again()
+        self._is_stale = True
+        self._looked_s = -math.inf
 
     def read_again(self) -> None:
-        """Read the table: a transaction has failed."""
-        self._waiting.clear()
-        self._count = 0
-        for span, origin, lane, place in self._connection.execute("SELECT span, origin, lane, place FROM awaited"):
-            self._note(span, origin, lane, place)
+        """Have the table read again before it is needed: a transaction has failed."""
+        self._is_stale = True
 
     def holds(self, span: str) -> bool:
         """Tell whether the end of a span must not be shown yet."""
@@ -38,6 +39,7 @@ class Awaiting:
 
     def origins(self) -> AbstractSet[str]:
         """Return the origins whose records are awaited."""
+        self._refresh()
         return self._waiting.keys()
 
     def update(self, records: Iterable[Span], moved: Iterable[str]) -> set[str]:
@@ -45,6 +47,7 @@ class Awaiting:
 
         `moved`: the origins of which something has come.
         """
+        self._refresh()
         rows = [
             (record.id, place.origin, lane, offset)
             for record in records
@@ -54,22 +57,37 @@ class Awaiting:
             if offset
         ]
         rows = rows[: self._room(len(rows))]
-        self._connection.executemany(
-            "INSERT INTO awaited VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET place = max(place, excluded.place)", rows
-        )
         for row in rows:
-            self._note(*row)
+            changed = self._connection.execute(
+                "INSERT INTO awaited VALUES (?, ?, ?, ?)"
+                " ON CONFLICT DO UPDATE SET place = excluded.place WHERE excluded.place > place",
+                row,
+            )
+            if changed.rowcount:
+                self._note(*row)
         return self._reach({*moved, *(row[1] for row in rows)})
 
     def give_up(self, origin: str) -> set[str]:
         """Await nothing more of an origin; return the spans that waited for it."""
-        spans = {span for heap in self._waiting.pop(origin, {}).values() for _, span in heap}
+        self._refresh()
+        waiting = [span for heap in self._waiting.pop(origin, {}).values() for _, span in heap]
+        self._count -= len(waiting)
         found = set()
-        for span in spans:
+        for span in set(waiting):
             gone = self._connection.execute("DELETE FROM awaited WHERE span = ? AND origin = ?", (span, origin))
             if gone.rowcount:
                 found.add(span)
         return found
+
+    def _refresh(self) -> None:
+        """Read the table, if it may have other rows than are known here."""
+        if not self._is_stale:
+            return
+        self._waiting.clear()
+        self._count = 0
+        for row in self._connection.execute("SELECT span, origin, lane, place FROM awaited"):
+            self._note(*row)
+        self._is_stale = False
 
     def _note(self, span: str, origin: str, lane: str, place: int) -> None:
         heapq.heappush(self._waiting.setdefault(origin, {}).setdefault(lane, []), (place, span))
@@ -77,10 +95,13 @@ class Awaiting:
 
     def _room(self, wanted: int) -> int:
         """Return how many places more may be awaited."""
-        if self._count + wanted > _MOST:
+        now = time.monotonic()
+        if self._count + wanted > _MOST and now - self._looked_s > _AGAIN_S:
+            self._looked_s = now
             rows = self._connection.execute("SELECT count(*) FROM awaited").fetchone()[0]
             if rows < self._count:  # some were given up, or purged
-                self.read_again()
+                self._is_stale = True
+                self._refresh()
         return max(0, _MOST - self._count)
 
     def _reach(self, origins: Iterable[str]) -> set[str]:
