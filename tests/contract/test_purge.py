@@ -359,6 +359,21 @@ def test_the_rest_of_what_names_a_tombstone_is_kept(store, tmp_path, comes):
     assert left["r11"].state == left["r12"].state == "purged"
 
 
+@pytest.mark.parametrize("comes", [keeps, takes_a_copy, absorbs])
+@pytest.mark.parametrize("begun", [False, True])
+def test_attributes_that_come_before_a_run_do_not_hold_it_up(store, tmp_path, comes, begun):
+    """A run below a tombstone goes with it, also if the program that captures it was heard first; but not one that has
+    begun.
+    """
+    store.keep(GONE)
+    first = Span("r11", T + 20, "running" if begun else "", attrs={"git": {"commit": "x"}})
+    store.keep([facts(first, who=origin("capture", ""))])
+    comes(store, facts(Span("r11", T + 20, "running", kind="run", parent="r1"), who=STRANGER), tmp_path)
+    sweep(store)
+
+    assert spans(store)["r11"].state == ("running" if begun else "purged")
+
+
 def test_a_parent_of_nothing_but_slashes(store):
     """A parent that is too long for an id is above nothing; to look for each part of it would take all memory."""
     store.keep(OTHERS)

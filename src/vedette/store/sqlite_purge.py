@@ -37,11 +37,15 @@ def _above(span: str) -> list[str]:
 
 
 def lives(connection: sqlite3.Connection, span: str) -> bool:
-    """Tell whether a span is here, and is not gone; also if only others are here that name it as their parent."""
+    """Tell whether a span has begun here, and is not gone; also if only others are here that name it as their parent.
+
+    One of which nothing is known yet but attributes has not begun: they may come first, from another process.
+    """
     if is_gone(connection, span):
         return False
     below = "(parent = ?1 OR parent > ?2 AND parent < ?3) AND NOT (id > ?2 AND id < ?3) AND state <> ?4"
-    query = f"SELECT 1 FROM spans WHERE id = ?1 UNION ALL SELECT 1 FROM spans WHERE {below} LIMIT 1"
+    begun = "id = ?1 AND (state <> '' OR kind <> '' OR parent <> '')"
+    query = f"SELECT 1 FROM spans WHERE {begun} UNION ALL SELECT 1 FROM spans WHERE {below} LIMIT 1"
     return connection.execute(query, (span, *range_below(span), PURGED)).fetchone() is not None
 
 
