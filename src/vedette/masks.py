@@ -85,14 +85,24 @@ _COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[
 _PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
 _STANDS_FOR = _LazyPattern(
     r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
-    r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse"
-    r"|[A-Za-z_]\w*(?:\.\w+)*\.(?:\d{1,4}(?:\.[A-Za-z_]\w*)+|weight|bias)",  # of a model: `model.layers.0.weight`
+    r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse",
     re.DOTALL,
 )
 # Names that may mean something else than a secret, and values by which one knows it.
-_TWO_MEANINGS = _LazyPattern(r"(?<![A-Za-z])(?:(?P<key>(?:hf|storage)[_-]?key)|otp)$", re.IGNORECASE)
+_TWO_MEANINGS = _LazyPattern(
+    r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:(?P<key>(?:hf|storage)[_-]?key)|otp"
+    r"|(?P<token>(?:lang|language|src|tgt|dist|visual|vision|speech|unknown)[_-]?token(?:[_-]?\d{1,3})?))$"
+)
+_LEAST_TOKEN = 16  # characters of what is no token of a text
 _WORDS = _LazyPattern(r"[A-Za-z]{1,15}(?:[_-][A-Za-z]{1,15})*")
 _PLACE = _LazyPattern(r"(?:[a-z0-9]{2,10}://)?[~./]{0,3}[\w-]+(?:[./][\w-]+)+")
+_SUFFIXES = frozenset(
+    "arrow bin ckpt csv db gz h5 hdf5 jpg json jsonl mp4 msgpack npy npz onnx parquet pkl png pt pth safetensors tar"
+    " tfrecord tsv txt wav yaml yml zip zst".split()
+)
+_OF_MODEL = _LazyPattern(  # a parameter: `model.layers.0.weight`
+    r"[A-Za-z_]\w*(?:\.\w+)*\.(?:\d{1,4}(?:\.[A-Za-z_]\w*)+|weight|bias)|[a-z_]+(?:\.[a-z_]+)+"
+)
 _RUN = _LazyPattern(r"[A-Za-z0-9]{16,}")
 
 
@@ -151,10 +161,17 @@ def means_else(name: str, value: str) -> bool:
     if found is None:
         return False
     plain = value.strip("\"'")
+    if found["token"]:
+        mixed = any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+        return not mixed or len(plain) < _LEAST_TOKEN or plain.startswith(("<", "["))
     if _WORDS.pattern.fullmatch(plain):
         return True
-    place = found["key"] is not None and _PLACE.pattern.fullmatch(plain) is not None
-    return place and not any(map(looks_random, _RUN.pattern.findall(plain)))
+    if not found["key"]:
+        return False
+    place = ("/" in plain or plain.rpartition(".")[2] in _SUFFIXES) and _PLACE.pattern.fullmatch(plain)
+    if not place and not _OF_MODEL.pattern.fullmatch(plain):
+        return False
+    return not any(map(looks_random, _RUN.pattern.findall(plain)))
 
 
 def is_user_of_url(found: re.Match[str]) -> bool:
@@ -255,11 +272,11 @@ def values(tree: Value, key: str = "") -> Value:
     """Return a tree of plain values with its secrets masked; None and booleans are never masked."""
     if isinstance(tree, dict):
         if key and is_secret(key) and not _is_signature(key):
-            return {name: _hidden(inner) for name, inner in tree.items()}
+            return _hidden(tree, key)
         parent = key.rpartition(".")[2]
         return {name: values(inner, f"{parent}.{name}") for name, inner in tree.items()}
-    if key and is_secret(key) and not _is_else(tree, key):
-        return _hidden(tree) if not (_counts(key) and isinstance(tree, int | float)) else tree
+    if key and is_secret(key) and (_is_random(tree) or not _is_signature(key)):
+        return _hidden(tree, key) if not (_counts(key) and isinstance(tree, int | float)) else tree
     if isinstance(tree, str):
         return text(tree)
     if isinstance(tree, list):
@@ -272,7 +289,7 @@ def _item(tree: Value, key: str) -> Value:
     """Mask an item of a list; the item may be a pair of a name and a value."""
     pair = isinstance(tree, list) and len(tree) == 2 and isinstance(tree[0], str) and " " not in tree[0]
     if pair and is_secret(tree[0]):
-        return [tree[0], _hidden(tree[1])]
+        return [tree[0], _hidden(tree[1], tree[0])]
     return values(tree, key) if isinstance(tree, dict) else values(tree)
 
 
@@ -282,25 +299,25 @@ def _counts(key: str) -> bool:
     return "token" in name or "sess" in name or name.endswith("auth")
 
 
-def _is_else(tree: Value, key: str) -> bool:
-    """Tell whether a value is none of the secrets that its key may name."""
-    if _is_signature(key):
-        return not (isinstance(tree, str) and looks_random(tree))
-    return isinstance(tree, str) and means_else(key, tree)
-
-
 def _is_signature(key: str) -> bool:
     """Tell whether this may also be the signature of a model or a function, which is no secret."""
     return key.lower().endswith("signature")
 
 
-def _hidden(tree: Value) -> Value:
+def _is_random(tree: Value) -> bool:
+    return isinstance(tree, str) and looks_random(tree)
+
+
+def _hidden(tree: Value, key: str) -> Value:
+    """Mask all that goes by the name of a secret but for what tells that the name means something else here."""
     if tree is None or isinstance(tree, bool) or tree == "":
         return tree
     if isinstance(tree, dict):
-        return {name: _hidden(inner) for name, inner in tree.items()}
+        return {name: _hidden(inner, key) for name, inner in tree.items()}
     if isinstance(tree, list):
-        return [_hidden(inner) for inner in tree]
+        return [_hidden(inner, key) for inner in tree]
+    if means_else(key, str(tree)):
+        return text(tree) if isinstance(tree, str) else tree
     return MASK
 
 

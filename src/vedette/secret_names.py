@@ -48,8 +48,7 @@ _OF_TEXT = frozenset(
     " new no of total avg mean by extra added prefix suffix eot word sub pre time patch text input output prompt"
     " decoder encoder vocab target source separator fim think tool user assistant system dummy placeholder register"
     " class object query latent reg blank null sentinel pos unexpected expected illegal unrecognized page pagination"
-    " continuation sos initializer lang language src tgt boi eoi boa eoa bod eod dist distillation visual vision"
-    " speech padding unknown modifier".split()
+    " continuation sos initializer boi eoi boa eoa bod eod distillation padding modifier".split()
 )
 # Words after a secret's name that mean something else than the secret itself: `password_file`.
 _ABOUT = frozenset(

@@ -165,7 +165,8 @@ def _clean_options(source: str) -> str:
         if not is_secret(option["name"]):
             continue
         found = _DEFAULT.search(source, option.end(), option.end() + _MOST_OPTION)
-        if found is not None and found["value"] and found.start() >= at and _looks_secret(found["value"]):
+        given = found["value"] if found is not None and found.start() >= at else None
+        if found is not None and given and _looks_secret(given) and not means_else(option["name"], given):
             parts += [source[at : found.start("value")], MASK]
             at = found.end("value")
     return "".join(parts) + source[at:]

@@ -142,11 +142,28 @@ def test_a_key_is_judged_by_whose_it_is():
 
 def test_a_name_of_two_meanings_is_judged_by_its_value():
     """A path, a parameter of a model or a word is no secret below a name that has other meanings, too."""
-    plain = {"hf_key": "model.layers.0.weight", "storage_key": "s3://b/a1.bin", "train": {"otp": "sparse"}}
+    plain = {
+        "hf_key": "model.layers.0.weight",
+        "storage_key": "s3://b/a1.bin",
+        "train": {"otp": "sparse"},
+        "lang_token": {"en": "<en1>", "at": 3},
+        "src_token": ["en_XX", "de_DE"],
+        "pairs": [["tgt_token", "de_DE"]],
+    }
     secret = {"hf_key": "abcDEF0123abcDEF0123", "storage_key": "abc123", "otp": "482913", "hf_token": "sparse"}
+    secret |= {"speech_token": "a8f7e6d5c4b3a2918273", "api_key": "a.0.b", "password": "my.1.pass"}
 
     assert masks.values(plain) == plain
     assert masks.values(secret) == dict.fromkeys(secret, "***")
+    assert masks.values({"src_token": ["a8f7e6d5c4b3a2918273", "x"]}) == {"src_token": ["***", "x"]}
+
+
+def test_in_the_environment_a_name_alone_tells():
+    """No value excuses a variable of the environment that has the name of a secret."""
+    environ = {"SRC_TOKEN": "en_XX123", "SPEECH_TOKEN": "a8f7e6d5c4b3a2918273", "OTP": "sparse", "PASSWORD": "a.weight"}
+
+    assert masks.environment({**environ, "PAD_TOKEN": "x1"}) == {**dict.fromkeys(environ, "***"), "PAD_TOKEN": "x1"}
+    assert set(masks.known(environ)) == {"en_XX123", "a8f7e6d5c4b3a2918273", "a.weight"}
 
 
 def test_a_list_of_words_stays():

@@ -319,7 +319,7 @@ def _listed(found: re.Match[str]) -> bool:
         return False
     if name == "session":
         return _is_dense(plain) or _is_short(name, plain)
-    if not _names(name) or not _is_closed(value, plain):
+    if not _names(name) or not _is_closed(value, plain) or means_else(name, plain):
         return False
     if " " in plain or not (_STRONG.search(name) or _OF_SOMETHING.search(name)):
         return _is_dense(plain.rpartition(" ")[2])
@@ -330,6 +330,8 @@ def _option(found: re.Match[str]) -> bool:
     name, _, value = found.groups()
     plain = value.strip("\\\"'")
     if not plain or plain.startswith("-") or not _names(name.lstrip("-")) or _is_no_secret(plain):
+        return False
+    if means_else(name, plain):
         return False
     listed = plain != value and _STRONG.search(name) is not None
     return listed or (len(plain) >= _LEAST and _is_mixed(plain))
