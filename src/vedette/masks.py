@@ -6,9 +6,10 @@ print `hub/turn/masking.py`.
 """
 
 import base64
+import keyword
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 from vedette.model import Value
 from vedette.secret_names import is_secret
@@ -56,6 +57,9 @@ _HOOK = _LazyPattern(
 _PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
 )
+_PRIVATE_LINES = _LazyPattern(  # without an end; also as texts of code, or in a diff
+    r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(?:(?:\\{1,2}[nr]|\n[+ -]?|[ \t\r\"'])*+[A-Za-z0-9+/=]{40,}+)+"
+)
 _USERINFO = _LazyPattern(r"(?<=\w)://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")  # whatever the scheme is made of
 # A password with a slash, which should not be there. After the colon of a port comes a number.
 _USERINFO_SLASH = _LazyPattern(r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)")
@@ -74,7 +78,7 @@ _PARAMETER = _LazyPattern(r"[A-Za-z][\w-]{0,40}=(?:[^\s=\"',;\\]|\\{0,3}[\"'][\w
 _SIGNED = _LazyPattern(  # parameters of schemes
     r"(\b(?:Signature=|Credential=|mac=(?=\\{0,3}[\"']))\\{0,3}[\"']?)(?=[A-Za-z+/=%-]{0,40}\d)[\w+/=%-]{12,}"
 )
-_BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)\s+([\w.~+/-]{8,}={0,2})")
+_BEARER = _LazyPattern(r"\b([Bb]earer|BEARER)[ \t]+([\w.~+/-]{8,}={0,2})")
 _BASIC = _LazyPattern(r"\b([Bb]asic|BASIC)([ \t]+)([A-Za-z0-9+/]{6,2000}={0,2})(?![\w+/=])")
 _RESPONSE = _LazyPattern(r"(\bresponse=\\?[\"']?)[0-9a-fA-F]{32,128}\b")  # of a login by digest
 _CONNECTED = _LazyPattern(
@@ -84,7 +88,7 @@ _ASSIGNED = _LazyPattern(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*
 _COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
 _PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
 _STANDS_FOR = _LazyPattern(
-    r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
+    r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:()]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
     r"|(?:os\.environ|os\.getenv|getenv)\b.*|None|null|[Tt]rue|[Ff]alse",
     re.DOTALL,
 )
@@ -120,20 +124,23 @@ def text(value: str) -> str:
     return value
 
 
-def forms(value: str, *, tokens: bool = True) -> str:
-    """Mask what is a secret by its form, whatever its name. Without `tokens`, leave those of known services out."""
+def forms(value: str, *, tokens: bool = True, code: bool = False) -> str:
+    """Mask what is a secret by its form, whatever its name. Without `tokens`, leave those of known services out.
+
+    In `code` an expression is no secret, and what is left can still be run.
+    """
     if "://" in value and "@" in value:
         value = _USERINFO.pattern.sub(_userinfo, value)
         value = _USERINFO_SLASH.pattern.sub(_userinfo, value)
     if "/bot" in value or "hook" in value:
         value = _HOOK.pattern.sub(rf"/\1\2\3{MASK}", value)
     if "=" in value and ("?" in value or "&" in value):
-        value = _QUERY.pattern.sub(_query, value)
+        value = _QUERY.pattern.sub(partial(_query, code=code), value)
     if "PRIVATE KEY" in value:
-        value = _PRIVATE.pattern.sub(rf"\1{MASK}\2", value)
+        value = _PRIVATE.pattern.sub(partial(_private, code=code), value)
     lower = value.lower()
     if "authorization" in lower:
-        value = _HEADER.pattern.sub(_header, value)
+        value = _HEADER.pattern.sub(partial(_header, code=code), value)
         value = _SIGNED.pattern.sub(rf"\1{MASK}", value)
     if "bearer" in lower:
         value = _BEARER.pattern.sub(_bearer, value)
@@ -199,16 +206,31 @@ def _userinfo(found: re.Match[str]) -> str:
     return found[0] if plain else f"://{MASK}@"
 
 
-def _query(found: re.Match[str]) -> str:
+def _private(found: re.Match[str], code: bool) -> str:
+    if code and not found[2]:  # in code a line that looks for keys has the beginning alone
+        return _PRIVATE_LINES.pattern.sub(rf"\1{MASK}", found[0])
+    return f"{found[1]}{MASK}{found[2]}"
+
+
+def _query(found: re.Match[str], code: bool) -> str:
     name = found[2].lower()
+    if found[3].startswith("{") or (code and (found[1] == ";" or _is_open(found[3]))):  # `f"?token={get('x')}"`
+        return found[0]
     secret = is_secret(name) or name in _QUERY_NAMES or (name in _QUERY_WORDS and looks_random(found[3]))
     plain = stands_for(found[3]) or means_else(name, found[3])
     return f"{found[1]}{found[2]}={MASK}" if secret and not plain else found[0]
 
 
-def _header(found: re.Match[str]) -> str:
+def _is_open(value: str) -> bool:
+    """Tell whether a value ends in an expression of an f-string, in which quotes stand: `{os.environ[`."""
+    return value.rfind("{") > value.rfind("}")
+
+
+def _header(found: re.Match[str], code: bool) -> str:
     head, scheme, value = found.groups()
-    if stands_for(value) or "://" in value:  # a URL is masked by its form
+    if stands_for(value) or "://" in value or not any(map(str.isalnum, value)):  # a URL is masked by its form
+        return found[0]
+    if code and (_is_open(value) or not (_is_in_quotes(found) or _is_in_comment(head, scheme, value))):
         return found[0]
     known = (scheme or value).lower()
     if known not in _SCHEMES and not known.endswith(_SIGNS) and looks_random(scheme or value):  # no scheme at all
@@ -218,6 +240,20 @@ def _header(found: re.Match[str]) -> str:
     if known not in _SCHEMES and not _ends_header(found, value):
         return found[0]
     return f"{head}{scheme} {MASK}"
+
+
+def _is_in_quotes(found: re.Match[str]) -> bool:
+    """Tell whether in code a header, or its value, stands in quotes."""
+    if found[1].endswith(("'", '"')):
+        return True
+    before = found.string.endswith(("'", '"', "`", "-", "\\n"), 0, found.start())
+    return before and found[1].rstrip().lower().endswith("n:")
+
+
+def _is_in_comment(head: str, scheme: str | None, value: str) -> bool:
+    """Tell whether words in code are of a comment: two of them side by side are no expression."""
+    words = scheme is not None and not keyword.iskeyword(scheme) and "\n" not in head
+    return words and value[0].isalnum() and looks_random(value) and "(" not in value
 
 
 def _ends_header(found: re.Match[str], value: str) -> bool:

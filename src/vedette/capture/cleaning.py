@@ -114,13 +114,13 @@ def clean(source: str, path: str = "", secrets: Iterable[str] = ()) -> tuple[str
     count = source.count(MASK)
     for secret in secrets:
         source = source.replace(secret, MASK)
-    source = forms(source)
     shell = path.lower().endswith(_SHELL_KINDS) or _SHELL.match(source) is not None
+    bare = shell or path.lower().endswith(_BARE_KINDS)
+    source = forms(source, code=not bare)
     if shell:
         source = _COMMAND.sub(_clean_command, source)
     if "add_argument(" in source or "option(" in source:
         source = _clean_options(source)
-    bare = shell or path.lower().endswith(_BARE_KINDS)
     cleaned, at = [], 0
     for found in _HINT.finditer(source):  # a fast check: most lines do not mention a secret
         if found.start() < at:
