@@ -61,8 +61,12 @@ _PRIVATE_LINES = _LazyPattern(  # without an end; also as texts of code, or in a
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(?:(?:\\{1,2}[nr]|\n[+ -]?|[ \t\r\"'])*+[A-Za-z0-9+/=]{40,}+)+"
 )
 _USERINFO = _LazyPattern(r"(?<=\w)://([^/\s@\"'<>?#]*(?:@[^/\s@\"'<>?#]+)*)@")  # whatever the scheme is made of
-# A password with a slash, which should not be there. After the colon of a port comes a number.
-_USERINFO_SLASH = _LazyPattern(r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200})@(?=\w)")
+# A password with a slash, which should not be there; if it has an @, too, no name of a host with a dot follows that.
+# After the colon of a port comes a number.
+_USERINFO_SLASH = _LazyPattern(
+    r"(?<=\w)://([^/\s:@\"'<>?#]{0,100}:(?!\d{1,5}[/?#])[^\s@\"'<>]{1,200}"
+    r"(?:@(?!localhost/|[\w-]{1,63}\.)[^\s@\"'<>?#:,;]{1,200}){0,3})@(?=\w)"
+)
 _QUERY = _LazyPattern(r"([?&;]|&amp;|\\u0026)([\w.\-\[\]%]{1,60})=([^&\s;#\"'<>\\]+)")  # \\u0026: an & in JSON
 _QUERY_NAMES = frozenset("sig signature x-amz-signature x-amz-credential x-amz-security-token".split())
 _QUERY_WORDS = frozenset("key code".split())  # secrets if their values look so: `?code=404` is none
@@ -130,8 +134,8 @@ def forms(value: str, *, tokens: bool = True, code: bool = False) -> str:
     In `code` an expression is no secret, and what is left can still be run.
     """
     if "://" in value and "@" in value:
-        value = _USERINFO.pattern.sub(_userinfo, value)
         value = _USERINFO_SLASH.pattern.sub(_userinfo, value)
+        value = _USERINFO.pattern.sub(_userinfo, value)
     if "/bot" in value or "hook" in value:
         value = _HOOK.pattern.sub(rf"/\1\2\3{MASK}", value)
     if "=" in value and ("?" in value or "&" in value):
