@@ -47,12 +47,13 @@ _FORMS = _LazyPattern(
     r"|r(?<!\wr)(?:k_(?:live|test)_[A-Za-z0-9]{16,}|8_[A-Za-z0-9]{30,})"
     r"|l(?<!\wl)sv2_[a-z]{2}_\w{20,}"
 )
-# Paths by which anyone may post: of a bot of Telegram, and of channels in Discord, Slack and Teams. Errors of
-# connections show them without their host.
+# Paths by which anyone may post: of a bot of Telegram, and of channels in Discord, Slack, Teams, Mattermost and Zapier.
+# Errors of connections show them without their host.
 _HOOK = _LazyPattern(
-    r"/(?:(bot\d{5,12}+:|webhooks/\d{10,24}+/)[\w-]{10,}"
-    r"|((?:services|workflows|triggers)/)[TE][A-Z0-9]{6,14}+/[A-Z0-9]{6,20}+/[\w/]{10,}"
-    r"|(webhook(?:b2)?/)[0-9a-f-]{36}@[\w@/-]{36,})"
+    r"/(?:(bot\d{5,12}+(?::|%3[Aa])|webhooks/\d{10,24}+/(?=[A-Za-z_-]{0,99}(?:\d|[A-Z]{2})))[\w-]{10,}"
+    r"|((?:services|workflows|triggers)/)[TE][A-Z0-9]{6,14}+/[A-Z0-9]{6,20}+/(?:\d{6,24}+/)?[A-Za-z0-9]{16,}+(?!\w)"
+    r"|(webhook(?:b2)?/)[0-9a-f-]{36}@[\w@/-]{36,}"
+    r"|(hooks/)(?=[a-z]{0,25}\d)[a-z0-9]{26}(?!\w)|(hooks/catch/\d{4,12}+/)(?=[A-Za-z]{0,30}\d)[A-Za-z0-9]{6,})"
 )
 _PRIVATE = _LazyPattern(
     r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----).*?(-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
@@ -137,7 +138,7 @@ def forms(value: str, *, tokens: bool = True, code: bool = False) -> str:
         value = _USERINFO_SLASH.pattern.sub(_userinfo, value)
         value = _USERINFO.pattern.sub(_userinfo, value)
     if "/bot" in value or "hook" in value:
-        value = _HOOK.pattern.sub(rf"/\1\2\3{MASK}", value)
+        value = _HOOK.pattern.sub(rf"/\1\2\3\4\5{MASK}", value)
     if "=" in value and ("?" in value or "&" in value):
         value = _QUERY.pattern.sub(partial(_query, code=code), value)
     if "PRIVATE KEY" in value:

@@ -148,6 +148,7 @@ def _may_have_form(lower: str) -> bool:
     return (
         "bear" in lower or "sig=" in lower or "pat-" in lower or "akia" in lower or "asia" in lower or "aiza" in lower
         or "eyj" in lower or "code=" in lower or "basic" in lower or "/bot" in lower
+        or "hooks/" in lower
         or ("@" in lower and "://" in lower)
     )  # fmt: skip
 
