@@ -79,6 +79,7 @@ _HEADER = _LazyPattern(
 # Behind these any word is a secret, behind another one only what looks random.
 _SCHEMES = frozenset("bearer basic token digest negotiate apikey api-key geniekey ssws".split())
 _SIGNS = ("hmac-sha256", "hmac-sha1", "hmac-sha512", "hmac-sha384")  # ends of schemes that look random themselves
+_AUTHS = ("auth", "authorization")  # ends of the names of headers with schemes
 _PARAMETER = _LazyPattern(r"[A-Za-z][\w-]{0,40}=(?:[^\s=\"',;\\]|\\{0,3}[\"'][\w*])")  # `Digest username="ada"`
 _SIGNED = _LazyPattern(  # parameters of schemes
     r"(\b(?:Signature=|Credential=|mac=(?=\\{0,3}[\"']))\\{0,3}[\"']?)(?=[A-Za-z+/=%-]{0,40}\d)[\w+/=%-]{12,}"
@@ -91,6 +92,9 @@ _CONNECTED = _LazyPattern(
 )  # `Server=db;User Id=me;Password=...`
 _ASSIGNED = _LazyPattern(r"(?<![\w?&.\-])(-{0,2}[A-Za-z_][\w.-]{0,80}=)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
 _COLON = _LazyPattern(r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80})([\"']?\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"')\]}]+)")
+_AUTH = _LazyPattern(  # a header with a scheme of any name
+    r"(?<![\w?&.\-])([A-Za-z_][\w.-]{0,80}+)([\"']?\s*:\s*[\"']?)([A-Za-z][\w-]{1,30})[ \t]+([^\s\"',;\\]{8,})"
+)
 _PLAIN_USERS = _LazyPattern(r"[a-z_][a-z0-9_-]{0,15}")
 _STANDS_FOR = _LazyPattern(
     r"\$\{?[A-Za-z_]?\w*\}?|\$(?:\(|\{\{).*|%\(\w*\)?\w?|%[sdrif]|%\w+%|\{[\w.!:()]*\}?|<[^<>]*>?|\*{3,}|\.{2,}"
@@ -125,6 +129,8 @@ def text(value: str) -> str:
     if "=" in value:
         value = _ASSIGNED.pattern.sub(_assigned, value)
     if ":" in value:
+        if "auth" in value.lower():
+            value = _AUTH.pattern.sub(_auth, value)
         value = _COLON.pattern.sub(_after_colon, value)
     return value
 
@@ -295,6 +301,13 @@ def _assigned(found: re.Match[str]) -> str:
     return f"{found[1]}{hidden_as(found[2])}"
 
 
+def _auth(found: re.Match[str]) -> str:
+    """Mask the secret behind a scheme; `_after_colon` looks at one word alone."""
+    name, colon, scheme, value = found.groups()
+    secret = name.lower().endswith(_AUTHS) and is_secret(name) and looks_random(value)
+    return f"{name}{colon}{scheme} {MASK}" if secret and not stands_for(value) and "://" not in value else found[0]
+
+
 def _after_colon(found: re.Match[str]) -> str:
     if not is_secret(found[1]) or stands_for(found[3]) or found[3].lower() in _SCHEMES or _is_scheme(found):
         return found[0]
@@ -306,7 +319,7 @@ def _after_colon(found: re.Match[str]) -> str:
 def _is_scheme(found: re.Match[str]) -> bool:
     """Tell whether a value is the scheme of a header, whose secret has been masked: `Authorization: OAuth ***`."""
     masked = found.string.startswith(f" {MASK}", found.end()) or found[3].lower().endswith(_SIGNS)
-    return masked and found[1].lower().endswith("authorization")
+    return masked and found[1].lower().endswith(_AUTHS)
 
 
 def values(tree: Value, key: str = "") -> Value:

@@ -281,8 +281,8 @@ def test_a_diff():
      "Digest response=", "a1_://a:", "/bot123456:", "/webhooks/1234567890", "/services/T0000000", "/webhook/0a-",
      "\\u0026sig=a", "Authorization: a ", "authorization ", "Authorization: Token a=", "authorization Signature=aaaa",
      '"--token",', '"--token", default=', '"--token", default="a1b2c3d4"', "#define key ", "export token=", "%env key ",
-     "://a:/@b", "://a:b@c/@-", "/hooks/catch/1234567/", "/hooks/a0",
-     "hf_key=a.", "hf_key: a.1.", "otp=a_", "token: a[b[", "token: a | b", 'token = \\"a'],
+     "://a:/@b", "://a:b@c/@-", "/hooks/catch/1234567/", "/hooks/a0", "auth: a ",
+     "auth: auth: a", "hf_key=a.", "hf_key: a.1.", "otp=a_", "token: a[b[", "token: a | b", 'token = \\"a'],
 )  # fmt: skip
 def test_no_text_takes_long(piece):
     """However a text is made up, it is looked at in time that grows with its length alone."""
