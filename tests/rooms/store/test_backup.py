@@ -315,7 +315,7 @@ def test_a_disk_without_room_for_what_waits(sound, tmp_path, monkeypatch):
 
 
 def test_a_kill_in_the_middle(sound, tmp_path):
-    """There is no backup then; the next one cleans up."""
+    """There is no backup then; the next one cleans up, also what one with another name has left, and nothing else."""
     if not (child := os.fork()):
         with contextlib.suppress(BaseException):
             save(sound, tmp_path / "home.tar", settle=lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -323,6 +323,10 @@ def test_a_kill_in_the_middle(sound, tmp_path):
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     [left] = tmp_path.iterdir()
     assert sorted(os.listdir(left)) == ["backup.new"]
+    store = shutil.copytree(left, tmp_path / ".old.tar.0123456789abcdef") / "backup.store"
+    store.write_text("of a backup with another name")
+    (tmp_path / ".note.0123456789abcdef").mkdir()
+    (tmp_path / ".note.0123456789abcdef" / "backup.store").write_text("mine")
     for other in (".home.tar.x", ".home.tar.0123456789abcdeg", ".homestar.0123456789abcdef"):
         (tmp_path / other).mkdir()
     (left / "chair.txt").write_text("precious")
@@ -331,7 +335,7 @@ def test_a_kill_in_the_middle(sound, tmp_path):
     (left / "chair.txt").unlink()
     save(sound, tmp_path / "home.tar", force=True)
     assert sorted(os.listdir(tmp_path)) == [
-        ".home.tar.0123456789abcdeg", ".home.tar.x", ".homestar.0123456789abcdef", "home.tar",
+        ".home.tar.0123456789abcdeg", ".home.tar.x", ".homestar.0123456789abcdef", ".note.0123456789abcdef", "home.tar",
     ]  # fmt: skip
 
 
@@ -394,14 +398,86 @@ def test_what_is_no_file_is_not_replaced(sound, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
 
 
-def test_two_at_once(sound, tmp_path):
-    """The second one is refused, and does no harm to the first."""
+@pytest.mark.parametrize("hidden", [False, True], ids=["its folder", "its store"])
+def test_somebody_puts_his_own_in_its_place(sound, tmp_path, hidden):
+    """Who may write beside it can move its directory away while it is written: what was checked is what it becomes."""
+
+    def swap(what):
+        if what != ("store: checking the copy" if hidden else "keys: 1 files") or (tmp_path / "moved").exists():
+            return
+        [folder] = [path for path in tmp_path.iterdir() if path.is_dir()]
+        folder.rename(tmp_path / "moved")
+        folder.mkdir()
+        for name in ("backup.new", "backup.store"):
+            (folder / name).write_text("theirs")
+
+    save(sound, tmp_path / "home.tar", shown=swap)
+    restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
+    assert list((tmp_path / "moved").iterdir()) == []
+    assert sorted(path.read_text() for path in tmp_path.glob(".home.tar.*/*")) == ["theirs", "theirs"]
+
+
+def test_sqlite_has_opened_another_file(tmp_path):
+    """It goes by names: a store is not copied into a file that somebody has put in place of ours."""
+    path = tmp_path / backup._COPY
+    with backup._opened(str(tmp_path)) as folder, open(path, "xb") as copy:
+        backup._connected(folder, copy.fileno()).close()
+        path.rename(tmp_path / "ours")
+        path.touch()
+        with pytest.raises(StoreError, match="somebody has put other files in place of ours"):
+            backup._connected(folder, copy.fileno())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE FILES OF TWO USERS")
+def test_a_directory_of_somebody_else_is_not_ours(tmp_path):
+    """Nothing is written into one that is another's; one of ours is closed to others."""
+    tmp_path.chmod(0o777)
+    with backup._opened(str(tmp_path)) as folder, open(tmp_path / "new", "xb") as new:
+        backup._check_own(folder, new.fileno())
+        assert tmp_path.stat().st_mode & 0o777 == 0o700
+        os.chown(tmp_path, NOBODY, NOBODY)
+        with pytest.raises(PermissionError, match="somebody else"):
+            backup._check_own(folder, new.fileno())
+
+
+def test_a_path_that_leads_through_a_link_and_up(sound, tmp_path, monkeypatch):
+    """`link/..` is the parent of where the link leads, as for any other program."""
+    with tempfile.TemporaryDirectory(prefix="vdt-", dir="/dev/shm") as disk:
+        os.mkdir(f"{disk}/inner")
+        os.symlink(f"{disk}/inner", tmp_path / "link")
+        save(sound, tmp_path / "link" / ".." / "home.tar")
+        assert sorted(os.listdir(disk)) == ["home.tar", "inner"]
+    assert os.listdir(tmp_path) == ["link"]
+    monkeypatch.chdir(tmp_path)
+    save(sound, "home.tar")
+    with pytest.raises(VedetteError, match="is a directory"):
+        save(sound, "")
+    assert sorted(os.listdir(tmp_path)) == ["home.tar", "link"]
+
+
+def test_two_begin_at_the_same_moment(sound, tmp_path, monkeypatch):
+    """Each may see the other one and end: they begin once more, after pauses that differ, and one of them wins."""
+    other = contextlib.ExitStack()
+    with backup._opened(str(tmp_path)) as beside:
+        other.enter_context(backup._begun(beside, "home.tar"))
+        pauses = []
+        monkeypatch.setattr("time.sleep", lambda pause: (pauses.append(pause), other.close()))
+        save(sound, tmp_path / "home.tar")
+        assert len(pauses) == 1
+    assert os.listdir(tmp_path) == ["home.tar"]
+
+
+def test_two_at_once(sound, tmp_path, monkeypatch):
+    """The second one is refused, and does no harm to the first; one to another path beside it is not."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
 
     def second():
         with pytest.raises(VedetteError, match="another backup is being written"):
             save(sound, tmp_path / "home.tar")
+        save(sound, tmp_path / "other.tar")
 
     save(sound, tmp_path / "home.tar", settle=second)
+    assert sorted(os.listdir(tmp_path)) == ["home.tar", "other.tar"]
     restore(str(tmp_path / "home.tar"), Home(str(tmp_path / "new")))
 
 
