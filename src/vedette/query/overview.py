@@ -16,7 +16,7 @@ from vedette.query.finding import Family
 from vedette.query.progress import Bar
 from vedette.query.runs import RunView
 from vedette.query.silence import LOST, LOST_AFTER_S, signs
-from vedette.query.where import FAMILIES, check_length, parse
+from vedette.query.where import FAMILIES, check_conditions, check_length, parse
 from vedette.store import (
     Both,
     Compare,
@@ -153,6 +153,7 @@ def condition(text: str, zone: str = "") -> Where | None:
     if _OPERATOR.search(text) or any(word.startswith(FAMILIES) for word in words):
         return parse(text, zone)
     fields = ("name", "project", "id")
+    check_conditions(len(words) * len(fields))
     return Both(tuple(Either(tuple(Compare(field, "~", word) for field in fields)) for word in words))
 
 

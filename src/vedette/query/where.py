@@ -11,7 +11,7 @@
                   metric.NAME[TAG=VALUE], git.KEY, code.KEY, cpu.KEY, gpu.KEY, env.NAME, packages.KEY
 
 Times are dates (`start > 2026-11-01`), durations numbers of seconds or with a unit (`duration > 10m`).
-A condition on a field that a run does not have is false. An expression has 2,000 characters at most.
+A condition on a field that a run does not have is false. An expression has 100,000 characters at most, by a link 2,000.
 """
 
 import re
@@ -35,7 +35,9 @@ _TOKEN = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<op><=|>=|==|!=|=|<|>|~)|(?P<sign>[(),])"""
     r"""|(?P<word>(?:\[[^\[\]=]*=[^\[\]]*\]|[^\s()<>=!~,"'])+))"""
 )
-MOST_CHARS = 2000
+MOST_CHARS, MOST_BY_LINK = 100_000, 2000  # an argument of a command has 128 KiB at most
+MOST_CONDITIONS = 1000  # for more, a store takes seconds to find out how to look for them
+_SHOWN = 300  # characters of it in an error
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -50,10 +52,24 @@ def parse(text: str, zone: str = "") -> Where:
     return _Parser(text, zone).parse()
 
 
-def check_length(text: str) -> None:
-    """Raise WhereError when a filter is longer than anybody writes one: it may come from anybody with a link."""
+def check_length(text: str, *, by_link: bool = False) -> None:
+    """Raise WhereError when a filter is too long; `by_link`: it may come from anybody with a link."""
+    if by_link and len(text) > MOST_BY_LINK:
+        raise WhereError(
+            f"the filter has {len(text)} characters, and a link takes {MOST_BY_LINK} at most: shorten it, or select the"
+            " runs themselves"
+        )
     if len(text) > MOST_CHARS:
-        raise WhereError(f"the filter has {len(text)} characters: it takes {MOST_CHARS} at most")
+        raise WhereError(f"the filter has {len(text)} characters, and takes {MOST_CHARS} at most: ask in several parts")
+
+
+def check_conditions(count: int) -> None:
+    """Raise WhereError when a filter has too many conditions."""
+    if count > MOST_CONDITIONS:
+        raise WhereError(
+            f"the filter has more than {MOST_CONDITIONS} conditions: write FIELD in (VALUE, VALUE), or ask in several"
+            " parts"
+        )
 
 
 class _Parser:
@@ -65,12 +81,13 @@ class _Parser:
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
-                raise WhereError(f"cannot read {text[at:].strip()!r} in --where {text!r}")
+                raise WhereError(f"cannot read {_cut(text[at:].strip())} in --where {_cut(text)}")
             kind = str(match.lastgroup)
             self._tokens.append((kind, match[kind], match.start(kind)))
             at = match.end()
         self._at = 0
         self._depth = 0
+        self._conditions = 0
 
     def parse(self) -> Where:
         where = self._either()
@@ -89,8 +106,8 @@ class _Parser:
         return False
 
     def _error(self, what: str) -> WhereError:
-        where = "the end of" if self._at >= len(self._tokens) else f"{self._text[self._tokens[self._at][2] :]!r} in"
-        return WhereError(f"{what} at {where} --where {self._text!r}")
+        where = "the end of" if self._at >= len(self._tokens) else f"{_cut(self._text[self._tokens[self._at][2] :])} in"
+        return WhereError(f"{what} at {where} --where {_cut(self._text)}")
 
     def _either(self) -> Where:
         parts = [self._both()]
@@ -122,6 +139,8 @@ class _Parser:
 
     def _condition(self) -> Where:
         kind, name = self._peek()
+        self._conditions += 1
+        check_conditions(self._conditions)
         if kind != "word":
             raise self._error("expected a field such as state or config.lr")
         field = _field(name)
@@ -156,6 +175,11 @@ class _Parser:
         return text if not bare or field in FIELDS else _word(text)
 
 
+def _cut(text: str) -> str:
+    """Return the beginning of a text, as an error shows it."""
+    return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+
+
 def _field(name: str) -> str:
     if name in FIELDS or name in _FLAGS or name.startswith(FAMILIES):
         return name
@@ -163,8 +187,8 @@ def _field(name: str) -> str:
 
     known = (*FIELDS, *_FLAGS)
     near = difflib.get_close_matches(name, known, 1)
-    hint = near[0] if near else f"config.{name}"
-    raise WhereError(f"there is no field {name!r}: did you mean {hint}? Fields are {', '.join(known)}, config.KEY, "
+    hint = near[0] if near else f"config.{name[:_SHOWN]}"
+    raise WhereError(f"there is no field {_cut(name)}: did you mean {hint}? Fields are {', '.join(known)}, config.KEY, "
                      "arg.NAME, summary.KEY, tag.NAME and metric.NAME")  # fmt: skip
 
 
@@ -187,7 +211,7 @@ def _time(text: str, zone: str) -> float:
             asked = asked.replace(tzinfo=_zone(zone))
         return asked.astimezone().timestamp()
     except (ValueError, OverflowError):
-        raise WhereError(f"{text!r} is not a date such as 2026-11-01 or '2026-11-01 14:30'") from None
+        raise WhereError(f"{_cut(text)} is not a date such as 2026-11-01 or '2026-11-01 14:30'") from None
 
 
 def _zone(name: str) -> tzinfo:
@@ -206,4 +230,4 @@ def _seconds(text: str) -> float:
     try:
         return float(text[:-1]) * unit if unit else float(text)
     except ValueError:
-        raise WhereError(f"{text!r} is not a duration such as 90, 10m or 1.5h") from None
+        raise WhereError(f"{_cut(text)} is not a duration such as 90, 10m or 1.5h") from None

@@ -10,13 +10,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from vedette.errors import DamagedError, LockedError, StoreError
+from vedette.errors import DamagedError, LockedError, StoreError, VedetteError, WhereError
 
 _ROWS = 16  # rows that are fetched at once: a row may hold a chunk
 _DOCTOR = "`vedette doctor` says what to do"
 _DAMAGED = "the store is damaged ({}): `vedette doctor` says how to save what can be saved"
 _CLOSED = "the store cannot be opened ({}): " + _DOCTOR
 _LOCKED = "the store is locked by another program ({}): end that one, or try again"
+
+# What a filter may exceed, in words of SQLite. Where each of them is depends on how it was built.
+_LIMITS = ("parser stack overflow", "Expression tree is too large", "too many SQL variables")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,14 +41,16 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
 }
 
 
-def explained(error: sqlite3.Error) -> StoreError | None:
-    """Return what an error of SQLite means for the store; None if it is about a query or a value."""
+def explained(error: sqlite3.Error) -> VedetteError | None:
+    """Return what an error of SQLite means for the store, or for a filter; None if it is about a query or a value."""
     name = getattr(error, "sqlite_errorname", "")
     for begin, (kind, sentence) in _MEANINGS.items():
         if name.startswith(begin):
             return kind(sentence.format(error))
     if "malformed JSON" in str(error) or (not name and "UTF-8" in str(error)):  # the latter is an error of Python's
         return DamagedError(damaged("it has text that is not UTF-8, or not JSON"))
+    if any(limit in str(error) for limit in _LIMITS):
+        return WhereError(f"the filter is too much for SQLite ({error}): write it flatter, or ask in several parts")
     if isinstance(error, sqlite3.OperationalError):
         return StoreError(f"the store cannot be used ({error}): {_DOCTOR}")
     return None

@@ -42,7 +42,7 @@ def _compare(where: Compare) -> tuple[str, list[Any]]:
     if where.op == "in" and where.field == "id":  # perhaps thousands
         return "id IN (SELECT value FROM json_each(?))", [json.dumps(list(where.value))]
     if where.op == "in":
-        return _join(" OR ", [_compare(Compare(where.field, "=", value)) for value in where.value])
+        return _among(where)
     if where.op == "~":
         return f"instr(lower({column}), lower(?)) > 0", [*bound, str(where.value)]
     if where.op not in _OPERATORS:
@@ -53,13 +53,36 @@ def _compare(where: Compare) -> tuple[str, list[Any]]:
         if where.field in _COLUMNS or where.field in _TIMES:
             return f"{column} IS {'NOT ' if operator == '<>' else ''}NULL", bound
         return f"json_type(attrs, ?) {operator} 'null'", [_path(where.field)]
+    return f"(typeof({column}) IN {_types(value)} AND {column} {operator} ?)", [*bound, *bound, _bindable(value)]
+
+
+def _among(where: Compare) -> tuple[str, list[Any]]:
+    """Return a condition that a field is one of some values. It is read a few times, and not once for each of them."""
+    column, bound = _column(where.field)
+    parts = []
+    by_types: dict[str, list[Any]] = {}
+    for value in where.value:
+        if value is not None:
+            by_types.setdefault(_types(value), []).append(_bindable(value))
+        elif not parts:
+            parts.append(_compare(Compare(where.field, "=", None)))
+    for types, values in by_types.items():
+        sql = f"(typeof({column}) IN {types} AND {column} IN ({', '.join('?' * len(values))}))"
+        parts.append((sql, [*bound, *bound, *values]))
+    return _join(" OR ", parts)
+
+
+def _types(value: Any) -> str:
+    """Return of which types a field is that is compared with a value: SQLite sorts every text above every number."""
+    return "('text')" if isinstance(value, str) else "('integer', 'real')"
+
+
+def _bindable(value: Any) -> Any:
     if isinstance(value, bool):
-        value = int(value)
+        return int(value)
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        value = float(value) if abs(value) < 1 << 1023 else float("inf") * (1 if value > 0 else -1)
-    # SQLite sorts every text above every number: compare like with like only.
-    types = "('text')" if isinstance(value, str) else "('integer', 'real')"
-    return f"(typeof({column}) IN {types} AND {column} {operator} ?)", [*bound, *bound, value]
+        return float(value) if abs(value) < 1 << 1023 else float("inf") * (1 if value > 0 else -1)
+    return value
 
 
 def _last(text: str) -> tuple[str, list[Any]]:

@@ -1,6 +1,8 @@
 """The language of --where: how it is read, and what a store makes of it."""
 
 import contextlib
+import re
+import sqlite3
 import time
 from datetime import datetime
 
@@ -16,6 +18,7 @@ from vedette.query.runs import select
 from vedette.query.where import FAMILIES, FIELDS, _Parser, parse
 from vedette.store import Both, Compare, Either, Not
 from vedette.store.sqlite import SqliteStore
+from vedette.store.sqlite_where import to_sql
 
 A, B, C = Compare("name", "=", "a"), Compare("name", "=", "b"), Compare("name", "=", "c")
 
@@ -182,13 +185,66 @@ def test_hostile_text_costs_no_time(head, piece):
 
 
 def test_a_long_text_is_refused(store):
-    """A filter that nobody writes by hand is refused by a sentence, whatever it is and whoever reads it."""
-    assert parse(f"name = {'a' * 1993}")
-    for text in (f"name = {'a' * 1994}", " " * 2001, "a " * 1001):
+    """A filter that no script writes is refused by a sentence, whatever it is and whoever reads it."""
+    assert parse(f"name = {'a' * 99_993}")
+    for text in (f"name = {'a' * 99_994}", " " * 100_001, "a " * 50_001):
         for read in (parse, condition, lambda text: select(store, text), lambda text: Listing().page(store, text)):
             if text.strip() or read in (parse, condition):
-                with pytest.raises(WhereError, match="characters: it takes 2000 at most"):
+                with pytest.raises(WhereError, match="characters, and takes 100000 at most: ask in several parts"):
                     read(text)
+
+
+def test_what_a_script_asks_for(camp, found):
+    """Thousands of ids are asked for at once, and so are many conditions; mistakes are said in short sentences."""
+    ids = ", ".join([f"{number:08x}abcd" for number in range(7000)])
+    assert found(f"id in ({ids}, r1)") == {"r1"}
+    assert found(" or ".join(["config.lr = 10"] * 1000)) == {"r3"}
+    for text in (
+        f"id in ({ids}",
+        f"x{ids}",
+        "x" * 90_000 + " = 1",
+        f"start > {'9' * 90_000}",
+        f"duration > {'x' * 90_000}",
+    ):
+        with pytest.raises(WhereError) as caught:
+            parse(text)
+        assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (" or ".join(["config.lr = 1"] * 1001), "more than 1000 conditions: write FIELD in"),
+        ("a " * 334, "more than 1000 conditions: write FIELD in"),
+    ],
+    ids=["conditions", "words"],
+)
+def test_more_than_a_store_can_look_for(store, text, why):
+    """It is said what to do."""
+    with pytest.raises(WhereError, match=re.escape(why)):
+        Listing().page(store, text)
+
+
+def test_more_nesting_than_sqlite_takes(store):
+    """It is the filter, and not the store, that is said to be wrong. Newer ones of SQLite take more of it."""
+    with contextlib.suppress(WhereError):
+        Listing().page(store, "star = true or (" * 49 + "star = true" + ")" * 49)
+
+
+def test_more_values_than_sqlite_takes(camp):
+    """How many it takes depends on how it was built: here it is told to take few."""
+    camp.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 100)
+    try:
+        with pytest.raises(WhereError, match="too much for SQLite"):
+            select(camp, f"name in ({', '.join('a' * 101)})")
+    finally:
+        camp.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+
+
+def test_a_field_is_not_read_for_each_value():
+    """However many values `in` has, the SQL reads the field a few times: it cost the square of them."""
+    few, many = (to_sql(Compare("metric.loss", "in", tuple(range(count))))[0].count("SELECT") for count in (2, 1000))
+    assert few == many
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +318,12 @@ def test_what_holds(found, where, runs):
         ("config.lr != 0.1", {"r3"}),
         ("config.lr > ''", {"r2"}),
         ("config.lr in (0.1, '0.1')", {"r1", "r2"}),
+        ("config.lr in ('0.1', null, '10')", {"r2"}),
+        ("config.x in (1, null, 'a')", {"r1"}),
+        ("config.flag in (true, 'true')", {"r1"}),
+        (f"config.big in (1, {2**62 + 1}, {'9' * 400})", {"r4"}),
+        ("name in (ALPHA, beta, 100)", {"r3"}),
+        ("not config.lr in (0.1, null)", {"r2", "r3", "r4"}),
         ("metric.loss > -1000", {"r1", "r3"}),
         ("metric.loss < 1000", {"r1", "r3"}),
     ],

@@ -321,6 +321,14 @@ def test_a_filter_is_judged_when_it_is_asked(told, make):
     assert site.ask("GET", "/api/runs/inside02")[0] == 200  # the owner may bring it back
 
 
+def test_a_filter_of_somebody_with_a_link_is_short(site):
+    """Anybody may hold a link: what he asks for is bounded more than what the owner's scripts do."""
+    for length, status in ((2000, 200), (2001, 400)):
+        path = f"/api/runs?where=name={'a' * (length - 5)}"
+        assert site.ask("GET", path)[0] == 200
+        assert site.ask("GET", path, token=_link(SCOPES["a run"]))[0] == status
+
+
 def test_a_stream_tells_of_what_was_shared(told):
     """News of other runs and machines never come, nor how much happens there; a run outside cannot be watched."""
     site, hub = told
@@ -387,6 +395,10 @@ def test_a_link_is_made_for_what_a_page_shows(home, site, make):
         ("/run/a/b/c", 400),
     ):  # fmt: skip
         assert site.ask("POST", "/api/share", {"path": path})[0] == status, path
+    for length, status in ((2000, 200), (2001, 400), (9000, 400)):
+        path = f"/?where=name={'a' * (length - 5)}"
+        answer = site.ask("POST", "/api/share", {"path": path})
+        assert (answer[0], b"a link takes 2000" in answer[2]) == (status, status == 400)
     for hours in (0, -1, 1e9):
         assert site.ask("POST", "/api/share", {"hours": hours})[0] == 400
 

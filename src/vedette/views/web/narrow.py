@@ -14,6 +14,7 @@ from vedette.errors import NotFoundError
 from vedette.ids import run_of
 from vedette.query.finding import Family
 from vedette.query.listing import Listed, Listing
+from vedette.query.where import check_length
 from vedette.store import Reader, SpanQuery
 from vedette.tokens import OWNER
 from vedette.views.web.links import Link
@@ -162,8 +163,9 @@ class _Listing:
     def changed(self, cursor: str) -> None:  # noqa: ARG002 - as `Listing` has it
         return None
 
-    def page(self, *args: Any, **kwargs: Any) -> Listed:
-        return self._whole.page(*args, **kwargs, among=self._among)
+    def page(self, store: Reader, where: str, *args: Any, **kwargs: Any) -> Listed:
+        check_length(where, by_link=True)
+        return self._whole.page(store, where, *args, **kwargs, among=self._among)
 
     def columns(self, store: Reader, project: str = "") -> list[tuple[str, int]]:
         return self._whole.columns(store, project, self._among)

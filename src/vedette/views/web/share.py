@@ -8,9 +8,10 @@ from msgspec import Struct
 from vedette.asgi import Refusal
 from vedette.query.finding import find
 from vedette.query.overview import condition
+from vedette.query.where import check_length
 from vedette.store import Reader
 from vedette.views.web.links import MOST_CHARS, Scope, sign
-from vedette.views.web.routes import Request
+from vedette.views.web.routes import MOST_QUERY, Request
 from vedette.views.web.state import AppState
 
 _MOST_HOURS = 24.0 * 366
@@ -38,7 +39,7 @@ def share(state: AppState, store: Reader, request: Request) -> Shared:
     wanted: Share = request.body
     if not 0 < wanted.hours <= _MOST_HOURS:
         raise Refusal(400, f"hours is {wanted.hours:g}: it takes a number above 0, up to {_MOST_HOURS:g}")
-    if not wanted.path.startswith("/") or wanted.path.startswith(("//", "/\\")) or len(wanted.path) > 8000:
+    if not wanted.path.startswith("/") or wanted.path.startswith(("//", "/\\")) or len(wanted.path) > MOST_QUERY:
         raise Refusal(400, _PAGE)
     scope = scope_of(store, wanted.path, wanted.zone)
     end_s = int(time.time() + wanted.hours * 3600)
@@ -56,6 +57,7 @@ def scope_of(store: Reader, path: str, zone: str = "") -> Scope:
     query = dict(parse_qsl(url.query, keep_blank_values=True))
     words = [unquote(word) for word in url.path.split("/") if word]
     if not words:
+        check_length(query.get("where", ""), by_link=True)
         condition(query.get("where", ""), zone)  # raises when it cannot be read
         return Scope(None, query.get("where", ""), query.get("project", ""), zone)
     if words[0] == "run" and len(words) in (2, 3):
