@@ -77,7 +77,7 @@ def _cleaned(root: str) -> list[Check]:
         return []
     found = (
         f"systemd-tmpfiles may remove what is old from {folder}, and with it runs of this home: a line `x {real}` in a"
-        " file /etc/tmpfiles.d/vedette.conf prevents it"
+        " file /etc/tmpfiles.d/vedette.conf prevents it, or set VEDETTE_HOME to a directory elsewhere"
     )
     return [("home", found, "")]
 
