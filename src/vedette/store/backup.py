@@ -8,6 +8,7 @@ import fcntl
 import os
 import random
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -290,7 +291,7 @@ def _add_store(writer: Writer, home: Home, folder: int, shown: Shown) -> int:
     return runs
 
 
-def _copy_store(store: Connection, folder: int, new: int, shown: Shown) -> None:
+def _copy_store(store: sqlite3.Connection, folder: int, new: int, shown: Shown) -> None:
     with closing(_connected(folder, new)) as target:
         target.execute("PRAGMA synchronous = OFF")
         target.execute("PRAGMA journal_mode = OFF")  # its file would be another one that is known by its name only

@@ -59,7 +59,7 @@ def _compare(where: Compare) -> tuple[str, list[Any]]:
 def _among(where: Compare) -> tuple[str, list[Any]]:
     """Return a condition that a field is one of some values. It is read a few times, and not once for each of them."""
     column, bound = _column(where.field)
-    parts = []
+    parts: list[tuple[str, list[Any]]] = []
     by_types: dict[str, list[Any]] = {}
     for value in where.value:
         if value is not None:
