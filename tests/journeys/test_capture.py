@@ -379,7 +379,7 @@ def test_no_secret_is_kept(home, hub, repo):
 def test_the_check_of_secrets_finds_what_is_kept(home, hub, repo, tmp_path):
     """The positive control: where nothing is masked, all of them are found, so the check does look."""
     naked = (
-        "import vedette.masks as m\nm.is_secret = lambda key: False\nm.forms = lambda text: text\n"
+        "import vedette.masks as m\nm.is_secret = lambda key: False\nm.forms = lambda text, **_: text\n"
         "import sys\nif 'vedette.capture' in sys.orig_argv:\n"
         "    import vedette.capture.cleaning as c\n    c.is_secret_file = lambda path: False\n"
         "    c.is_secret = m.is_secret\n    c.forms = m.forms\n"

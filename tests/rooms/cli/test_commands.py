@@ -139,8 +139,10 @@ def test_ls(say, drawn):
     assert told["gamma"]["fraction"] == 0.4
     assert say("ls", "--state", "failed", "--project", "cifar")[1].count("\n") == 2
     assert say("ls", "--where", "config.lr > 7")[1] == "no run matches\n"
-    code, _, err = say("ls", "--where", f"name = {'a' * 2000}")
-    assert (code, err) == (2, "vedette: the filter has 2007 characters: it takes 2000 at most\n")
+    code, _, err = say("ls", "--where", f"name = {'a' * 100_000}")
+    assert (code, err) == (
+        2, "vedette: the filter has 100007 characters, and takes 100000 at most: ask in several parts\n"
+    )  # fmt: skip
     assert say("ls", "--removed")[1] == "no run is removed\n"
     assert "\x1b[" in drawn("ls")
 
