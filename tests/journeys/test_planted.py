@@ -177,7 +177,7 @@ def test_mallory_answers_no_question(public, opened):
             pass
         run = vedette.init(console=False)
         run.log({"loss": 0.5})
-        answer = vedette.ask("go on?", timeout_s=20 if opened else 0.3)
+        answer = vedette.ask("go on?", timeout_s=60 if opened else 0.3)
         sizes = [len(files) for _, _, files in os.walk(place.spool)]
         return [answer, run._journal.spool.lost, sum(sizes) > 0]
 
