@@ -4,6 +4,7 @@ Two hubs: one keeps, and is measured; the other relays to it, and is killed at r
 most of them by kill -9, with children that they fork; one program lives all the time, and begins runs.
 """
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -111,7 +112,7 @@ def _start(code: str, environ: dict[str, str], folder: str, *words: str) -> "sub
 
 
 class Viewer:
-    """Somebody who looks at the page: lists, charts, and the stream of changes."""
+    """Somebody who looks at the page: lists, and all about the newest run at once, as a browser asks."""
 
     def __init__(self, url: str) -> None:
         self._url = urlsplit(url)
@@ -124,18 +125,21 @@ class Viewer:
     def _look(self) -> None:
         while not self._over.wait(0.5):
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, IndexError):
-                link = http.client.HTTPConnection(self._url.hostname or "", self._url.port, timeout=20)
-                runs = self._ask(link, "/api/runs?limit=50&columns=metric.x")
+                lists = "/api/runs?limit=50&columns=metric.x"
+                runs = self._ask(lists)
                 newest = runs["rows"][0]["id"] if runs.get("rows") else ""
-                for path in (f"/api/runs/{newest}", f"/api/runs/{newest}/logs", f"/api/runs/{newest}/usage"):
-                    self._ask(link, path)
-                link.close()
+                paths = [f"/api/runs/{newest}", f"/api/runs/{newest}/logs", f"/api/runs/{newest}/usage", lists]
+                with concurrent.futures.ThreadPoolExecutor(len(paths)) as pool:
+                    list(pool.map(self._ask, paths))
                 self.asked += 1
 
-    def _ask(self, link: http.client.HTTPConnection, path: str) -> dict[str, Any]:
-        link.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
-        found: dict[str, Any] = json.loads(link.getresponse().read())
-        return found
+    def _ask(self, path: str) -> dict[str, Any]:
+        with contextlib.closing(
+            http.client.HTTPConnection(self._url.hostname or "", self._url.port, timeout=20)
+        ) as link:
+            link.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
+            found: dict[str, Any] = json.loads(link.getresponse().read())
+            return found
 
     def end(self) -> None:
         """Look no more."""
