@@ -223,6 +223,9 @@ class Store(Reader, Protocol):
     def stop_awaiting(self, origins: Container[str]) -> None:
         """Show the ends that wait for these origins: nothing more will come of them."""
 
+    def prepare(self) -> None:
+        """Load what the first points need: somebody is there who may log some."""
+
     def sync(self) -> None:
         """Flush to disk: when it returns, all that was kept survives a power cut."""
 

@@ -173,6 +173,10 @@ class SqliteStore(SqliteReader):
             with self._transaction():
                 self._settle_again(self._awaiting.give_up(name))
 
+    def prepare(self) -> None:
+        """Make the writer of points, which takes as long as a small commit."""
+        _ = self.writer
+
     def sync(self) -> None:
         """Flush the write-ahead log: a commit under synchronous=NORMAL is not on disk by itself.
 

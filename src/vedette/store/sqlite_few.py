@@ -42,7 +42,12 @@ class FewRows:
         chunk, count = self._chunks.append, self._counts.append
         rows, step, last_t = len(n), group.step[-1], group.t[-1]
         for number, column in zip(series, zip(*group.rows, strict=True), strict=True):
-            if number is not None:
+            if number is None:
+                continue
+            if rows == 1 and type(value := column[0]) is float and value == value:  # noqa: PLR0124 - NaN
+                chunk((number, axis, value, value, value, b"f" + _double(value)))
+                count((1, value, value, value, step, last_t, number))
+            else:
                 data, values = _packed(column)
                 low, high, total = _extremes(values)
                 chunk((number, axis, low, high, total, data))
@@ -87,8 +92,6 @@ def _offsets(n: list[int]) -> bytes:
 
 def _packed(column: tuple[_Number, ...]) -> tuple[bytes, tuple[_Number, ...]]:
     """Return a column as bytes, and its values as these have them: all of one type, as in an array of numpy."""
-    if len(column) == 1 and type(column[0]) is float:
-        return b"f" + _double(column[0]), column
     kinds = set(map(type, column))
     if kinds == {bool}:
         return b"b" + bytes(map(int, column)), column
@@ -103,9 +106,6 @@ def _packed(column: tuple[_Number, ...]) -> tuple[bytes, tuple[_Number, ...]]:
 
 def _extremes(values: tuple[_Number, ...]) -> tuple[float | None, float | None, float]:
     """Return min, max and sum, without NaNs."""
-    if len(values) == 1 and values[0] == values[0]:  # it is not NaN
-        number = float(values[0])
-        return number, number, number
     numbers = [float(value) for value in values if not (isinstance(value, float) and math.isnan(value))]
     if not numbers:
         return None, None, 0.0

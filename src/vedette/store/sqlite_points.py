@@ -121,19 +121,28 @@ class PointWriter:
         return self._series[key]
 
     def _make_series(self, span: str, names: Sequence[str], tags: str) -> dict[str, int]:
-        """Create the series of a wide record, as many as there may be; return the numbers of those not in the cache."""
-        unknown = [name for name in names if (span, name, tags) not in self._series]
+        """Create the series of a wide record, as many as there may be; return the numbers of those not in the cache.
+
+        SQLite reads the names from one text, sorted: twice as quick as row by row. It would cut a name at a NUL.
+        """
+        unknown = [name for name in names if (span, name, tags) not in self._series and "\0" not in name]
         if not unknown:
             return {}
-        among = "SELECT name, id FROM series WHERE span = ? AND tags = ? AND name IN (SELECT value FROM json_each(?))"
         run = self._connection.execute
-        known: dict[str, int] = dict(run(among, (span, tags, json.dumps(unknown))).fetchall())
-        room = self._most_series - run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
-        new = [name for name in dict.fromkeys(unknown) if name not in known][: max(0, room)]
-        self._connection.executemany(
-            "INSERT INTO series (span, name, tags) VALUES (?, ?, ?)", [(span, name, tags) for name in new]
+        count = run("SELECT count(*) FROM series WHERE span = ?", (span,)).fetchone()[0]
+        known: dict[str, int] = {}
+        if count:
+            among = "span = ? AND tags = ? AND name IN (SELECT value FROM json_each(?))"
+            rows = run(f"SELECT name, id FROM series WHERE {among}", (span, tags, json.dumps(unknown)))
+            known = dict(rows.fetchall())
+        room = max(0, self._most_series - count)
+        new = sorted([name for name in dict.fromkeys(unknown) if name not in known][:room])
+        newest = run("SELECT seq FROM sqlite_sequence WHERE name = 'series'").fetchone() or (0,)
+        run(
+            "INSERT INTO series (id, span, name, tags) SELECT ? + key, ?, value, ? FROM json_each(?)",
+            (first := newest[0] + 1, span, tags, json.dumps(new)),
         )
-        known |= run(among, (span, tags, json.dumps(new))).fetchall()
+        known |= zip(new, itertools.count(first), strict=False)
         self._series_of.pop(span, None)
         for name, number in known.items():
             self._series[span, name, tags] = number

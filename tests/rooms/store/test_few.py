@@ -68,6 +68,20 @@ def test_a_wide_record(tmp_path):
     assert store.refusals() == {"limits.series_per_run": 500}
 
 
+def test_names_of_a_wide_record_are_any_text(tmp_path):
+    """Quotes, signs beyond 16 bits and even a NUL in a name: it stands there as it was logged, and once."""
+    store = SqliteStore(str(tmp_path / "store.db"))
+    odd = ('"', "'", "\\", "a\0b", "a\0c", "a", "\n", "\x7f", "\U0001f600", "é", "e\u0301", "\ufffd", "null", "1", "")
+    names = (*odd, *(f"m{number}" for number in range(1000)))
+    for n in (1, 2):
+        wide = Columns("r", {}, names, [n], [BORN + n], [n], [tuple(map(float, range(len(names))))])
+        store.keep([Batch(WHO, LANE_SAMPLES, n, columns=[wide])])
+        store.writer.forget()
+    rows = store.series(["r"])
+    assert {row.name: (row.count, row.last) for row in rows} == {name: (2, float(n)) for n, name in enumerate(names)}
+    assert len(rows) == len(names)
+
+
 def test_where_groups_are_cut():
     """Series that come one after the other are sealed some at a time; those that come in turns, all together."""
     one_each = [(n, n) for n in range(100)]
