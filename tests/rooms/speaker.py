@@ -1,4 +1,4 @@
-"""A process that lives, which writes its spool as a client does; it is this process itself."""
+"""A process that lives, which writes its spool as a client does; it is this process itself, unless one is named."""
 
 import os
 
@@ -11,10 +11,10 @@ from vedette.spool import Spool
 class Speaker:
     """A process that lives, which writes its spool as a client does."""
 
-    def __init__(self, home, name, run=""):
+    def __init__(self, home, name, run="", pid=0):
         run = run or f"run-{name}"
         self.process = f"{run}/1/{name}"
-        pid = os.getpid()
+        pid = pid or os.getpid()
         origin = Origin(name, kernel.host(), kernel.boot(), pid, kernel.start_ticks(pid), run, self.process, main=True)
         home.prepare()
         self.spool = Spool(home.spool, lambda: origin, 1 << 30, 0.5)

@@ -1,6 +1,7 @@
 """However much there is to do, one pass of the hub does a part of it, and nothing is lost or doubled by that."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_seal_waits_for_its_own_run_only(home, monkeypatch):
         assert points(keeper.store)["x"] != []
 
 
-def test_when_the_time_for_reading_is_over_the_next_pass_goes_on_with_the_others(home, monkeypatch):
+def test_what_there_was_no_time_for_is_read_later(home, monkeypatch):
     """Nobody is left out for ever, and what was read is committed."""
     for number in range(9):
         Speaker(home, f"p{number}").log(1, **{f"m{number}": 1.0})
@@ -82,15 +83,45 @@ def test_when_the_time_for_reading_is_over_the_next_pass_goes_on_with_the_others
         keeper.step()
         assert not any(reader.was_read for reader in keeper.readers.values())
         monkeypatch.setattr(keepers, "_READ_S", 60.0)
-        monkeypatch.setattr(keepers, "_MANY", 0)
-        seen = []
-        for _ in range(3):
-            order = [reader.name for reader in keeper._in_order()]
-            seen.append(order[0])
-            keeper._last_read = order[2]  # as if there had been time for three
-        assert len(set(seen)) == 3
+        monkeypatch.setattr(keepers, "_MOST_FACTS", 6)  # three spools
+        read = set()
+        for _ in range(4):
+            keeper.step()
+            now = {name for name, reader in keeper.readers.items() if reader.was_read and name.startswith("p")}
+            assert len(now - read) <= 3
+            read = now
+        assert len(read) == 9
         keeper.turn(seal={""})
         assert points(keeper.store) == {f"m{number}": [1.0] for number in range(9)}
+
+
+@pytest.mark.parametrize("already_there", [False, True])
+def test_a_program_is_read_while_another_begins_or_has_very_many_runs(home, monkeypatch, already_there):
+    """The other takes all the time that a pass has, and this one is read in every pass all the same."""
+    monkeypatch.setattr(keepers, "_MOST_FACTS", 6)  # three spools
+    monkeypatch.setattr(keepers, "_MOST_NEW", 100)
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        onlooker = Speaker(home, "onlooker")
+        with keeping(home) as keeper:
+            keeper.step()
+            if already_there:
+                of_other = [Speaker(home, f"r{number:03d}", pid=other.pid) for number in range(50)]
+                keeper.step()
+            for step in range(1, 20):
+                if already_there:
+                    for speaker in of_other:
+                        for _ in range(2):
+                            speaker.say(Event(f"run-{speaker.process}", step, "log", 20, "words"))
+                else:
+                    of_other = [Speaker(home, f"r{step:03d}-{number}", pid=other.pid) for number in range(4)]
+                onlooker.say(Event("run-onlooker", step, "log", 20, f"words {step}"))
+                keeper.step()
+                [told] = keeper.store.events(EventQuery(span="run-onlooker", last=1))
+                assert told.text == f"words {step}"
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_many_spools_are_met_and_removed_a_part_at_a_time(home, monkeypatch):

@@ -258,6 +258,17 @@ def test_one_that_was_dead_before_anybody_looked(stage):
     assert causes == [("ended", "it ended without a word, and nobody saw how")] * 2
 
 
+def test_ends_of_many_are_said_a_part_at_a_time(stage, monkeypatch):
+    """Thousands that died while no hub looked hold up nobody: a look says some of their ends, and that more wait."""
+    monkeypatch.setattr(watcher, "_ENDS_S", -1.0)
+    gone = stage.start("")
+    gone.communicate()
+    readers = [stage.spool(gone.pid)[1] for _ in range(3)]
+    looks = [(stage.watcher.look(stage.readers), len(stage.ends())) for _ in range(4)]
+    assert looks == [(True, 1), (True, 2), (False, 3), (False, 3)]
+    assert all(reader.end_recorded for reader in readers)
+
+
 def test_the_end_that_nobody_saw_is_the_last_word(stage):
     """Where nobody saw a process end, its end is the time of its last sample, though nobody has read that yet."""
     gone = stage.start("")

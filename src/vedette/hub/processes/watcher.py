@@ -23,6 +23,7 @@ _NO_HEADER_S = 60.0  # a spool that has no segment for so long belongs to a dead
 _LEAVES_NS = 2 * 10**9  # it takes Python so long at most to shut down
 _LOCK_S = 1.0  # between two looks at the locks of a process that cannot be watched
 _RECEIVED_AT_ONCE = 64  # pidfds
+_ENDS_S = 0.1  # how long one look writes how the dead ended: some milliseconds each
 _NO_SPOOL_S = 10.0  # a pidfd whose origin has no spool for so long is of no use
 
 
@@ -69,7 +70,10 @@ class Watcher:
         self._limits: dict[Hashable, _Limits] = {}  # by process, when it was first seen
 
     def look(self, readers: Mapping[str, SpoolReader]) -> bool:
-        """Set `gone` of readers whose processes have died, and write how they ended; tell whether one has died now."""
+        """Set `gone` of readers whose processes have died, and write how they ended, for a while.
+
+        Tell whether one has died now, or waits for its end to be written.
+        """
         if self._pids is not None:
             self._receive(self._pids, readers)
         self._begin(readers)
@@ -80,8 +84,11 @@ class Watcher:
             if not reader.gone and self._is_gone(reader, watch):
                 reader.gone = found = True
         tries: ends.Tries | None = None
+        begun = time.monotonic()
         for reader in readers.values():
             if reader.gone and not reader.end_recorded and reader.origin is not None:
+                if tries is not None and time.monotonic() - begun > _ENDS_S:
+                    return True
                 tries = tries or ends.Tries(readers)
                 try:
                     self._record_end(reader, reader.origin, tries)

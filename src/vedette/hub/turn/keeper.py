@@ -48,8 +48,8 @@ _LAST_TURNS = 4
 _LEAVE_S = 1.0  # how long a hub that was told to end goes on sealing
 _READ_S = 0.2  # how long a pass reads
 _MOST_FACTS = 4000  # that a pass commits, about: each takes some 40 us; long ones count as several
-_MOST_REMOVED, _REMOVE_S = 200, 0.2  # spools that one pass removes, and how long that may take
 _MOST_NEW = 200  # spools that one pass begins to read
+_MOST_REMOVED, _REMOVE_S = 2 * _MOST_NEW, 0.2  # spools that one pass removes, and how long that may take
 _MANY = 200  # spools beyond which quiet ones are not looked at in every pass
 _MOST_FILES = 48  # segments that are open at once
 _LEAST_PIDFDS, _OTHER_FILES = 16, 160  # pidfds may take what sockets, segments, the store and helpers leave
@@ -112,7 +112,7 @@ class Keeper:
         self._commits = Commits(
             store, self.upstreams, self.inboxes, self.blob_collector, self.rank_tries, self.mask, self.tidying.ask
         )
-        self._last_read = ""  # the last spool for which there was time
+        self._read_turns = Turns(self._process_of)
         self._facts_turns, self._seal_turns = Turns(self.trust.holder_of_relay), Turns(self.trust.holder_of_relay)
         self.longest_turn_s = 0.0
         self._heartbeats = Heartbeats(store, self.upstreams, self.watcher, self.readers, self._synced)
@@ -269,11 +269,10 @@ class Keeper:
                 self._register(reader)
         return len(found) > len(new)
 
-    def _in_order(self) -> list[SpoolReader]:
-        """Return all readers, beginning behind the one that was the last for which there was time."""
-        readers = list(self.readers.values())
-        at = next((number for number, one in enumerate(readers) if one.name == self._last_read), -1) + 1
-        return readers[at:] + readers[:at]
+    def _process_of(self, name: str) -> str:
+        """Return what tells the process of a spool from others: one that begins runs by the thousand has one turn."""
+        origin = self.readers[name].origin if name in self.readers else None
+        return f"{origin.boot} {origin.pid} {origin.started}" if origin is not None else name
 
     def _read(self, now: float, change: wire.Change, *, all_of_them: bool = True) -> bool:
         """Read on in spools and inboxes for a while, and commit facts; tell whether there is more.
@@ -286,14 +285,17 @@ class Keeper:
         sparing = not all_of_them and len(self.readers) > _MANY
         tries = Tries(self.readers)
         room = _MOST_FACTS
-        for reader in self._in_order():
+        readers = [
+            reader
+            for reader in self.readers.values()
+            if not reader.is_finished and self._may_read(reader) and not (sparing and reader.is_quiet(now))
+        ]
+        for reader in self._read_turns.sort(readers, lambda each: each.name):
             name = reader.name
-            if reader.is_finished or not self._may_read(reader) or (sparing and reader.is_quiet(now)):
-                continue
             if room <= 0 or time.monotonic() - begun > _READ_S:
                 more = True
                 break
-            self._last_read = name
+            self._read_turns.had(name)
             known = reader.origin is not None
             try:
                 batch = reader.read_facts()
@@ -394,7 +396,8 @@ class Keeper:
         found = [
             s
             for s in self.readers.values()
-            if (s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded)))
+            if s.is_finished
+            or (s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded)))
             or (s.progress_recorded and s.rests)
         ]
         finished = found[:_MOST_REMOVED]
@@ -437,7 +440,8 @@ class Keeper:
 
     def flush(self) -> None:
         """Flush everything to disk; only then remove what is committed, and acknowledge shipments."""
-        for reader in self.readers.values():
+        read_on = [reader for reader in self.readers.values() if not reader.is_finished]
+        for reader in read_on:
             reader.sync()
         self.own.sync()
         safe = self.inboxes.sync()
@@ -449,7 +453,7 @@ class Keeper:
             self.on_safe(safe, refused)
         if not self._holds():  # the store is gone, and what is in these places now is for another hub
             return
-        for reader in self.readers.values():
+        for reader in read_on:
             reader.free()
         for remote in self.inboxes.free(time.monotonic()):
             self._commits.forget(remote.name)
