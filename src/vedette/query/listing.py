@@ -27,7 +27,7 @@ from vedette.wire import Change, Newest
 _SORTS = {"start_t": "start", "end_t": "end", "duration_s": "duration", "hosts": "host", "star": "star"}
 _PLAIN = ("id", "name", "state", "cause", "project", "experiment", "start", "end", "duration", "host", "star", "script")
 _MOST_ORDERS = 32
-_MOST_KNOWN = 1000  # runs: a few kilobytes each, and a page shows 200 of them at once
+_MOST_KNOWN = 500  # runs: a few kilobytes each, and a page shows 200 of them at once
 _MOST_CHANGES = 10_000
 _FRESH_S = 1.0  # while runs keep changing, the order of a list is read at most this often
 _UNCHANGED_S = 30.0  # while nothing changes, it is read at most this often

@@ -1,6 +1,7 @@
 """Everything at a glance: one line for each run and each host of a home, as `vedette top` shows them."""
 
 import re
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +23,9 @@ from vedette.store import (
     Compare,
     Either,
     EventQuery,
-    EventRow,
     Not,
     OriginRow,
     Reader,
-    SeriesRow,
     SpanQuery,
     SpanRow,
     Where,
@@ -101,8 +100,9 @@ class Known(Struct):
     """A cache of what was read about one run; `stale` names the parts that have changed since."""
 
     bar: Bar | None = None
-    event: EventRow | None = None
-    series: list[SeriesRow] = []
+    line: str = ""
+    level: int = 0
+    series: dict[str, tuple[int, float | int | None]] = {}  # number and newest sealed value, by name
     trends: dict[str, trend.Stretches] = {}
     hosts: list[str] = []
     processes: dict[str, int] = {}  # the number of live processes, by host
@@ -266,9 +266,10 @@ def _read(store: Reader, run: str, about: Known) -> None:
         about.processes = Counter(host for row, host in processes if row.end_t is None)
     if "events" in stale:
         lines = store.events(EventQuery(run, kinds=_LINE_KINDS, last=1))
-        about.event = lines[-1] if lines else None
+        about.line, about.level = (lines[-1].text[:_MOST_CHARS], lines[-1].level) if lines else ("", 0)
     if "points" in stale:
-        about.series = [one for one in store.series([run]) if not one.tags]
+        # A thousand runs have the same names: they are held once.
+        about.series = {sys.intern(one.name): (one.id, one.last) for one in store.series([run]) if not one.tags}
         about.trends = {}
 
 
@@ -281,20 +282,19 @@ def _line(
     trails: Trails | None,
     used: Mapping[str, float],
 ) -> RunLine:
-    stored = {one.name: one for one in about.series}
+    stored = about.series
     metrics = [*stored, *(name for name in unsealed if name not in stored)]
     chosen = _choose(metrics, metric)
     if chosen in stored and chosen not in about.trends:
-        about.trends[chosen] = trend.whole(store, stored[chosen].id)
+        about.trends[chosen] = trend.whole(store, stored[chosen][0])
     stretches = about.trends.get(chosen, trend.NONE)
     sealed_t = int(stretches.t.max()) if len(stretches) else 0
     later = trails.after(view.id, chosen, sealed_t) if trails is not None else []
     newest = unsealed.get(chosen)
     if newest is not None and newest.t > max((t for t, _ in later), default=sealed_t):
         later.append((newest.t, float(newest.value)))
-    sealed = stored[chosen].last if chosen in stored else None
+    sealed = stored[chosen][1] if chosen in stored else None
     alive = view.end_t is None and view.state != LOST
-    event = about.event
     return RunLine(
         id=view.id,
         name=view.name,
@@ -317,8 +317,8 @@ def _line(
         memory_bytes=used.get("memory_bytes"),
         gpu_percent=used.get("gpu_percent"),
         gpu_memory_bytes=used.get("gpu_memory_bytes"),
-        line=event.text[:_MOST_CHARS] if event else "",
-        level=event.level if event else 0,
+        line=about.line,
+        level=about.level,
     )
 
 

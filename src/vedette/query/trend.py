@@ -26,13 +26,20 @@ class Stretches(Struct, frozen=True, eq=False):
 
     t: NDArray[np.int64]  # of the last point of each
     mean: NDArray[np.float64]  # NaN if none of its points is finite
-    weight: NDArray[np.float64]  # how many points it stands for
+    points: int  # that were read
+    scale: float  # how many points each of these stands for
 
     def __len__(self) -> int:
         return len(self.t)
 
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """How many points each stretch stands for."""
+        starts, ends = _bounds(self.points, len(self))
+        return (ends - starts) * self.scale
 
-NONE = Stretches(np.empty(0, np.int64), np.empty(0), np.empty(0))
+
+NONE = Stretches(np.empty(0, np.int64), np.empty(0), 0, 1.0)
 
 
 def whole(store: Reader, series: int) -> Stretches:
@@ -53,14 +60,15 @@ def cells(stretches: Stretches, later: Sequence[tuple[int, float]] = ()) -> list
     Of these only some are known, so each stands for as many points as usually came in the time since the one before.
     """
     took = int(stretches.t[-1] - stretches.t[0]) if len(stretches) else 0
-    rate = float(stretches.weight.sum()) / took if took > 0 else 0.0
+    known = stretches.weight
+    rate = float(known.sum()) / took if took > 0 else 0.0
     before = int(stretches.t[-1]) if len(stretches) else None
     weights = []
     for t, _ in later:
         weights.append(1.0 if before is None else max(1.0, rate * (t - before)))
         before = t
     means = np.concatenate((stretches.mean, [value for _, value in later]))
-    weight = np.concatenate((stretches.weight, weights))
+    weight = np.concatenate((known, weights))
     count = CELLS
     if len(means) <= count:
         return [float(one) for one in means]
@@ -75,18 +83,22 @@ def cells(stretches: Stretches, later: Sequence[tuple[int, float]] = ()) -> list
     return [float(one) for one in shown[taken]]
 
 
-def _stretches(points: Points, weight: float) -> Stretches:
+def _stretches(points: Points, scale: float) -> Stretches:
     size = len(points)
     if not size:
         return NONE
-    count = min(CELLS, size)
     value = points.value.astype(np.float64, copy=False)
-    starts = np.arange(count) * size // count
-    ends = np.append(starts[1:], size)
-    if size > count:
+    starts, ends = _bounds(size, min(CELLS, size))
+    if size > CELLS:
         finite = np.isfinite(value)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             mean = np.add.reduceat(np.where(finite, value, 0.0), starts) / np.add.reduceat(finite, starts, dtype=float)
     else:
         mean = np.where(np.isfinite(value), value, np.nan)
-    return Stretches(points.t[ends - 1], mean, (ends - starts) * np.float64(weight))
+    return Stretches(points.t[ends - 1], mean, size, scale)
+
+
+def _bounds(points: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where each of so many stretches of neighbouring points begins and ends."""
+    edges = np.arange(count + 1) * points // max(1, count)
+    return edges[:-1], edges[1:]

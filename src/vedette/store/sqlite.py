@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vedette.store.sqlite_points import PointWriter
 
 _WAL_BYTES = 16 << 20  # a longer write-ahead log is cut back to this
-_MOST_ORIGINS = 10_000  # whose numbers are remembered
+_MOST_ORIGINS = 2000  # whose numbers are remembered
 _MOST_LEVELS = 8  # up which one change goes: spans may be each other's parents, or a chain without end
 
 

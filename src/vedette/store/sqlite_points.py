@@ -17,7 +17,7 @@ from vedette.store.points import FULL, MERGED
 from vedette.store.sqlite_few import FewRows
 from vedette.store.sqlite_json import to_json
 
-_MOST_SERIES, _MOST_SPANS = 20_000, 2000  # that are remembered: some megabytes
+_MOST_SERIES, _MOST_SPANS = 5000, 500  # that are remembered: what can be read again need not grow for half an hour
 _MANY_NAMES = 50  # in one record
 _MERGES_AT_ONCE = 20  # groups of chunks that are merged in one transaction
 _WORTH_POINTS, _WORTH_CHUNKS = 512, 8  # fewer points in fewer chunks than these are not worth a merge

@@ -17,7 +17,7 @@ from vedette.store import UNKNOWN_RELAY, Batch, Block, Columns, RelayRow, Store
 from vedette.tokens import OWNER
 
 _HERE = ""  # in place of a relay: this hub reads it itself
-_MOST_CACHED = 100_000
+_MOST_CACHED = 20_000  # origins and runs of which it is remembered whose they are: some 250 bytes each
 _MOST_PLACES = 4096  # that an end waits for; those behind them are not waited for
 _TOP_KINDS = ("", "run", "host")  # of spans that have an id of their own, and not one below that of a run
 _SILENCE_NS = 60 * 10**9  # a host belongs to the relay that tells of it, until that one has been silent for so long
