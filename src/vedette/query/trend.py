@@ -36,7 +36,7 @@ class Stretches(Struct, frozen=True, eq=False):
     def weight(self) -> NDArray[np.float64]:
         """How many points each stretch stands for."""
         starts, ends = _bounds(self.points, len(self))
-        return (ends - starts) * self.scale
+        return (ends - starts) * np.float64(self.scale)
 
 
 NONE = Stretches(np.empty(0, np.int64), np.empty(0), 0, 1.0)
