@@ -17,6 +17,7 @@ from vedette.store.sqlite_read import SqliteReader
 
 _MOST_WAITING = 256
 _TIMEOUT_S = 30.0
+_CACHE_KB = 500  # of pages, by each thread: SQLite's own 2000 make lists some 4 % quicker, and fill as the store grows
 
 Answer = TypeVar("Answer")
 
@@ -98,9 +99,11 @@ class ReadPool:
 
     def _open(self) -> SqliteReader:
         try:
-            return self.home.reader()
+            reader = self.home.reader()
         except NotFoundError:
             raise NotFoundError(nothing_yet()) from None
+        reader.connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        return reader
 
     def _forget(self) -> None:
         with contextlib.suppress(Exception):
