@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from vedette import guard, http_port, http_server
+from vedette import guard, http_port, http_server, kernel
 from vedette.asgi import App
 from vedette.gate import Gate
 
@@ -43,6 +43,7 @@ def config_of(app: App, gate: Gate, certificate: str = "") -> uvicorn.Config:
 
 def serve(app: App, gate: Gate, certificate: str = "", ready: Callable[[], None] | None = None) -> None:
     """Answer until SIGINT or SIGTERM."""
+    kernel.give_memory_back()
     server = _Server(config_of(app, gate, certificate), gate, ready)
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[gate])
