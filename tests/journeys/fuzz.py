@@ -198,3 +198,12 @@ def memory_kib(pid: int) -> tuple[int, int]:
 def descriptors(pid: int) -> int:
     """Return how many descriptors a process has open."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def has_flushed(pid: int) -> bool:
+    """Tell whether a hub has opened all that it keeps open: with its first flush the store's log, as SQLite has."""
+    found = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return sum(path.endswith("store.db-wal") for path in found) == 2

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.journeys.conftest import eventually
-from tests.journeys.fuzz import descriptors, fuzz, memory_kib, slow_loris
+from tests.journeys.fuzz import descriptors, fuzz, has_flushed, memory_kib, slow_loris
 from tests.journeys.malformed import Malformer, structs_of, valid_payloads, wrong_payloads
 from vedette import wire
 from vedette.access.hub_socket import ask
@@ -84,6 +84,7 @@ def test_the_hub_survives_whatever_is_sent(home):
     """30,000 malformed frames: the hub lives, holds no more memory or descriptors, and answers others meanwhile."""
     ask(home, wire.Edit(["nobody"], {"note": "so that the hub has a spool of its own"}))
     before = ask(home, wire.AskHealth())
+    eventually(lambda: has_flushed(before.pid))
     small, open_before = memory_kib(before.pid)[0], descriptors(before.pid)
     with _WellBehaved(home) as other:
         report = fuzz(_connector(home.socket), frames=30_000, seed=3, messages=_STAYING)
@@ -103,6 +104,7 @@ def test_the_hub_survives_whatever_is_sent(home):
 def test_slow_connections_hold_up_nobody(home):
     """300 connections that send a byte at a time: others are answered, and all is given back when they go."""
     pid = ask(home, wire.AskHealth()).pid
+    eventually(lambda: has_flushed(pid))
     small, open_before = memory_kib(pid)[0], descriptors(pid)
     with slow_loris(_connector(home.socket), 300, 0.005) as loris, _WellBehaved(home) as other:
         eventually(lambda: other.trouble or (other.asked > 50 and loris.sent > 30_000), 60)
