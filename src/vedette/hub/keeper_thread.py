@@ -165,7 +165,8 @@ class KeeperThread:
             if not more:
                 took_s = time.monotonic() - begun
                 if self._keeper.readers:
-                    self._keeper.store.prepare()
+                    with contextlib.suppress(Exception):  # too many open files, say: the first points try it again
+                        self._keeper.store.prepare()
                 self.alarm.wait(max(self._pace.turn_s, min(_REST * took_s, self._keeper.flush_in_s)))
 
     @property
