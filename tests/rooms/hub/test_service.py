@@ -72,6 +72,33 @@ def test_what_fails_in_the_keeper_is_an_error_for_whoever_asked(home):
     assert asyncio.run(act()) == "still here"
 
 
+def test_what_is_loaded_early_may_fail(home, monkeypatch):
+    """What points need is loaded while there is nothing to do: an error there, as when no file can be opened, ends
+    nothing, and what is said later is kept.
+    """
+    tried = threading.Event()
+
+    def fail(_store):
+        tried.set()
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr("vedette.store.sqlite.SqliteStore.prepare", fail)
+
+    async def act():
+        async with serving(home) as service:
+            voice = Own(home)
+            voice.say([Span("r", 1, "running", kind="run", name="one")])
+            await until(tried.is_set)
+            voice.say([Span("r", 2, "done", kind="run")])
+            connection = await connect(home)
+            assert isinstance(await ask(connection, wire.Seal("r")), wire.Done)
+            return await service.in_keeper(
+                lambda keeper: [span.state for span in keeper.store.spans(SpanQuery(kind="run"))]
+            )
+
+    assert asyncio.run(act()) == ["done"]
+
+
 def test_what_a_relay_asks_for_holds_up_nobody(home, monkeypatch):
     """However much one relay asks for at once: passes go on, and others have their turns between its requests."""
     monkeypatch.setattr(keeper_thread, "_RELAYS_S", 0.0)  # time for one request of a relay in each turn
