@@ -14,9 +14,11 @@ from vedette import host_port, own_directory, unix_socket
 from vedette.errors import SettingError, StrangerError
 from vedette.guard import is_loopback
 from vedette.home import Home
+from vedette.settings import is_token, without_token
 
 _SCHEME = "vedette://"
 _CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
+_NO_HOST = re.compile(r"[\s/@='\"]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 
 
@@ -57,25 +59,37 @@ def parse(text: str, *, listening: bool = False) -> Address:
         match = _CONNECT.fullmatch(text.removeprefix(_SCHEME))
         if match is None or ":" not in match[2]:
             raise SettingError("the connect string of a hub is vedette://TOKEN@HOST:PORT/FINGERPRINT: copy it whole")
-        host, port = _split(match[2])
+        place, slash, rest = match[2].partition("/")
+        if slash:
+            raise SettingError(
+                "the connect string of a hub ends with the 64 characters of its certificate's fingerprint, and this"
+                f" one with {without_token(rest)!r}: copy it whole"
+            )
+        host, port = _split(place)
         return Address("", host, port, match[1] or "", match[3] or "")
     if text.startswith(("/", ".", "~", "unix:")):
         path = os.path.abspath(os.path.expanduser(text.removeprefix("unix:")))
         return Address(Home(path).socket if os.path.isdir(path) else path)
+    if is_token(text):
+        raise SettingError(
+            "this is a token alone, and not the address of a hub: `vedette token` shows both together while that hub"
+            " listens"
+        )
     if text.isdigit():
         meant = f":{text}" if listening else f"localhost:{text}"
         raise SettingError(
-            f"{text!r} is not the address of a hub: a port is written {meant}, a name has a letter in it"
+            f"{without_token(text)!r} is not the address of a hub: a port is written {meant}, and a name has a letter"
         )
-    if _NAME.fullmatch(text):
+    if _NAME.fullmatch(text) and not text.replace(".", "").isdigit():
         return Address(os.path.join(names_directory(), text))
     if ":" not in text:
         raise SettingError(
-            f"{text!r} is not the address of a hub: give HOST:PORT, the path of a socket, or a name for one"
+            f"{without_token(text)!r} is not the address of a hub: give HOST:PORT, the path of a socket, or a name for"
+            " one"
         )
     host, port = _split(text)
     if not host and not listening:
-        raise SettingError(f"{text!r} does not say which host: HOST:PORT")
+        raise SettingError(f"{without_token(text)!r} does not say which host: HOST:PORT")
     return Address("", host, port)
 
 
@@ -125,6 +139,8 @@ def _is_answered(path: str) -> bool:
 
 def _split(text: str) -> tuple[str, int]:
     found = host_port.split(text)
+    if found is not None and _NO_HOST.search(found[0]):
+        raise SettingError(f"{without_token(text)!r} is not the address of a hub: copy its connect string whole")
     if found is None:
-        raise SettingError(f"{text!r} has no port: HOST:PORT, with a port from 0 to 65535")
+        raise SettingError(f"{without_token(text)!r} has no port: HOST:PORT, with a port from 0 to 65535")
     return found

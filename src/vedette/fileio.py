@@ -233,6 +233,15 @@ def digest_of(fd: int) -> str:
     return total.hexdigest()
 
 
+def identity(path: str) -> tuple[int, int] | None:
+    """Return which file is at a path now; None if there is none. A file that was moved away is not there any more."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def file_size(path: str) -> int:
     """Return a file's size, 0 when there is none."""
     try:

@@ -6,6 +6,7 @@ directory or the nearest one above it. Environment: VEDETTE_SPOOL_CAP_BYTES sets
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -167,8 +168,8 @@ def load(arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
     tree["upstream"] = _with_token(str(tree.get("upstream", "")), environ)
     if tree["upstream"] and not _looks_like_address(tree["upstream"]):
         raise SettingError(
-            f"VEDETTE_HUB is {tree['upstream'][:60]!r}, which is not the address of a hub: use the whole connect"
-            " string that `vedette hub` printed, or HOST:PORT, or the path or name of a socket"
+            f"VEDETTE_HUB is {without_token(tree['upstream'])[:60]!r}, which is not the address of a hub: use the whole"
+            " connect string that `vedette hub` printed, or HOST:PORT, or the path or name of a socket"
         )
     try:
         return msgspec.convert(tree, Settings, strict=False)
@@ -198,6 +199,8 @@ def _as_path(home: object) -> str:
 
 def _looks_like_address(upstream: str) -> bool:
     """Tell whether a text can be the address of a hub; the hub checks it fully."""
+    if is_token(upstream):
+        return False
     if upstream.startswith(("/", ".", "~", "unix:")) or upstream.replace("-", "").replace(".", "").isidentifier():
         return True  # a path, or the name of a socket
     found = host_port.split(upstream.removeprefix("vedette://").partition("/")[0].rpartition("@")[2])
@@ -208,6 +211,23 @@ def has_token(text: str) -> bool:
     """Tell whether a text has a connect string with a token in it."""
     _, scheme, rest = text.partition("vedette://")
     return bool(scheme) and "@" in rest.partition("/")[0]
+
+
+def is_token(text: str) -> bool:
+    """Tell whether a text looks like a token: it is as long, and no word of any language."""
+    return len(text) >= _LENGTH - 2 and _TOKEN.fullmatch(text) is not None
+
+
+def without_token(text: str) -> str:
+    """Return what was given as an address, as it may be shown: whatever in it may be a token is masked."""
+    scheme, _, rest = text.rpartition("://")
+    _, at, address = rest.rpartition("@")
+    return _TOKEN.sub("***", f"{scheme}://" if scheme else "") + ("***@" if at else "") + _TOKEN.sub("***", address)
+
+
+_LENGTH = 32  # characters of a token
+# A part of one is secret, too. All but one in ten million have letters of both cases.
+_TOKEN = re.compile(r"(?=[\w~-]*[A-Z])(?=[\w~-]*[a-z])[\w~-]{16,}", re.ASCII)
 
 
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:

@@ -920,6 +920,26 @@ def test_absorbing_another_store(make, store, tmp_path):
     other.close()
 
 
+def test_what_a_later_write_has_replaced_is_nothing_new(make, store, tmp_path):
+    """A store that knows less of a span has nothing to bring: to take it in again and again brings nothing."""
+    path = str(tmp_path / "other.db")
+    early, late = (
+        Span("r", T, kind="run", attrs={"notes": "early"}),
+        Span("r", T + 1, kind="run", attrs={"notes": "late"}),
+    )
+    other = make.write(path)
+    other.keep([Batch(Origin("o1"), LANE_FACTS, 1, facts=[(1, early)])])
+    store.keep([Batch(Origin("o1"), LANE_FACTS, 1, facts=[(1, early)])])
+    store.keep([Batch(Origin("o2"), LANE_FACTS, 1, facts=[(1, late)])])
+    other.close()
+    reader = make.read(path)
+    [*_, taken] = store.absorb(reader)
+    reader.close()
+
+    assert taken.spans == 0
+    assert store.spans(SpanQuery())[0].attrs == {"notes": "late"}
+
+
 def test_absorbing_leaves_alone_who_is_heard_here(make, store, tmp_path):
     """Samples, facts and marks of an origin that is heard here are left to its own spool, and counted."""
     path = str(tmp_path / "other.db")

@@ -125,7 +125,7 @@ def test_what_the_page_on_backups_shows(tmp_path):
     lines = re.findall(
         r"^\$ (.*)$", "".join(re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)), re.MULTILINE
     )
-    assert len(lines) == 14
+    assert len(lines) == 15
     user = {"HOME": str(tmp_path), "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
     user = {**os.environ, **user, "VEDETTE_HUB_IDLE_S": "5"}
     homes = [Home(str(tmp_path / name)) for name in (".vedette", "restored", "broken", "large/vedette")]

@@ -344,7 +344,7 @@ def test_a_program_whose_home_is_removed_begins_anew(home, finish, noticed):
     )
 
     assert code == 0, err
-    assert "was removed while this run was running" in err
+    assert "was removed or moved while this run was running" in err
     [run] = eventually(lambda: (found := read_runs(home)) and found[0].state == "done" and found)
     assert (run.name, run.project, run.config, run.tags) == ("survivor", "p", {"lr": 0.5, "late": 7}, ["a"])
     assert run.history("x").value.tolist() == [1.0]

@@ -16,6 +16,7 @@ from vedette.access.follower import Follower
 from vedette.blobs import Blobs, is_digest
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import FormatError, HubError, NotFoundError, SettingError, VedetteError
+from vedette.fileio import identity
 from vedette.home import Home
 from vedette.ids import new_id
 from vedette.model import Command, Value
@@ -79,6 +80,10 @@ class HomeAccess:
 
         self._check_path()
         return open_reader(self.home.store, untouched=self.home.is_foreign)
+
+    def is_current(self, reader: "SqliteReader") -> bool:
+        """Tell whether the store of a reader is still that of this home: another may be in its place, as restored."""
+        return reader.file == identity(self.home.store)
 
     def open(self, patience_s: float = PATIENCE_S) -> tuple["SqliteReader", str]:
         """Open the store with all that was logged until now; also return, when it may be behind, why.

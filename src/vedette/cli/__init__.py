@@ -216,7 +216,8 @@ def _check_words(args: argparse.Namespace, words: Sequence[str]) -> None:
             raise VedetteError(
                 "every user of this machine can read a token on a command line, so it is refused there: give it in a"
                 " file of your own (`--set hub.reroute=@FILE`), in vedette.toml, or in the environment (VEDETTE_HUB,"
-                " VEDETTE_HUB_REROUTE); this one was seen, so replace it by `vedette token` where it was made"
+                " VEDETTE_HUB_REROUTE); this one was seen, so end it where it was made: `vedette token --revoke NAME`"
+                " and `vedette token --new NAME`, or `vedette token --new` if it is your own"
             )
     for word in words:
         try:

@@ -44,7 +44,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print events."""
     store = open_home(args.settings)
-    span = find(store, args.RUN).id if args.RUN else ""
+    of = find(store, args.RUN) if args.RUN else None
+    span = of.id if of is not None else ""
     wanted = Wanted(grep=args.grep, search=args.search, level=args.level, kind=args.kind)
     if args.follow:
         _follow(args, store, NewLines(store, span, wanted, args.last, settle_s=SETTLE_S))
@@ -52,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     found = wanted.read(store, span, last=args.last)
     _print(found, as_json=args.json, with_run=not span)
     if not found and not args.json:
-        sys.stderr.write(
-            "nothing yet\n" if not any((args.grep, args.search, args.kind, args.level != "0")) else "no line matches\n"
-        )
+        asked = any((args.grep, args.search, args.kind, args.level != "0"))
+        none = "nothing yet" if of is None or of.end_t is None else "it has ended, and has no lines"
+        sys.stderr.write("no line matches\n" if asked else f"{none}\n")
     return 0
 
 

@@ -31,7 +31,7 @@ from vedette.client.arguments import meaning
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import NotFoundError, VedetteError
 from vedette.ids import looks_like_run
-from vedette.settings import Settings
+from vedette.settings import Settings, without_token
 from vedette.views.text import duration
 
 if TYPE_CHECKING:
@@ -203,9 +203,22 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
     if not args.quiet and found.signal != signal.SIGPIPE:
         took = duration((journal.claimed_t - journal.begun_t) / 1e9)  # as it is recorded
         but = f", but {end.cause}" if end.cause else ""
-        look = f"done in {took}{but}: `vedette show {shlex.quote(called)}` shows it"
+        shows = f"`vedette show {shlex.quote(called)}` shows it"
+        if args.settings.upstream:
+            shows = f"it goes to the hub at {_address_of(args.settings.upstream)}, which shows it"
+        look = f"done in {took}{but}: {shows}"
         say(f"{called} {look if end.kind == EndKind.DONE else f'{end.state}: {end.cause}'}")
     return exit_code(ended.status)
+
+
+def _address_of(upstream: str) -> str:
+    """Return the address of another hub, without its token."""
+    from vedette import address
+
+    try:
+        return str(address.parse(upstream))
+    except VedetteError:
+        return without_token(upstream)
 
 
 def _joined_ends(settings: Settings, journal: "Journal", pid: int) -> "list[ProcessEnd]":

@@ -11,7 +11,7 @@ from vedette.errors import DamagedError, LockedError, NotFoundError, StoreError,
 from vedette.fileio import file_size
 from vedette.home import Home
 from vedette.query.losses import losses
-from vedette.views.text import moment, size
+from vedette.views.text import counted, moment, size
 
 Check = tuple[str, str, str]  # what, what was found, what to do about it
 
@@ -35,7 +35,8 @@ def check_store(home: Home) -> list[Check]:
         found = str(error).partition(": `vedette doctor`")[0]  # that is us
         return [("store", f"{home.store}: {found}", store_advice(home, error)), *_spared(home)]
     used = size(file_size(home.store) + file_size(home.store + "-wal"))
-    checks = [("store", f"{used}, {count['runs']} runs, {count['series']} series, {count['events']} events", "")]
+    what = f"{counted(count['runs'], 'run')}, {count['series']} series, {counted(count['events'], 'event')}"
+    checks = [("store", f"{used}, {what}", "")]
     dropped = "; ".join(lost.reasons)
     checks.append(("dropped", f"{lost.dropped} records" + (f" ({dropped})" if dropped else ""),
                    "make room on disk, or raise spool.cap_bytes" if lost.dropped else ""))  # fmt: skip

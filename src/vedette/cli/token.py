@@ -1,7 +1,7 @@
 """list, make, replace and revoke the tokens with which other machines connect to the hub of this home
 examples:
   vedette token                      who has one
-  vedette token --new alice          makes one, and prints what alice puts into VEDETTE_HUB
+  vedette token --new alice          makes one, and prints the line for alice's shell, which sets VEDETTE_HUB
   vedette token alice                prints it again
   vedette token --revoke alice       her relays are sent away; everybody else stays
   vedette token --new                replaces your own: that of your relays, and that of the page
@@ -85,7 +85,9 @@ def _renewed(home: Home) -> str:
 def _show(args: argparse.Namespace, home: Home, name: str, token: str) -> int:
     known, hint = _known_address(home)
     if known is None:
-        return _tell(args, {"name": name, "token": token}, f"{token}\n({hint})")
+        if not args.json:
+            sys.stderr.write(f"vedette: this is the token alone: {hint}\n")
+        return _tell(args, {"name": name, "token": token}, token)
     text = msgspec.structs.replace(known, token=token).connect_string()
     return _tell(args, {"name": name, "token": token, "connect": text}, f"export VEDETTE_HUB={text}")
 

@@ -150,12 +150,15 @@ class Journal:
         self._was_removed = True
 
     def _begin_anew(self) -> None:
-        """Say again what this process has begun: the home was removed, and its store with it."""
+        """Say again what this process has begun: the home was removed or moved, and its store with it."""
         self._was_removed = False
         for span in list(self._begun.values()):
             if span.id != self.process:  # which is announced anew
                 self.voice.say(msgspec.structs.replace(span, t=self.now()))
-        text = f"{self.home.root} was removed while this run was running: what it had logged until then is gone"
+        text = (
+            f"{self.home.root} was removed or moved while this run was running: what it had logged until then is not in"
+            " the new one"
+        )
         self.event("removed", text, 40)
         say_once(f"{text}; it goes on in a new one")
 

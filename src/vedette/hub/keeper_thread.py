@@ -6,7 +6,6 @@ The event loop asks by a queue, and is answered by futures that are completed in
 import asyncio
 import contextlib
 import math
-import os
 import queue
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from vedette import wire
 from vedette.errors import DamagedError, HubError
+from vedette.fileio import identity
 from vedette.home import Home
 from vedette.hub.alarm import Alarm
 from vedette.hub.log import Log
@@ -66,7 +66,7 @@ class KeeperThread:
         self._taking_in = takein.Queue(keeper)
         self._stopping = threading.Event()
         self._left = False
-        self._store = _identity(home.store)
+        self._store = identity(home.store)
         self._resume_at = self._pause_s = 0.0  # while the store is damaged, no turn is taken before that
         self._thread = threading.Thread(target=self._run, name="keeper")
 
@@ -172,7 +172,7 @@ class KeeperThread:
     @property
     def _is_ours(self) -> bool:
         """Whether home and store are still those that we began with: what is there now may be another hub's."""
-        return self._home.holds(self._lock) and _identity(self._home.store) == self._store
+        return self._home.holds(self._lock) and identity(self._home.store) == self._store
 
     @property
     def _busy(self) -> bool:
@@ -273,14 +273,6 @@ class KeeperThread:
     def _refuse_requests(self) -> None:
         for request in (*self._take_requests(), *self._seals, *self._of_relays):
             self._loop.call_soon_threadsafe(_fail, request.answer, HubError(_LEAVING))
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _answer(answer: "asyncio.Future[Any]", result: Any) -> None:

@@ -44,6 +44,9 @@ def standing(claims: Iterable[Claim]) -> set[Claim]:
 def knows(ours: Folded, theirs: Folded) -> bool:
     """Tell whether another fold of a span has nothing that would be kept here."""
     theirs.claims &= standing(ours.claims | theirs.claims)
+    both = Folded(writes=[*theirs.writes.values(), *ours.writes.values()])
+    both.attrs()  # it drops what can never win again
+    theirs.writes = {name: write for name, write in theirs.writes.items() if name in both.writes}
     return ours.knows(theirs)
 
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from vedette.errors import DamagedError, FormatError, LockedError, NotFoundError, StoreError, VersionError
-from vedette.fileio import check_private, file_size
+from vedette.fileio import check_private, file_size, identity
 from vedette.store.sqlite_connection import connect, unopened
 from vedette.store.sqlite_read import SqliteReader
 
@@ -24,6 +24,7 @@ def open_reader(path: str, timeout_s: float = 10.0, *, untouched: bool = False) 
     `untouched`: it is another user's, and no file is made beside it.
     """
     check_file(path)
+    file = identity(path)
     uri = f"file:{quoted(path)}?{_untouched(path) if untouched else 'mode=ro'}"
     connection = connect(uri, uri=True, timeout=timeout_s)
     ask_version = "SELECT user_version, tables FROM pragma_user_version, (SELECT count(*) AS tables FROM sqlite_schema)"
@@ -39,7 +40,9 @@ def open_reader(path: str, timeout_s: float = 10.0, *, untouched: bool = False) 
         connection.close()
         raise NotFoundError(_NOT_YET.format(path))
     check_version(version)
-    return SqliteReader(connection)
+    reader = SqliteReader(connection)
+    reader.file = file
+    return reader
 
 
 def _untouched(path: str) -> str:

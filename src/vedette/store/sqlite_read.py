@@ -23,6 +23,8 @@ _STEPS = 10_000  # steps of SQLite's virtual machine between two calls of `enoug
 class SqliteReader(PointReader):
     """The reading half of a SQLite store."""
 
+    file: tuple[int, int] | None = None  # which file it reads, if it was opened to read
+
     def heed(self, enough: Callable[[], bool]) -> None:
         """Interrupt a read with sqlite3.OperationalError as soon as `enough` returns True; it is called often."""
         self.connection.set_progress_handler(lambda: int(enough()), _STEPS)

@@ -89,3 +89,16 @@ def test_what_is_asked_for_holds_for_old_and_new_lines(make, follow, reads, aske
     make.events("a", "a mark", kind="mark")
 
     assert follow(reads, **asked) == found
+
+
+def test_a_run_without_lines_says_so_once_it_has_ended(make, monkeypatch, capsys):
+    """Of a run that lives more may come; of one that has ended nothing will."""
+    make.run("old", "old")
+    make.run("new", "new", state="running")
+    monkeypatch.setattr(logs, "open_home", lambda _settings: make.store)
+    for name in ("old", "new"):
+        args = argparse.Namespace(
+            RUN=name, settings=None, grep="", search="", level="0", kind="", follow=False, last=None, json=False
+        )
+        assert logs.run(args) == 0
+    assert capsys.readouterr().err.splitlines() == ["it has ended, and has no lines", "nothing yet"]

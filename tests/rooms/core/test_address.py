@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from vedette import address
+from vedette import address, settings
 from vedette.address import Address, parse
 from vedette.errors import SettingError
 
@@ -31,9 +31,50 @@ def test_addresses(text, expected):
     assert parse(expected.connect_string()) == expected
 
 
+TOKEN = "AHdjCjGks7S913G7zNDG9Yq61XoBMGTx"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"export VEDETTE_HUB=vedette://{TOKEN}@node1:7070", "is not the address"),
+        (f"vedette//{TOKEN}@node1:7070", "has no port|is not the address"),
+        (f"https://{TOKEN}@node1:7070/x", "is not the address|has no port"),
+        (f"'vedette://{TOKEN}@node1:7070'", "is not the address|has no port"),
+        (f"vedette://{TOKEN}@node1", "copy it whole"),
+        (f"vedette://{TOKEN}@node1:x/{FINGERPRINT}", "has no port"),
+        (f"vedette://{TOKEN}@node1:7070/ccc9ca", "64 characters of its certificate's fingerprint, and this one with"),
+        (TOKEN, "a token alone"),
+    ],
+)
+def test_a_token_is_never_said(text, said):
+    """Of what is no address a sentence says what is wrong, and nothing that may be a part of a token."""
+    with pytest.raises(SettingError, match=said) as refused:
+        parse(text)
+    told = str(refused.value)
+    try:
+        settings.load(environ={"VEDETTE_HUB": text})
+    except SettingError as error:
+        told += str(error)
+
+    assert not any(TOKEN[i : i + 8] in told for i in range(len(TOKEN) - 7)), told
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "node 1", "node1:", "node1:x", "node1:70000", ":7070", "7070", "vedette://", "vedette://t@x", "http://x"],
+    [
+        "",
+        "node 1",
+        "node1:",
+        "node1:x",
+        "node1:70000",
+        ":7070",
+        "7070",
+        "127.0.0.1",
+        "vedette://",
+        "vedette://t@x",
+        "http://x",
+    ],
 )
 def test_what_is_no_address(text):
     """What is no address is refused with a sentence."""

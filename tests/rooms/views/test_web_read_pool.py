@@ -1,12 +1,18 @@
 """Questions to the store: a few at a time, and none for ever."""
 
 import asyncio
+import contextlib
 import json
+import os
 import threading
 
 import pytest
 
 from tests.rooms import web
+from tests.rooms.conftest import Maker
+from vedette.errors import NotFoundError
+from vedette.query.runs import select
+from vedette.store.sqlite import SqliteStore
 from vedette.views.web.guard import LINKS
 from vedette.views.web.narrow import Sight
 from vedette.views.web.pages import Pages
@@ -150,3 +156,25 @@ def test_closing_breaks_off_what_is_being_read(access):
             await asking
 
     asyncio.run(asyncio.wait_for(ask(), 120))
+
+
+def test_a_store_in_the_place_of_another_is_read_from_then_on(access, store, tmp_path):
+    """Where a home was moved away, and a backup is restored in its place, an open page shows what is there now."""
+
+    async def ask():
+        pool = ReadPool(access, threads=1)
+        try:
+            names = [[run.name for run in await pool.ask(select)]]
+            for beside in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(access.home.store + beside, str(tmp_path / f"moved{beside}"))
+            with pytest.raises(NotFoundError):
+                await pool.ask(select)
+            with contextlib.closing(SqliteStore(access.home.store)) as restored:
+                Maker(restored).run("r2", "restored")
+            names.append([run.name for run in await pool.ask(select)])
+            return names
+        finally:
+            pool.close()
+
+    assert asyncio.run(ask()) == [["first"], ["restored"]]

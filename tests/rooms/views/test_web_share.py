@@ -392,6 +392,7 @@ def test_a_link_is_made_for_what_a_page_shows(home, site, make):
     for path, status in (
         ("//evil.example", 400), ("/\\evil", 400), ("/api/runs", 400), ("x", 400), ("/nothing", 400), ("/compare", 400),
         ("/compare?runs=", 400), ("/explain", 400), ("/run/nobody", 404), ("/?where=config.lr+%3E", 400),
+        ("/?q=plain", 400), ("/?project=plain-project&Where=x", 400),
         ("/run/a/b/c", 400),
     ):  # fmt: skip
         assert site.ask("POST", "/api/share", {"path": path})[0] == status, path

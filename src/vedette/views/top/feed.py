@@ -14,7 +14,7 @@ from vedette.errors import HubError, NotFoundError, WhereError
 from vedette.ids import is_within
 from vedette.query.closeup import CloseUp, closeup
 from vedette.query.overview import Known, Overview, Trails, forget, overview
-from vedette.store import Reader
+from vedette.store.sqlite_read import SqliteReader
 from vedette.wire import Change, Health, Newest
 
 _LEAST_S = 0.2  # the least pause between two looks, however much changes
@@ -60,7 +60,7 @@ class Feed:
         self._urgent = True  # the user waits for the result
         self._trouble = ""
         self._alive = 0
-        self._store: Reader | None = None
+        self._store: SqliteReader | None = None
         self._behind = ""
         self._known: dict[str, Known] = {}
         self._trails = Trails()
@@ -159,6 +159,8 @@ class Feed:
             self._show(look)
 
     def _see(self, options: Options, *, full: bool) -> Look:
+        if self._store is not None and not self._home.is_current(self._store):
+            self._shut()
         if self._store is None:
             self._store, self._behind = self._home.open(GLANCE_S) if self.looks == 0 else (self._home.reader(), "")
         if full or self._last is None or self._last.overview is None:

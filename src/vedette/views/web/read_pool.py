@@ -89,6 +89,9 @@ class ReadPool:
 
     def _reader(self) -> SqliteReader:
         reader: SqliteReader | None = getattr(self._local, "reader", None)
+        if reader is not None and not self.home.is_current(reader):
+            self._forget()
+            reader = None
         if reader is None:
             reader = self._local.reader = self._open()
             reader.heed(self._enough)

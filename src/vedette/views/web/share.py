@@ -18,6 +18,9 @@ _MOST_HOURS = 24.0 * 366
 _PAGE = "path must be that of a page: /, /run/ID, /compare?runs=ID,ID or /explain?a=ID&b=ID"
 
 
+_OF_LIST = ("where", "project", "sort", "group", "columns", "token")  # words of its address
+
+
 class Share(Struct, frozen=True, forbid_unknown_fields=True):
     """For how long a link is valid, and which page it shows; `zone`: that of dates in a filter."""
 
@@ -57,6 +60,8 @@ def scope_of(store: Reader, path: str, zone: str = "") -> Scope:
     query = dict(parse_qsl(url.query, keep_blank_values=True))
     words = [unquote(word) for word in url.path.split("/") if word]
     if not words:
+        if other := query.keys() - _OF_LIST:
+            raise Refusal(400, f"the list of runs has no {min(other)!r}: it takes {', '.join(_OF_LIST)}")
         check_length(query.get("where", ""), by_link=True)
         condition(query.get("where", ""), zone)  # raises when it cannot be read
         return Scope(None, query.get("where", ""), query.get("project", ""), zone)
