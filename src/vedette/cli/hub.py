@@ -13,7 +13,7 @@ import argparse
 import msgspec
 
 from vedette import detached
-from vedette.errors import HubError
+from vedette.errors import HubError, SettingError
 from vedette.home import Home
 from vedette.settings import Settings
 
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if args.stop:
         return _stop(home, quiet=args.quiet)
     if args.status or args.json:
+        if args.listen or (args.address, args.advertise, args.heflwr) != (None, None, None):
+            raise SettingError("--status and --json only tell of a hub: without them, this begins one that listens")
         return _print_status(home, json=args.json)
     pids = _handed(1 if args.with_pids else 0) if args.quiet else None
     from vedette.hub import listeners

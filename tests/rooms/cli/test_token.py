@@ -129,6 +129,14 @@ def test_nobody_revokes_in_the_home_of_another_user(home, token):
     assert os.listdir(os.path.join(home.root, "tokens")) == ["alice"]
 
 
+@pytest.mark.parametrize("words", [("--listen", "heflwr=:5055", "--json"), ("--address", ":7070", "--status")])
+def test_what_only_tells_begins_no_hub(home, token, words):
+    """Who asks for a hub that listens, and for its status at once, learns that he has not got the hub."""
+    code, text = token(*words, command="hub")
+    assert (code, text.count("\n"), "without them" in text) == (2, 1, True)
+    assert home.hub_pid() is None
+
+
 def test_who_relays_is_listed(home, token):
     """Since when, how much, and what was refused; also where no hub runs, and it starts none."""
     assert "no other hub has ever relayed" in token("--status", command="hub")[1]
