@@ -16,6 +16,7 @@ from vedette import wire
 from vedette.access.hub_socket import ask
 from vedette.client.current import init
 from vedette.home import Home
+from vedette.hub.log import Log
 from vedette.hub.turn.keeper import Keeper
 from vedette.hub.turn.sweeper import Sweeper
 from vedette.model import LANE_FACTS, LANE_SAMPLES, Event, Origin, Span
@@ -210,7 +211,7 @@ def _cpu_of_ingest(pairs: int, records: int) -> Spread:
             fill(store, ids)
             write_spool(20, records)
             keeper = Keeper(home, store, Settings())
-            sweeper = Sweeper(home, store, Keep())
+            sweeper = Sweeper(home, store, Log(home.log), Keep())
             if removing:
                 keeper.own.say([Span(run, 1, "purged", by="user") for run in ids])
             spent = 0.0
