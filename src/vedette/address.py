@@ -18,7 +18,7 @@ from vedette.settings import is_token, without_token
 
 _SCHEME = "vedette://"
 _CONNECT = re.compile(r"(?:([A-Za-z0-9_.~-]{1,200})@)?(.+?)(?:/([0-9a-f]{64}))?/?")
-_NO_HOST = re.compile(r"[\s/@='\"]")
+_NO_HOST = re.compile(r"[\s/@='\"]")  # what no name of a host has
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")
 
 
@@ -55,6 +55,7 @@ def parse(text: str, *, listening: bool = False) -> Address:
     A name is that of a Unix socket in a directory of the user's own.
     """
     text = text.strip()
+    quoted = repr(without_token(text))
     if text.startswith(_SCHEME):
         match = _CONNECT.fullmatch(text.removeprefix(_SCHEME))
         if match is None or ":" not in match[2]:
@@ -78,19 +79,26 @@ def parse(text: str, *, listening: bool = False) -> Address:
     if text.isdigit():
         meant = f":{text}" if listening else f"localhost:{text}"
         raise SettingError(
-            f"{without_token(text)!r} is not the address of a hub: a port is written {meant}, and a name has a letter"
+            f"{text!r} is not the address of a hub: a port is written {meant}, a name has a letter in it"
         )
     if _NAME.fullmatch(text) and not text.replace(".", "").isdigit():
         return Address(os.path.join(names_directory(), text))
     if ":" not in text:
         raise SettingError(
-            f"{without_token(text)!r} is not the address of a hub: give HOST:PORT, the path of a socket, or a name for"
-            " one"
+            f"{quoted} is not the address of a hub: give HOST:PORT, the path of a socket, or a name for one"
         )
     host, port = _split(text)
     if not host and not listening:
-        raise SettingError(f"{without_token(text)!r} does not say which host: HOST:PORT")
+        raise SettingError(f"{quoted} does not say which host: HOST:PORT")
     return Address("", host, port)
+
+
+def shown(text: str) -> str:
+    """Return an address without its token, as it may be shown; also one that is none."""
+    try:
+        return str(parse(text))
+    except SettingError:
+        return without_token(text)
 
 
 def _names() -> tuple[str, str]:
@@ -139,8 +147,8 @@ def _is_answered(path: str) -> bool:
 
 def _split(text: str) -> tuple[str, int]:
     found = host_port.split(text)
-    if found is not None and _NO_HOST.search(found[0]):
-        raise SettingError(f"{without_token(text)!r} is not the address of a hub: copy its connect string whole")
     if found is None:
         raise SettingError(f"{without_token(text)!r} has no port: HOST:PORT, with a port from 0 to 65535")
+    if _NO_HOST.search(found[0]):
+        raise SettingError(f"{without_token(text)!r} is not the address of a hub: copy its connect string whole")
     return found

@@ -237,7 +237,8 @@ def identity(path: str) -> tuple[int, int] | None:
     """Return which file is at a path now; None if there is none. A file that was moved away is not there any more."""
     try:
         found = os.stat(path)
-    except OSError:
+    except OSError as error:
+        let_through(error)
         return None
     return found.st_dev, found.st_ino
 

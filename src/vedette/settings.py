@@ -128,6 +128,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     console: Console = Console()
 
 
+_LENGTH_OF_TOKEN = 32
+_LONG_WORD = re.compile(r"[\w~-]{16,}", re.ASCII)
+
 # Variables that are not settings.
 _OTHER_VARIABLES = {
     "VEDETTE_RUN", "VEDETTE_TRY", "VEDETTE_NAME", "VEDETTE_RESUME", "VEDETTE_TOKEN", "VEDETTE_CAPTURED", "VEDETTE_NEW",
@@ -215,19 +218,19 @@ def has_token(text: str) -> bool:
 
 def is_token(text: str) -> bool:
     """Tell whether a text looks like a token: it is as long, and no word of any language."""
-    return len(text) >= _LENGTH - 2 and _TOKEN.fullmatch(text) is not None
+    return len(text) >= _LENGTH_OF_TOKEN - 2 and _masked(text) == "***"
 
 
 def without_token(text: str) -> str:
     """Return what was given as an address, as it may be shown: whatever in it may be a token is masked."""
-    scheme, _, rest = text.rpartition("://")
+    scheme, mark, rest = text.rpartition("://")
     _, at, address = rest.rpartition("@")
-    return _TOKEN.sub("***", f"{scheme}://" if scheme else "") + ("***@" if at else "") + _TOKEN.sub("***", address)
+    return _masked(scheme) + mark + ("***" if at else "") + at + _masked(address)
 
 
-_LENGTH = 32  # characters of a token
-# A part of one is secret, too. All but one in ten million have letters of both cases.
-_TOKEN = re.compile(r"(?=[\w~-]*[A-Z])(?=[\w~-]*[a-z])[\w~-]{16,}", re.ASCII)
+def _masked(text: str) -> str:
+    """Mask each word of 16 characters and more with letters of both cases: tokens have them, and parts of tokens."""
+    return _LONG_WORD.sub(lambda word: word[0] if word[0] in (word[0].lower(), word[0].upper()) else "***", text)
 
 
 def _with_token(upstream: str, environ: Mapping[str, str]) -> str:

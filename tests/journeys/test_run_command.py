@@ -75,6 +75,16 @@ def test_the_end_of_the_command_is_the_end_of_the_run(home, hub, script, code, s
     assert [row.attrs["main"] for row in run.processes()] == [True]
 
 
+def test_a_run_that_another_hub_keeps_is_shown_there(home, hub, monkeypatch):
+    """The last line says where it goes, without the token; the command that it names works there, and not here."""
+    token = "AHdjCjGks7S913G7zNDG9Yq61XoBMGTx"
+    monkeypatch.setenv("VEDETTE_HUB", f"vedette://{token}@127.0.0.1:1")
+    done = call("run", "--name", "far", "--", "true")
+    line = r"vedette: far done in [0-9.]+s: it goes to the hub at 127\.0\.0\.1:1, where `vedette show far` shows it\n"
+    assert re.fullmatch(line, done.stderr)
+    assert token not in done.stdout + done.stderr
+
+
 def test_what_is_said_of_the_run(home, hub):
     """Project, name and tags are the run's; what a program never reads is `asked`, and keeps its type."""
     done = call(

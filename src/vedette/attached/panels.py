@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from vedette.access.home_access import HomeAccess
@@ -49,7 +50,7 @@ class RunHead:
         return Head(run.id, run.name or run.id, state or "ended", cause, took_s, self.page.of_run(run.id))
 
 
-class Panel:
+class Panel(ABC):
     """One display. `render` is quick; `look` reads what takes longer, in the thread of the displays."""
 
     is_busy = False  # it changes all the time
@@ -59,15 +60,15 @@ class Panel:
         self.shown: Shown | None = None
 
     @property
+    @abstractmethod
     def is_over(self) -> bool:
         """Whether it will not change any more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def render(self) -> Shown:
         """Return what it shows now."""
-        raise NotImplementedError
 
-    def look(self) -> None:
+    def look(self) -> None:  # noqa: B027 - some need nothing
         """Read what `render` needs."""
 
 

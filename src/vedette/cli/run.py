@@ -31,7 +31,7 @@ from vedette.client.arguments import meaning
 from vedette.deaths.tree import GRACE_S
 from vedette.errors import NotFoundError, VedetteError
 from vedette.ids import looks_like_run
-from vedette.settings import Settings, without_token
+from vedette.settings import Settings
 from vedette.views.text import duration
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, Any]) -> int:
+    from vedette import address
     from vedette.cli.beside import Beside
     from vedette.client.current import begin_owned, end_as
     from vedette.client.faults import swallow
@@ -205,20 +206,10 @@ def _monitored(command: list[str], args: argparse.Namespace, config: dict[str, A
         but = f", but {end.cause}" if end.cause else ""
         shows = f"`vedette show {shlex.quote(called)}` shows it"
         if args.settings.upstream:
-            shows = f"it goes to the hub at {_address_of(args.settings.upstream)}, which shows it"
+            shows = f"it goes to the hub at {address.shown(args.settings.upstream)}, where {shows}"
         look = f"done in {took}{but}: {shows}"
         say(f"{called} {look if end.kind == EndKind.DONE else f'{end.state}: {end.cause}'}")
     return exit_code(ended.status)
-
-
-def _address_of(upstream: str) -> str:
-    """Return the address of another hub, without its token."""
-    from vedette import address
-
-    try:
-        return str(address.parse(upstream))
-    except VedetteError:
-        return without_token(upstream)
 
 
 def _joined_ends(settings: Settings, journal: "Journal", pid: int) -> "list[ProcessEnd]":

@@ -116,7 +116,7 @@ def _unbegun(runs: list[str]) -> list[tuple[str, str, str]]:
     found = (
         f"processes have recorded something of {len(runs)} {'run' if one else 'runs'} whose beginning is not here,"
         f" so no list shows {'it' if one else 'them'}: {names}; probably VEDETTE_RUN named a run of another home, or"
-        " this home was removed while the run was running"
+        " this home was removed or moved while the run was running"
     )
     advice = (
         "`vedette sync OTHER_HOME` brings the beginning here; if it is nowhere any more,"

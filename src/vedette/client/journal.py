@@ -156,8 +156,8 @@ class Journal:
             if span.id != self.process:  # which is announced anew
                 self.voice.say(msgspec.structs.replace(span, t=self.now()))
         text = (
-            f"{self.home.root} was removed or moved while this run was running: what it had logged until then is not in"
-            " the new one"
+            f"{self.home.root} was removed or moved while this run was running: what it had logged until then is gone,"
+            " or where it was moved to"
         )
         self.event("removed", text, 40)
         say_once(f"{text}; it goes on in a new one")

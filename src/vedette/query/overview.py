@@ -5,7 +5,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -96,13 +96,20 @@ class Overview(Struct, frozen=True):
     is_new: bool = False  # this home has never had a run
 
 
+class Sealed(NamedTuple):
+    """A series of a run, and its newest value in the store."""
+
+    number: int
+    last: float | int | None
+
+
 class Known(Struct):
     """A cache of what was read about one run; `stale` names the parts that have changed since."""
 
     bar: Bar | None = None
     line: str = ""
     level: int = 0
-    series: dict[str, tuple[int, float | int | None]] = {}  # number and newest sealed value, by name
+    series: dict[str, Sealed] = {}  # by name
     trends: dict[str, trend.Stretches] = {}
     hosts: list[str] = []
     processes: dict[str, int] = {}  # the number of live processes, by host
@@ -269,7 +276,7 @@ def _read(store: Reader, run: str, about: Known) -> None:
         about.line, about.level = (lines[-1].text[:_MOST_CHARS], lines[-1].level) if lines else ("", 0)
     if "points" in stale:
         # A thousand runs have the same names: they are held once.
-        about.series = {sys.intern(one.name): (one.id, one.last) for one in store.series([run]) if not one.tags}
+        about.series = {sys.intern(one.name): Sealed(one.id, one.last) for one in store.series([run]) if not one.tags}
         about.trends = {}
 
 
@@ -286,14 +293,14 @@ def _line(
     metrics = [*stored, *(name for name in unsealed if name not in stored)]
     chosen = _choose(metrics, metric)
     if chosen in stored and chosen not in about.trends:
-        about.trends[chosen] = trend.whole(store, stored[chosen][0])
+        about.trends[chosen] = trend.whole(store, stored[chosen].number)
     stretches = about.trends.get(chosen, trend.NONE)
     sealed_t = int(stretches.t.max()) if len(stretches) else 0
     later = trails.after(view.id, chosen, sealed_t) if trails is not None else []
     newest = unsealed.get(chosen)
     if newest is not None and newest.t > max((t for t, _ in later), default=sealed_t):
         later.append((newest.t, float(newest.value)))
-    sealed = stored[chosen][1] if chosen in stored else None
+    sealed = stored[chosen].last if chosen in stored else None
     alive = view.end_t is None and view.state != LOST
     return RunLine(
         id=view.id,

@@ -44,6 +44,8 @@ TOKEN = "AHdjCjGks7S913G7zNDG9Yq61XoBMGTx"
         (f"vedette://{TOKEN}@node1", "copy it whole"),
         (f"vedette://{TOKEN}@node1:x/{FINGERPRINT}", "has no port"),
         (f"vedette://{TOKEN}@node1:7070/ccc9ca", "64 characters of its certificate's fingerprint, and this one with"),
+        (f"vedette://{TOKEN}", "copy it whole"),
+        (f"export VEDETTE_HUB=vedette://{TOKEN[:31]}", "has no port"),
         (TOKEN, "a token alone"),
     ],
 )

@@ -73,9 +73,7 @@ def test_what_fails_in_the_keeper_is_an_error_for_whoever_asked(home):
 
 
 def test_what_is_loaded_early_may_fail(home, monkeypatch):
-    """What points need is loaded while there is nothing to do: an error there, as when no file can be opened, ends
-    nothing, and what is said later is kept.
-    """
+    """What points need is loaded while there is nothing to do: an error there ends nothing, as when files run out."""
     tried = threading.Event()
 
     def fail(_store):
@@ -85,7 +83,7 @@ def test_what_is_loaded_early_may_fail(home, monkeypatch):
     monkeypatch.setattr("vedette.store.sqlite.SqliteStore.prepare", fail)
 
     async def act():
-        async with serving(home) as service:
+        async with asyncio.timeout(PATIENCE_S), serving(home) as service:
             voice = Own(home)
             voice.say([Span("r", 1, "running", kind="run", name="one")])
             await until(tried.is_set)

@@ -1,5 +1,7 @@
 """The screen of `vedette top` over a made-up home, and a hub that says what the test tells it."""
 
+import contextlib
+import os
 import re
 import time
 
@@ -202,6 +204,32 @@ def test_a_feed_says_what_is_wrong_and_goes_on(home, make):
     until_look(lambda look: not look.trouble)  # it has started another: a run lives
     assert home.hub_pid() is not None
     feed.close()
+
+
+def test_a_feed_goes_on_with_a_store_that_was_put_in_the_place_of_another(home, make, tmp_path):
+    """Where a home was moved away and a backup restored, what is there now is shown, with lines of lower numbers."""
+    looks = []
+    hub = ToldHub(home)
+    feed = Feed(HomeAccess(home), looks.append, options=Options(run="r1"), interval_s=0.1)
+    feed.start()
+
+    def has_shown(name, line):
+        near = [(look.overview.runs, look.closeup.events) for look in looks if look.overview and look.closeup]
+        return any(
+            name in [run.name for run in runs] and line in [event.text for event in events] for runs, events in near
+        )
+
+    _eventually(lambda: has_shown("brisk-otter", "[red]said[/] line 59"))
+    for beside in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(home.store + beside, str(tmp_path / f"moved{beside}"))
+    with contextlib.closing(SqliteStore(home.store)) as store:
+        restored = Maker(store)
+        restored.run("r1", "restored", "running", heard_t=FOR_EVER)
+        restored.events("r1", "line 0")
+    _eventually(lambda: has_shown("restored", "line 0"))
+    feed.close()
+    hub.close()
 
 
 def _eventually(holds):

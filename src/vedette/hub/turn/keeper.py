@@ -288,7 +288,7 @@ class Keeper:
         readers = [
             reader
             for reader in self.readers.values()
-            if not reader.is_finished and self._may_read(reader) and not (sparing and reader.is_quiet(now))
+            if not reader.to_remove and self._may_read(reader) and not (sparing and reader.is_quiet(now))
         ]
         for reader in self._read_turns.sort(readers, lambda each: each.name):
             name = reader.name
@@ -396,16 +396,16 @@ class Keeper:
         found = [
             s
             for s in self.readers.values()
-            if s.is_finished
+            if s.to_remove
             or (s.finished and (s.origin is None or (s.end_recorded and s.progress_recorded)))
             or (s.progress_recorded and s.rests)
         ]
-        finished = found[:_MOST_REMOVED]
-        if not finished:
+        now = found[:_MOST_REMOVED]
+        if not now:
             return False
         for reader in found:
-            reader.is_finished = True
-        for reader in finished:
+            reader.to_remove = True
+        for reader in now:
             if reader.origin is None:
                 if not reader.remove_empty():
                     self.set_aside[reader.name] = "no segment of it has a readable header"
@@ -417,7 +417,7 @@ class Keeper:
         if not self._holds():
             return False
         begun = time.monotonic()
-        for number, reader in enumerate(finished):
+        for number, reader in enumerate(now):
             if reader.origin is not None:
                 if number and time.monotonic() - begun > _REMOVE_S:
                     return True
@@ -427,7 +427,7 @@ class Keeper:
                     self.set_aside[reader.name] = f"all of it is in the store, but it cannot be removed: {error}"
             self.forget(reader.name)
             self.watcher.remove(reader.name)
-        return len(found) > len(finished)
+        return len(found) > len(now)
 
     def forget(self, name: str) -> None:
         """Forget an origin; if its spool is still there, the next turn finds it again."""
@@ -440,7 +440,7 @@ class Keeper:
 
     def flush(self) -> None:
         """Flush everything to disk; only then remove what is committed, and acknowledge shipments."""
-        read_on = [reader for reader in self.readers.values() if not reader.is_finished]
+        read_on = [reader for reader in self.readers.values() if not reader.to_remove]
         for reader in read_on:
             reader.sync()
         self.own.sync()

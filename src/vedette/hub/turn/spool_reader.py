@@ -47,7 +47,7 @@ class SpoolReader:
         self.reads = 0  # how often both lanes were read
         self._read_at = self._moved_at = 0.0  # when they were read last, and when that brought something
         self._offsets = (-1, -1)
-        self.is_finished = False  # all of it is committed, and it is about to be removed
+        self.to_remove = False  # all of it is committed: it is not read any more
         self.is_cut = False  # there were too many groups to seal at once: the rest follows
         self.has_more = False  # the last read did not reach the end: it writes faster than it is read
         self.ready = True  # it may be read: the marks are known, here or at the upstream

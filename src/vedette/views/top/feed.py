@@ -161,6 +161,7 @@ class Feed:
     def _see(self, options: Options, *, full: bool) -> Look:
         if self._store is not None and not self._home.is_current(self._store):
             self._shut()
+            self._after = 0  # its events have other numbers
         if self._store is None:
             self._store, self._behind = self._home.open(GLANCE_S) if self.looks == 0 else (self._home.reader(), "")
         if full or self._last is None or self._last.overview is None:

@@ -16,9 +16,7 @@ from vedette.views.web.state import AppState
 
 _MOST_HOURS = 24.0 * 366
 _PAGE = "path must be that of a page: /, /run/ID, /compare?runs=ID,ID or /explain?a=ID&b=ID"
-
-
-_OF_LIST = ("where", "project", "sort", "group", "columns", "token")  # words of its address
+_OF_LIST = ("where", "project", "sort", "group", "columns", "token")  # the query of the list of runs
 
 
 class Share(Struct, frozen=True, forbid_unknown_fields=True):
